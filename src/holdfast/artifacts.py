@@ -1,0 +1,436 @@
+"""What counts as done: a step's output as files and values; looking at them, storing, healing, loading.
+
+Crash story of `store`: objects are appended first, then each sealed file is renamed into place. Neither is
+synced here (the commit syncs the pack before it appends the event), except a file that has no object copy,
+which is synced itself. A crash before the event leaves a whole sealed file: the next run adopts it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast import layout, seals
+from holdfast.events import FileRecord
+from holdfast.pipeline.spec import StepSpec
+from holdfast.seals import Seal
+from holdfast.state import NO_VALUE, Accepted, TaskState
+from holdfast.stores import atomic, disk
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.tree import WorkTree
+from holdfast.values import decode_json, digest, encode_json
+
+INLINE_VALUE_MAX = 2048
+"""Values up to this many bytes stand in the journal itself; larger ones are kept once, by hash."""
+
+UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
+"""A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
+
+MISSING, EMPTY, SEALED, FOREIGN, CHANGED, MARKED, HALF, DAMAGED = (
+    "missing",
+    "empty",
+    "sealed",
+    "foreign",
+    "changed",
+    "marked",
+    "half-finished",
+    "damaged",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a file by itself says."""
+
+    kind: str
+    detail: str = ""
+    body: bytes = b""
+    seal: Seal | None = None
+
+
+class OutputRefusedError(Exception):
+    """A step's result does not fit its declaration."""
+
+
+class Artifacts:
+    """Reads and writes the outputs of one run's tasks."""
+
+    def __init__(self, tree: WorkTree, objects: ObjectStore) -> None:
+        self.tree = tree
+        self.objects = objects
+
+    # --- looking -------------------------------------------------------------------------------------------
+
+    def look(self, path: str, task: str, marker: str | None) -> Look:
+        """What lies at `path`, read in full. Raises OSError where "cannot read" is the machine's fault."""
+        try:
+            data = self.tree.read(path)
+        except FileNotFoundError:
+            return Look(MISSING)
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
+            return Look(DAMAGED, error.strerror or "cannot be read")
+        if not data:
+            return Look(EMPTY)
+        if seals.is_inline(path):
+            return _look_inline(data, task, marker)
+        return self._look_beside(path, data, task, marker)
+
+    def _look_beside(self, path: str, data: bytes, task: str, marker: str | None) -> Look:
+        beside = self._read_seal(path)
+        if beside is None:
+            return _look_unsealed(data, marker)
+        if beside.task != task:
+            return Look(FOREIGN, f"sealed by {beside.task}", data, beside)
+        if digest(data) != beside.sha256:
+            return Look(DAMAGED, "not what its seal says", data, beside)
+        return Look(SEALED, "", data, beside)
+
+    def _read_seal(self, path: str) -> Seal | None:
+        try:
+            return seals.read_seal(self.tree.read(seals.seal_path(path)))
+        except OSError as error:
+            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+                raise
+            return None
+
+    def check(self, record: FileRecord, task: str) -> Look:
+        """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
+        if record.kind == "path":
+            return self._check_large(record, task)
+        found = self.look(record.path, task, None)
+        if found.kind == SEALED:
+            if digest(found.body) == record.sha256:
+                return found
+            # Whole and sealed by this task, but another version: put back by someone.
+            return replace(found, kind=CHANGED, detail="another version than the accepted one")
+        if found.kind in (CHANGED, MISSING, EMPTY, DAMAGED):
+            return found
+        return replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
+
+    def _check_large(self, record: FileRecord, task: str) -> Look:
+        """Like `check`, without holding the whole file in memory."""
+        try:
+            sha, tail = _hash_above(self.tree, record)
+        except FileNotFoundError:
+            return Look(MISSING)
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
+            return Look(DAMAGED, error.strerror or "cannot be read")
+        seal = seals.read_seal(tail) if seals.is_inline(record.path) else self._read_seal(record.path)
+        if sha == record.sha256 and seal is not None and seal.task == task:
+            return Look(SEALED, seal=seal)
+        return Look(DAMAGED, "not what was accepted", seal=seal)
+
+    # --- storing -------------------------------------------------------------------------------------------
+
+    def store(self, step: StepSpec, paths: Mapping[str, str], output: Any, seal: Seal) -> tuple[Accepted, str]:
+        """Put an accepted output in its place; gives the record and the digest consumers know it by."""
+        pieces, rest = split_output(step, output)
+        prepared = {key: _prepare(step, paths[key], piece) for key, piece in pieces.items()}
+        files = [replace_record(record, key=key, stored=step.copy) for key, (record, _) in prepared.items()]
+        whole = replace(seal, set_digest=set_digest(files))
+        for record in files:
+            self._store_file(record, prepared[record.key][1], whole)
+        value, ref, value_digest = self.store_value(rest) if rest is not _NOTHING else (NO_VALUE, "", "")
+        return Accepted(tuple(files), value, ref), output_digest(files, value_digest)
+
+    def store_value(self, value: Any, where: str = "value") -> tuple[msgspec.Raw, str, str]:
+        """A JSON value, inline or by hash: (inline bytes, reference, digest)."""
+        data = encode_json(value, where)
+        if len(data) <= INLINE_VALUE_MAX:
+            return msgspec.Raw(data), "", digest(data)
+        ref = self.objects.put(data)
+        return NO_VALUE, ref, ref
+
+    def _store_file(self, record: FileRecord, body: bytes | Path, seal: Seal) -> None:
+        seal = self.sealed(record, seal)
+        if isinstance(body, Path):
+            self._store_large(record, body, seal)
+            return
+        if record.stored:
+            self.objects.put(body, record.sha256)
+        self.place(record, body, seal)
+
+    def place(self, record: FileRecord, body: bytes, seal: Seal) -> None:
+        """Write one sealed file. The seal beside a file comes last: without it the file proves nothing."""
+        line = seals.write_seal(seal)
+        if seals.is_inline(record.path):
+            self.tree.write(record.path, body + line, sync=not record.stored)
+        else:
+            self.tree.write(record.path, body, sync=not record.stored)
+            self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+
+    def keep_refused(self, data: bytes, name: str, quarantine: Path) -> str:
+        """Keep an output that was refused; gives where, relative to the run's folder."""
+        folder = quarantine / "refused"
+        atomic.make_dirs(folder, sync=False)
+        path, descriptor = atomic.fresh_file(folder, name)
+        try:
+            disk.write_all(descriptor, data, str(path))
+        finally:
+            os.close(descriptor)
+        return f"{quarantine.name}/refused/{path.name}"
+
+    def _store_large(self, record: FileRecord, source: Path, seal: Seal) -> None:
+        if record.stored:
+            self.objects.put_file(source)
+        line = seals.write_seal(seal)
+        if seals.is_inline(record.path):
+            with source.open("ab") as file:
+                file.write(line)
+        self.tree.move_in(source, record.path, sync=not record.stored)
+        if not seals.is_inline(record.path):
+            self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+
+    # --- healing and sealing anew --------------------------------------------------------------------------
+
+    def heal(self, record: FileRecord, seal: Seal) -> bool:
+        """Put an accepted file back from objects/; False if no whole copy is there."""
+        if not record.stored:
+            return False
+        body = self.objects.get(record.sha256)
+        if body is None:
+            return False
+        self.place(record, body, self.sealed(record, seal))
+        return True
+
+    def reseal(self, record: FileRecord, seal: Seal) -> None:
+        """Give a file that is there a new seal over the body the record names."""
+        if record.kind == "path" and not seals.is_inline(record.path):
+            line = seals.write_seal(self.sealed(record, seal))
+            self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+            return
+        self.place(record, self._body(record), self.sealed(record, seal))
+
+    def move(self, old: FileRecord, new: FileRecord, seal: Seal) -> None:
+        """The file at its new path, sealed there; the old name disappears last."""
+        if old.kind == "path":
+            self.tree.rename(old.path, new.path)
+        else:
+            self.place(new, self._body(old), self.sealed(new, seal))
+            self.tree.remove(old.path)
+        if not seals.is_inline(old.path) and self.tree.exists(seals.seal_path(old.path)):
+            self.tree.remove(seals.seal_path(old.path))
+
+    def sealed(self, record: FileRecord, seal: Seal) -> Seal:
+        """`seal` completed with what the record says of one file."""
+        return replace(seal, sha256=record.sha256, newline_added=record.newline_added, kind=record.kind)
+
+    # --- loading -------------------------------------------------------------------------------------------
+
+    def load(self, accepted: Accepted) -> Any:
+        """The output as consumers receive it: a fresh copy, verified against what was accepted."""
+        loaded = {record.key: self._load_file(record) for record in accepted.files}
+        if set(loaded) == {""}:
+            return loaded[""]
+        value = self.load_value(accepted.value, accepted.value_ref)
+        return {**value, **loaded} if loaded else value
+
+    def load_value(self, value: msgspec.Raw, ref: str) -> Any:
+        if not ref:
+            data = bytes(value)
+            return decode_json(data) if data else {}
+        stored = self.objects.get(ref)
+        if stored is None:
+            raise LostValueError(f"the value {ref[:12]} is missing from objects/ or damaged")
+        return decode_json(stored)
+
+    def _load_file(self, record: FileRecord) -> Any:
+        if record.kind == "path":
+            return self.tree.root / record.path
+        body = self._body(record)
+        author = seals.author_body(body, record.newline_added)
+        if record.kind == "text":
+            return author.decode()
+        return decode_json(author) if record.kind == "json" else author
+
+    def _body(self, record: FileRecord) -> bytes:
+        """The accepted bytes: from the work tree if they are still those, else from objects/."""
+        try:
+            data = self.tree.read(record.path)
+        except OSError as error:
+            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+                raise
+            data = b""
+        body = seals.take_apart(data).body if seals.is_inline(record.path) else data
+        for candidate in (body, *_without_last_line(body)):
+            if digest(candidate) == record.sha256:
+                return candidate
+        stored = self.objects.get(record.sha256) if record.stored else None
+        if stored is None:
+            raise LostValueError(f"{record.path} is no longer what was accepted, and objects/ has no copy")
+        return stored
+
+    def is_stored(self, accepted: Accepted) -> bool:
+        """Whether a value kept by hash is still there."""
+        return not accepted.value_ref or self.objects.has(accepted.value_ref)
+
+
+class LostValueError(Exception):
+    """An accepted output that cannot be read back any more."""
+
+
+_NOTHING: Any = object()
+
+
+def split_output(step: StepSpec, output: Any) -> tuple[dict[str, Any], Any]:
+    """What goes to files, by key, and what is kept as a value (`_NOTHING`: no value)."""
+    if step.writes is None:
+        return {}, output
+    if isinstance(step.writes, str):
+        if output is None:
+            raise OutputRefusedError(f"returned nothing, but writes {step.writes}")
+        return {"": output}, _NOTHING
+    if not isinstance(output, dict):
+        raise OutputRefusedError(f"returned {type(output).__name__}, but writes needs a dict with {_listed(step.writes)}")
+    missing = [key for key in step.writes if output.get(key) is None]
+    if missing:
+        raise OutputRefusedError(f"returned no {_listed(missing)}, which its writes names")
+    rest = {key: value for key, value in output.items() if key not in step.writes}
+    return {key: output[key] for key in step.writes}, rest
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _prepare(step: StepSpec, path: str, piece: Any) -> tuple[FileRecord, bytes | Path]:
+    """The record of one file and the bytes above its seal (or the path of a large one)."""
+    if isinstance(piece, Path):
+        return _prepare_large(path, piece)
+    if isinstance(piece, str):
+        kind, body = "text", _encode_text(piece)
+    elif isinstance(piece, bytes):
+        kind, body = "bytes", piece
+    else:
+        encode_json(piece, "output")
+        kind, body = "json", msgspec.json.format(encode_json(piece, "output"), indent=2) + b"\n"
+    added = False
+    if seals.is_inline(path):
+        if kind == "text" and step.marker:
+            body = seals.without_marker(body, step.marker)
+        body, added = seals.with_newline(body)
+    return FileRecord("", path, len(body), digest(body), kind, added), body
+
+
+def _encode_text(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise OutputRefusedError("returned text with a lone surrogate, which no file can hold") from None
+
+
+def _prepare_large(path: str, source: Path) -> tuple[FileRecord, Path]:
+    if source.is_symlink() or not source.is_file():
+        raise OutputRefusedError(f"returned the path {source.name}, where no regular file is")
+    hasher, size, last = hashlib.sha256(), 0, b"\n"
+    with source.open("rb") as file:
+        while block := file.read(1 << 20):
+            hasher.update(block)
+            size += len(block)
+            last = block[-1:]
+    added = seals.is_inline(path) and size > 0 and last != b"\n"
+    if added:  # the seal covers every byte above it, so the newline goes in before anything is recorded
+        with source.open("ab") as file:
+            file.write(b"\n")
+        hasher.update(b"\n")
+    return FileRecord("", path, size + added, hasher.hexdigest(), "path", added), source
+
+
+def _hash_above(tree: WorkTree, record: FileRecord) -> tuple[str, bytes]:
+    """The hash of the first `size` bytes (what was accepted), and the rest (newline and seal)."""
+    hasher, left = hashlib.sha256(), record.size
+    descriptor = tree.open_read(record.path)
+    try:
+        while left and (block := os.read(descriptor, min(1 << 20, left))):
+            hasher.update(block)
+            left -= len(block)
+        tail = os.read(descriptor, 1 << 16)
+    finally:
+        os.close(descriptor)
+    expected_tail = seals.is_inline(record.path)
+    whole = left == 0 and (expected_tail or not tail)
+    return (hasher.hexdigest() if whole else ""), tail
+
+
+def set_digest(files: Sequence[FileRecord]) -> str:
+    """What binds several files of one step together; a single file needs nothing."""
+    return digest(encode_json({record.key: record.sha256 for record in files})) if len(files) > 1 else ""
+
+
+def task_seal(task: str, step: StepSpec, run_id: str, input_digest: str, record: TaskState) -> Seal:
+    """The seal of a task's output, but for what is particular to one file."""
+    return Seal(
+        task=task,
+        run=run_id,
+        round=record.round,
+        input_digest=input_digest,
+        sha256="",
+        marker=step.marker or "",
+        cost_usd=record.cost_usd,
+        tokens=record.input_tokens + record.output_tokens,
+        step_version=step.version,
+    )
+
+
+def replace_record(record: FileRecord, **changes: Any) -> FileRecord:
+    return msgspec.structs.replace(record, **changes)
+
+
+def output_digest(files: list[FileRecord] | tuple[FileRecord, ...], value_digest: str) -> str:
+    """What consumers know an output by. A newline of ours is not part of what the author wrote."""
+    if len(files) == 1 and not value_digest and not files[0].key:
+        return files[0].sha256 + ("-" if files[0].newline_added else "")
+    if not files:
+        return value_digest
+    parts = {record.key: record.sha256 + ("-" if record.newline_added else "") for record in files}
+    return digest(encode_json([parts, value_digest]))
+
+
+def _without_last_line(body: bytes) -> list[bytes]:
+    """The text above a plain marker that has just been adopted and not yet been replaced by a seal."""
+    text = body.rstrip()
+    return [body[: text.rfind(b"\n") + 1]] if b"\n" in text else []
+
+
+def _look_inline(data: bytes, task: str, marker: str | None) -> Look:
+    sealed = seals.take_apart(data)
+    if sealed.seal is None:
+        return _look_unsealed(data, marker)
+    if sealed.seal.task != task:
+        return Look(FOREIGN, f"sealed by {sealed.seal.task}", sealed.body, sealed.seal)
+    if sealed.intact:
+        return Look(SEALED, "", sealed.body, sealed.seal)
+    if _is_text(sealed.body):
+        return Look(CHANGED, "edited since it was sealed", sealed.body, sealed.seal)
+    return Look(DAMAGED, "its bytes are no text any more", sealed.body, sealed.seal)
+
+
+def _look_unsealed(data: bytes, marker: str | None) -> Look:
+    if not _is_text(data):
+        return Look(DAMAGED, "no seal and no text", data)
+    if marker and seals.ends_in_marker(data, marker):
+        return Look(MARKED, "", data)
+    return Look(HALF, "has no completion marker", data)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data
+
+
+def part_path(path: str) -> str:
+    return path + layout.PART_SUFFIX

@@ -1,0 +1,195 @@
+"""Which run a request means: a new one, or one that is continued. Reads, decides, creates nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast import seals
+from holdfast.errors import UsageError
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import build_graph, task_id
+from holdfast.pipeline.names import check_run_id
+from holdfast.pipeline.templates import render_path
+from holdfast.runs import RunInfo, checked_run_id, list_runs, read_run
+from holdfast.seals import Seal
+from holdfast.settings import Settings
+from holdfast.state import COMPLETED
+from holdfast.stores import atomic
+
+TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for."""
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    resume: str | None = None
+    force: bool = False
+    run_id: str | None = None
+    redo: tuple[str, ...] = ()
+    no_retry: bool = False
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which run it is."""
+
+    run_id: str
+    is_new: bool
+    params: dict[str, Any]
+    ordinal: int = 0
+    was_completed: bool = False
+    found_again: bool = False  # a new record for a run whose artifacts are there: its id is in their seals
+    set_aside: bool = False  # --force: what is in its way is set aside, nothing is adopted
+    take_over: bool = False  # overwrite=True: another run's paths may be used
+
+
+def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> Choice:
+    """The run that `request` means; UsageError if it contradicts itself or the project."""
+    if request.run_id is not None:
+        checked_run_id(request.run_id)
+    if request.resume is not None and (request.force or request.run_id):
+        raise UsageError("--resume continues a run; it cannot go with --force or --run-id.")
+    if request.resume is not None:
+        return _resumed(compiled, layout, request, request.resume)
+    params = compiled.params.parse(request.params)
+    runs = list_runs(layout)
+    if request.run_id is not None and any(info.run_id == request.run_id for info in runs):
+        return _named(compiled, layout, request, request.run_id, params)
+    same = None if request.force or request.run_id else _same(runs, compiled.spec.name, params)
+    if same is not None:
+        return Choice(same.run_id, False, params, same.ordinal, same.status == COMPLETED)
+    return _new(compiled, layout, request, params, runs)
+
+
+def _resumed(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice:
+    state = read_run(layout, run_id).state
+    _check_pipeline(compiled, state.pipeline, run_id)
+    known = {name: value for name, value in state.params.items() if name in compiled.params.names}
+    params = compiled.params.parse(request.params, base=known)
+    return Choice(run_id, False, params, state.ordinal, state.status == COMPLETED)
+
+
+def _check_pipeline(compiled: CompiledPipeline, recorded: str, run_id: str) -> None:
+    if recorded != compiled.spec.name:
+        raise UsageError(
+            f"Run {run_id} belongs to the pipeline {recorded}, not to {compiled.spec.name}.",
+            fix="Give the file of that pipeline.",
+        )
+
+
+def _named(
+    compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str, params: dict[str, Any]
+) -> Choice:
+    """`--run-id` of a run that exists: the same run, if nothing about it differs."""
+    state = read_run(layout, run_id).state
+    if request.force:
+        raise UsageError(f"There is a run {run_id} already.", fix="Give --force another --run-id.")
+    _check_pipeline(compiled, state.pipeline, run_id)
+    if state.params != params:
+        raise UsageError(
+            f"Run {run_id} has other parameters.", fix=f"Change them with --resume {run_id} -p NAME=VALUE."
+        )
+    return Choice(run_id, False, params, state.ordinal, state.status == COMPLETED)
+
+
+def _same(runs: list[RunInfo], pipeline: str, params: Mapping[str, Any]) -> RunInfo | None:
+    """The newest run of this pipeline with equal parameters."""
+    for info in runs:
+        if not info.problem and info.pipeline == pipeline and dict(info.params) == dict(params):
+            return info
+    return None
+
+
+def _new(
+    compiled: CompiledPipeline,
+    layout: ProjectLayout,
+    request: Request,
+    params: dict[str, Any],
+    runs: list[RunInfo],
+) -> Choice:
+    ordinal = max((info.ordinal for info in runs), default=0) + 1
+    known = {info.run_id for info in runs}
+    found = _sealed_paths(compiled, layout, params)
+    rivals = {path: seal.run for path, seal in found.items() if seal.run in known}
+    take_over = compiled.spec.overwrite
+    if rivals and not request.force and not take_over:
+        path, owner = next(iter(rivals.items()))
+        raise UsageError(
+            f"This would write over {path}, which belongs to run {owner}.",
+            fix="Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True).",
+        )
+    again = None if request.force or request.run_id else _id_in_seals(found, known)
+    run_id = request.run_id or again or _fresh_id(layout, known)
+    return Choice(
+        run_id,
+        True,
+        params,
+        ordinal,
+        found_again=again is not None,
+        set_aside=request.force,
+        take_over=take_over or request.force,
+    )
+
+
+def _sealed_paths(
+    compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]
+) -> dict[str, Seal]:
+    """The seals that lie where this pipeline's first tasks would write."""
+    fields = {name: str(value) for name, value in params.items()}
+    graph = build_graph(compiled.spec, {})
+    found: dict[str, Seal] = {}
+    for node in graph.tasks():
+        if node.kind != "step" or node.spec.writes is None:
+            continue
+        values = {**fields, **dict(zip(graph.fan_of(node.spec.name), node.path, strict=True))}
+        for template in node.spec.files.values():
+            if "{run_id}" in template:
+                continue
+            path = render_path(template, values)
+            seal = _seal_at(layout, path)
+            if seal is not None and seal.task == task_id(node.spec.name, node.path):
+                found[path] = seal
+    return found
+
+
+def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:
+    """The seal of the file at `path`, if there is one to be read; whatever else lies there is looked at later."""
+    inline = seals.is_inline(path)
+    target = layout.root / (path if inline else seals.seal_path(path))
+    try:
+        descriptor = atomic.open_regular(os.fspath(target))
+    except OSError:
+        return None
+    try:
+        size = os.fstat(descriptor).st_size
+        tail = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return seals.take_apart(tail).seal
+
+
+def _id_in_seals(found: Mapping[str, Seal], known: set[str]) -> str | None:
+    """The run id that the artifacts carry, when all record of that run is gone."""
+    ids = [seal.run for seal in found.values() if seal.run not in known and check_run_id(seal.run) is None]
+    return max(ids, key=ids.count) if ids else None
+
+
+def _fresh_id(layout: ProjectLayout, known: set[str]) -> str:
+    base = time.strftime("%Y%m%d_%H%M%S")
+    name, number = base, 1
+    while name in known or os.path.lexists(layout.run(name).dir):
+        number += 1
+        name = f"{base}_{number}"
+    return name
+
+

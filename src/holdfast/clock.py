@@ -1,0 +1,38 @@
+"""The time, through one door, so that tests own it. Time decorates; sequence numbers decide."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+
+def now() -> float:
+    """Seconds since the epoch. May jump in either direction; never used to order anything."""
+    return time.time()
+
+
+def monotonic() -> float:
+    """Seconds that only go forward within this process: for durations, timeouts and delays."""
+    return time.monotonic()
+
+
+def iso(seconds: float) -> str:
+    """`2026-01-09T14:30:22.123Z`, as every file of Holdfast writes a time."""
+    whole, millis = divmod(int(seconds * 1000), 1000)
+    return f"{_iso_second(whole)}.{millis:03d}Z"
+
+
+_last_second: tuple[int, str] = (-1, "")
+
+
+def _iso_second(second: int) -> str:
+    """The part up to the second, remembered: events come many to a second."""
+    global _last_second
+    if _last_second[0] != second:
+        _last_second = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
+    return _last_second[1]
+
+
+def parse_iso(text: str) -> float:
+    """The inverse of `iso`; ValueError if it is not a time."""
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,288 @@
+"""What a step sees: its place in the run, its feedback, paid calls, usage, and words for people.
+
+A context dies with its attempt: after a timeout or a stop, every method raises ContextEndedError, so that a
+body that goes on by itself can no longer write anything into the run.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast import events as ev
+from holdfast.artifacts import INLINE_VALUE_MAX
+from holdfast.errors import HoldfastError
+from holdfast.state import OnceRecord
+from holdfast.values import decode_json, encode_json
+
+_inside_once: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_once", default="")
+current_task: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_task", default="")
+
+
+class ContextEndedError(HoldfastError):
+    """The attempt this context belongs to is over."""
+
+    code = "ended"
+
+
+class Desk(Protocol):
+    """Where a context hands in what it has to say. The engine has one; `holdfast.testing` another."""
+
+    def commit(self, *events: ev.Event) -> None:
+        """Record these durably before returning."""
+
+    async def commit_async(self, *events: ev.Event) -> None:
+        """The same without blocking the event loop."""
+
+    def say(self, event: ev.Event) -> None:
+        """Record this soon; it survives the process, and is synced with the next commit."""
+
+    def store(self, data: bytes) -> str:
+        """Keep bytes by hash."""
+
+    def fetch(self, ref: str) -> bytes:
+        """Bytes kept by hash."""
+
+    def stream(self, path: str, data: bytes) -> None:
+        """Append to a growing file of the work tree."""
+
+    def fresh_path(self, name: str) -> Path:
+        """A path for a large file, on the project's disk, not existing yet."""
+
+
+class Context:
+    """Given to a step as its parameter `ctx`."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        run_id: str,
+        task_id: str,
+        item: Mapping[str, Any] | None,
+        params: Mapping[str, Any],
+        directory: Path,
+        attempt: int = 1,
+        round: int = 0,  # noqa: A002 - the contract's name
+        feedback: Sequence[str] = (),
+        previous: Callable[[], Any] | Any = None,
+        partial: str | None = None,
+        once: Mapping[str, OnceRecord] | None = None,
+        part_path: str = "",
+    ) -> None:
+        self.run_id = run_id
+        self.task_id = task_id
+        self.item: dict[str, Any] = dict(item) if item else {}
+        self.params: dict[str, Any] = dict(params)
+        self.dir = directory
+        self.attempt = attempt
+        self.round = round
+        self.feedback: list[str] = list(feedback)
+        self.partial = partial
+        self._desk = desk
+        self._previous = previous
+        self._recorded = once or {}
+        self._used: set[str] = set()
+        self._usages: dict[str, int] = {}
+        self._spent: dict[str, float] = {}
+        self._last_once = ""
+        self._part_path = part_path
+        self._streamed = False
+        self._out: Path | None = None
+        self._ended = ""
+
+    # --- where am I ----------------------------------------------------------------------------------------
+
+    @property
+    def previous(self) -> Any:
+        """What was sent back, as consumers received it; None in the first round."""
+        if callable(self._previous):
+            self._previous = self._previous()
+        return self._previous
+
+    @property
+    def out(self) -> Path:
+        """A fresh path for a large file: write it there and return the path."""
+        self._alive()
+        if self._out is None:
+            self._out = self._desk.fresh_path(self._part_path.rsplit("/", 1)[-1] or "out")
+        return self._out
+
+    # --- paid calls ----------------------------------------------------------------------------------------
+
+    def once(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The result of `fn(*args, **kwargs)`, called at most once per round however often the step is retried.
+
+        For an async `fn` this gives an awaitable. A recorded result is returned without calling `fn`.
+        """
+        self._alive()
+        if not isinstance(key, str) or not key:
+            raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {key!r:.40}.")
+        if key in self._used:
+            raise HoldfastError(
+                f"{self.task_id}: ctx.once({key!r:.60}) was used twice in one round.", fix="Give each paid call its own key."
+            )
+        self._used.add(key)
+        record = self._recorded.get(key)
+        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
+            return self._once_async(key, record, fn, args, kwargs)
+        if record is not None:
+            return self._replay(key, record)
+        result = self._call(key, fn, args, kwargs)
+        if inspect.isawaitable(result):
+            return self._finish_async(key, result)
+        event, stored = self._once_event(key, result)
+        self._desk.commit(event)
+        self._last_once = key
+        return stored
+
+    def _call(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        token = _inside_once.set(key)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            _inside_once.reset(token)
+
+    async def _once_async(
+        self, key: str, record: OnceRecord | None, fn: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        if record is not None:
+            return self._replay(key, record)
+        return await self._finish_async(key, fn(*args, **kwargs))
+
+    async def _finish_async(self, key: str, pending: Awaitable[Any]) -> Any:
+        token = _inside_once.set(key)
+        try:
+            result = await pending
+        finally:
+            _inside_once.reset(token)
+        event, stored = self._once_event(key, result)
+        await self._desk.commit_async(event)
+        self._last_once = key
+        return stored
+
+    def _replay(self, key: str, record: OnceRecord) -> Any:
+        self._last_once = key
+        data = self._desk.fetch(record.result_ref) if record.result_ref else bytes(record.result)
+        return data if record.kind == "bytes" else decode_json(data)
+
+    def _once_event(self, key: str, result: Any) -> tuple[ev.OnceRecorded, Any]:
+        """The record of a paid call, and its result as a replay would give it."""
+        self._alive()
+        kind = "bytes" if isinstance(result, bytes) else "json"
+        data = result if isinstance(result, bytes) else encode_json(result, f"the result of ctx.once({key!r:.60})")
+        inline = kind == "json" and len(data) <= INLINE_VALUE_MAX
+        event = ev.OnceRecorded(
+            step_id=self.task_id,
+            key=key,
+            round=self.round,
+            kind=kind,
+            result=msgspec.Raw(data) if inline else msgspec.Raw(),
+            result_ref="" if inline else self._desk.store(data),
+            spent=self._spent.pop(key, 0.0),
+        )
+        return event, (data if kind == "bytes" else decode_json(data))
+
+    def usage(
+        self, *, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0, model: str = ""
+    ) -> None:
+        """Book what was spent. After a replayed call, what was booked before is not booked again."""
+        self._alive()
+        inside = _inside_once.get()
+        key = inside or self._last_once
+        if key and not inside:
+            done = self._usages[key] = self._usages.get(key, 0) + 1
+            record = self._recorded.get(key)
+            if record is not None and done <= record.usages:
+                return
+        if inside:
+            self._spent[key] = self._spent.get(key, 0.0) + cost_usd
+        self._desk.say(
+            ev.UsageRecorded(
+                step_id=self.task_id,
+                round=self.round,
+                once=key,
+                inside=bool(inside),
+                input_tokens=_count(input_tokens, "input_tokens"),
+                output_tokens=_count(output_tokens, "output_tokens"),
+                cost_usd=_amount(cost_usd),
+                model=str(model),
+            )
+        )
+
+    # --- output while it grows -----------------------------------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """Append to `NAME.part`. Returning None from the step then makes all of it the output."""
+        self._alive()
+        if not self._part_path:
+            raise HoldfastError(f"{self.task_id}: ctx.write needs a step with writes= naming one file.")
+        self._streamed = True
+        self._desk.stream(self._part_path, text.encode())
+
+    # --- words ---------------------------------------------------------------------------------------------
+
+    def section(self, text: str, title: str = "", sources: Sequence[str] = ()) -> None:
+        """This item's part of progress.md."""
+        self._say(ev.SectionWritten(step_id=self.task_id, title=title, text=text, sources=tuple(sources)))
+
+    def note(self, text: str, impact: str = "") -> None:
+        """Something whoever continues should know; in RESUME.md under known issues."""
+        self._say(ev.NoteAdded(step_id=self.task_id, text=text, impact=impact))
+
+    def decision(self, what: str, why: str, outcome: str = "") -> None:
+        """A choice and its reason; in RESUME.md."""
+        self._say(ev.DecisionMade(step_id=self.task_id, what=what, why=why, outcome=outcome))
+
+    def log(self, event: str, **fields: Any) -> None:
+        """A line shown beside the running step, and kept."""
+        encode_json(fields, "log")
+        self._say(ev.Logged(step_id=self.task_id, name=event, fields=fields))
+        words = " ".join([event, *(f"{name}={value}" for name, value in fields.items())])
+        logging.getLogger("holdfast.step").info("%s", words)
+
+    def tag(self, **fields: Any) -> None:
+        """Fields of the run, shown by `list` and `status`."""
+        encode_json(fields, "tag")
+        self._say(ev.Tagged(step_id=self.task_id, fields=fields))
+
+    def _say(self, event: ev.Event) -> None:
+        self._alive()
+        self._desk.say(event)
+
+    # --- the engine's --------------------------------------------------------------------------------------
+
+    @property
+    def streamed(self) -> bool:
+        return self._streamed
+
+    @property
+    def out_path(self) -> Path | None:
+        """The path handed out by `out`, if it was asked for."""
+        return self._out
+
+    def end(self, why: str) -> None:
+        """From now on this context refuses everything."""
+        self._ended = why
+
+    def _alive(self) -> None:
+        if self._ended:
+            raise ContextEndedError(f"{self.task_id}: {self._ended}; this attempt can no longer write to the run.")
+
+
+def _count(value: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise HoldfastError(f"ctx.usage: {name} must be a whole number of tokens, not {value!r:.40}.")
+    return value
+
+
+def _amount(value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise HoldfastError(f"ctx.usage: cost_usd must be an amount, not {value!r:.40}.")
+    return float(value)

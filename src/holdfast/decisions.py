@@ -1,0 +1,37 @@
+"""What can be decided about a task: the words in which `plan`, the engine and recovery speak of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TRUST = "trust"  # finished, intact, made from the inputs that are there now
+HEAL = "heal"  # finished, but a file is damaged: put back from objects/
+ADOPT = "adopt"  # whole on disk, only the record was missing
+REDO = "redo"  # run again, for the reason given
+CONTINUE = "continue"  # run, with the half-finished text
+ASK = "ask"  # a person must decide
+RUN = "run"  # not done yet
+KEEP = "keep"  # finished; stays accepted against other inputs, or with a person's edit
+MIGRATE = "migrate"  # finished; its value is brought to the step's version
+MOVE = "move"  # finished; the pipeline names another path
+SKIP = "skip"  # left out on purpose
+HOLD = "hold"  # waits for a person already
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be done about one task, and why."""
+
+    action: str
+    reason: str
+    paths: tuple[str, ...] = ()  # the files it is about
+    about: str = ""  # of a question: changed | partial; of an adoption: the kind of proof
+    partial: str | None = None
+
+
+PUBLIC = {KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, HOLD: ASK}
+"""The words of `plan --json` are fewer: each of ours as one of them."""
+
+
+def public_action(action: str) -> str:
+    return PUBLIC.get(action, action)

@@ -1,0 +1,1 @@
+"""Who decides: what may start, when to try again, what to record."""

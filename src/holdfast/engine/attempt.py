@@ -1,0 +1,257 @@
+"""One attempt of one task: its context and arguments, its body, and what its result is worth."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast import events as ev
+from holdfast.artifacts import Artifacts, LostValueError, OutputRefusedError, part_path, task_seal
+from holdfast.context import Context, Desk, current_task
+from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
+from holdfast.executors.base import Call, Outcome
+from holdfast.inputs import Inputs, shorten
+from holdfast.pipeline.compiling import Check, CompiledPipeline
+from holdfast.pipeline.graph import Node
+from holdfast.pipeline.names import normalise_items
+from holdfast.pipeline.rewind import Rewind
+from holdfast.pipeline.spec import StepSpec
+from holdfast.state import COMPLETED, RunState
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """What the engine knows of a body that runs, or is about to."""
+
+    node: Node
+    number: int
+    round: int
+    input_digest: str
+    parts: dict[str, str]
+    partial: str | None = None
+    call: Call | None = None
+    ctx: Context | None = None
+    outcome: Outcome | None = None
+    started: float = 0.0
+    overran: bool = False  # declared dead by its timeout, or by the end of the run
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What an attempt's outcome comes to: an accepted output, an objection, or a failure."""
+
+    exited: ev.NodeExited | None = None
+    rewind: Rewind | None = None
+    error: BaseException | None = None
+    kind: str = "error"
+    message: str = ""
+    new_round: bool = False
+    items: list[dict[str, Any]] = field(default_factory=list)
+    set_aside: list[ev.Event] = field(default_factory=list)
+
+
+class Attempts:
+    """Prepares, runs and judges attempts. Called by worker threads, outside the commit."""
+
+    def __init__(
+        self, state: RunState, inputs: Inputs, artifacts: Artifacts, compiled: CompiledPipeline, quarantine: Path, desk: Desk
+    ) -> None:
+        self.state = state
+        self.inputs = inputs
+        self.artifacts = artifacts
+        self.compiled = compiled
+        self.quarantine = quarantine
+        self.desk = desk
+
+    # --- before --------------------------------------------------------------------------------------------
+
+    def prepare(self, attempt: Attempt) -> Call:
+        """The call, with its arguments read and verified. LostValueError if an input cannot be read back."""
+        node = attempt.node
+        spec = node.spec
+        if "ctx" in spec.sources or self.compiled.checks.get(spec.name):
+            attempt.ctx = self._context(attempt)
+        arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
+        timeout = spec.timeout if isinstance(spec, StepSpec) else None
+        attempt.call = Call(node.id, self.compiled.functions[spec.name], arguments, timeout, spec.name)
+        return attempt.call
+
+    def _context(self, attempt: Attempt) -> Context:
+        node = attempt.node
+        record = self.state.task(node.id)
+        paths = self.inputs.paths(node)
+        previous = record.previous
+        return Context(
+            self.desk,
+            run_id=self.state.run_id,
+            task_id=node.id,
+            item=node.item,
+            params=self.state.params,
+            directory=self.inputs.root,
+            attempt=attempt.number,
+            round=attempt.round,
+            feedback=record.feedback,
+            previous=(lambda: self.artifacts.load(previous)) if previous is not None else None,
+            partial=attempt.partial,
+            once=dict(self.state.once.get(node.id, {})),
+            part_path=part_path(paths[""]) if "" in paths else "",
+        )
+
+    # --- after ---------------------------------------------------------------------------------------------
+
+    def judge_outcome(self, attempt: Attempt, outcome: Outcome) -> Verdict:
+        """Accept the output, or say why not. Writes objects and files; records nothing."""
+        if outcome.error is not None:
+            return self._judge_error(attempt, outcome)
+        token = current_task.set(attempt.node.id)
+        try:
+            return self._accept(attempt, outcome)
+        except (OutputRefusedError, ValueRefusedError, DefinitionError, UsageError) as error:
+            kind = "definition" if isinstance(error, DefinitionError) else "refused"
+            return Verdict(error=error, kind=kind, message=str(error))
+        finally:
+            current_task.reset(token)
+
+    def _judge_error(self, attempt: Attempt, outcome: Outcome) -> Verdict:
+        error = outcome.error
+        assert error is not None
+        if isinstance(error, Rewind):
+            return Verdict(rewind=error)
+        if outcome.timed_out:
+            timeout = getattr(attempt.node.spec, "timeout", None) or 0
+            return Verdict(error=error, kind="timeout", message=f"timed out after {timeout:g} s")
+        return Verdict(error=error, message=describe(error))
+
+    def _accept(self, attempt: Attempt, outcome: Outcome) -> Verdict:
+        if attempt.node.kind == "items":
+            return self._accept_items(attempt, outcome)
+        output = self._output(attempt, outcome.value)
+        refusal = self._refusal(attempt, output)
+        if refusal:
+            kept = self._keep_refused(attempt, output)
+            return Verdict(
+                error=OutputRefusedError(refusal),
+                kind="refused",
+                message=f"its output was refused: {refusal}",
+                new_round=True,
+                set_aside=kept,
+            )
+        return self._store(attempt, outcome, output)
+
+    def _output(self, attempt: Attempt, value: Any) -> Any:
+        """What the step gave: what it returned, or what it streamed."""
+        ctx = attempt.ctx
+        if value is None and ctx is not None and ctx.streamed:
+            path = part_path(self.inputs.paths(attempt.node)[""])
+            return self.artifacts.tree.read(path).decode()
+        return value
+
+    def _refusal(self, attempt: Attempt, output: Any) -> str:
+        checks = self.compiled.checks.get(attempt.node.spec.name, ())
+        return self.run_checks(checks, attempt.node, attempt.ctx, output)
+
+    def run_checks(self, checks: tuple[Check, ...], node: Node, ctx: Any, output: Any) -> str:
+        """The first objection of these checks, or ""."""
+        for check in checks:
+            arguments = self.inputs.arguments(node, check.sources, ctx, output)
+            objection = _objection(check, arguments)
+            if objection:
+                return objection
+        return ""
+
+    def _keep_refused(self, attempt: Attempt, output: Any) -> list[ev.Event]:
+        """A refused output was paid for: it is kept in quarantine for whoever wants to look."""
+        if not isinstance(output, str | bytes):
+            return []
+        data = output.encode(errors="replace") if isinstance(output, str) else output
+        paths = list(self.inputs.paths(attempt.node).values())
+        if not paths:
+            return []
+        to = self.artifacts.keep_refused(data, paths[0].rsplit("/", 1)[-1], self.quarantine)
+        reason = f"refused in round {attempt.round}"
+        return [ev.ArtifactSetAside(step_id=attempt.node.id, path=paths[0], to=to, reason=reason)]
+
+    def _store(self, attempt: Attempt, outcome: Outcome, output: Any) -> Verdict:
+        node, spec = attempt.node, attempt.node.spec
+        record = self.state.task(node.id)
+        seal = task_seal(node.id, spec, self.state.run_id, attempt.input_digest, record)
+        accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal)
+        self._clear_part(attempt, output)
+        return Verdict(
+            exited=ev.NodeExited(
+                step_id=node.id,
+                node=spec.name,
+                status=COMPLETED,
+                parent_id=parent_ids(node)[0],
+                round=attempt.round,
+                attempt=attempt.number,
+                version=spec.version,
+                duration=round(outcome.duration, 6),
+                input_digest=attempt.input_digest,
+                inputs=shorten(attempt.parts),
+                output_digest=out,
+                files=accepted.files,
+                value=accepted.value,
+                value_ref=accepted.value_ref,
+            )
+        )
+
+    def _clear_part(self, attempt: Attempt, output: Any) -> None:
+        """The stream has become the output; one that has not is a person's to look at."""
+        if attempt.node.spec.writes is None or not (attempt.partial or (attempt.ctx and attempt.ctx.streamed)):
+            return
+        part = part_path(next(iter(self.inputs.paths(attempt.node).values())))
+        tree = self.artifacts.tree
+        if not tree.exists(part):
+            return
+        if isinstance(output, str) and output.encode().startswith(tree.read(part)):
+            tree.remove(part)
+        else:
+            tree.back_up(part)
+
+    def _accept_items(self, attempt: Attempt, outcome: Outcome) -> Verdict:
+        node = attempt.node
+        items = normalise_items(outcome.value, f"{node.id}")
+        value, ref, out = self.artifacts.store_value(list(outcome.value), node.id)
+        exited = ev.NodeExited(
+            step_id=node.id,
+            node=node.spec.name,
+            status=COMPLETED,
+            parent_id=parent_ids(node)[0],
+            round=attempt.round,
+            attempt=attempt.number,
+            duration=round(outcome.duration, 6),
+            input_digest=attempt.input_digest,
+            inputs=shorten(attempt.parts),
+            output_digest=out,
+            value=value,
+            value_ref=ref,
+        )
+        return Verdict(exited=exited, items=items)
+
+
+def _objection(check: Check, arguments: dict[str, Any]) -> str:
+    try:
+        answer = check.fn(**arguments)
+    except Exception as error:  # noqa: BLE001 - other people's code
+        return f"{check.name}: {describe(error)}"
+    if isinstance(answer, str):
+        return answer
+    return f"{check.name} said no" if answer is False else ""
+
+
+def parent_ids(node: Node) -> tuple[str, ...]:
+    """The producers, for the journal; a gather is written `draft[*]`."""
+    return tuple(parent.id for parent in node.parents) or ("",)
+
+
+def describe(error: BaseException) -> str:
+    """One line: the exception's type and message, and where it was raised."""
+    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, HoldfastError | LostValueError) or hasattr(error, "kinds"):
+        words = str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if len(frames) > 1 else ""
+    return " ".join(words.split())[:1000] + where

@@ -1,0 +1,164 @@
+"""Group commit: many finished steps, one append, one sync; whoever finds nobody committing does it.
+
+The thread that finished a body puts its report into the inbox and pumps. If nobody leads, it leads: it applies
+every report in the inbox to the state, writes all events with one append, syncs once, and delivers. Reports that
+arrive meanwhile are the next batch. Nothing is handed to another thread, so a chain of steps costs one sync each.
+
+Crash story: objects are synced before the events that name them are appended. A crash before the append loses
+only what nobody was told; between append and sync, a power cut may cut the tail; after the sync, nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from holdfast import clock
+from holdfast import events as ev
+from holdfast.errors import HoldfastError, StorageError
+from holdfast.journal.log import Batch, EventLog
+from holdfast.state import RunState, fold
+from holdfast.stores.objects import ObjectStore
+
+
+class Entry(Protocol):
+    """Something to record. `apply` runs while the batch is open; `done` once it is durable, or has failed."""
+
+    durable: bool
+
+    def apply(self) -> None: ...
+
+    def done(self, error: BaseException | None) -> None: ...
+
+
+class Recorded:
+    """An event with its place in the journal, as observers see it."""
+
+    __slots__ = ("at", "event", "seq")
+
+    def __init__(self, seq: int, at: float, event: Any) -> None:
+        self.seq = seq
+        self.at = at
+        self.event = event
+
+
+class Committer:
+    """The one place where this process appends to its run's journal."""
+
+    def __init__(self, journal: EventLog, objects: ObjectStore, guard: Callable[[], None], state: RunState) -> None:
+        self.state = state
+        self.failed: BaseException | None = None
+        self.on_batch: Callable[[], None] = _nothing
+        self.on_foreign: Callable[[Any], None] = _nothing
+        self.on_durable: Callable[[list[Recorded]], None] = _nothing
+        self._journal = journal
+        self._objects = objects
+        self._guard = guard
+        self._inbox: deque[Entry] = deque()
+        self._leader = threading.Lock()
+        self._batch: Batch | None = None
+        self._recorded: list[Recorded] = []
+
+    # --- anyone --------------------------------------------------------------------------------------------
+
+    def submit(self, entry: Entry) -> None:
+        """Put an entry into the inbox. Somebody must pump."""
+        self._inbox.append(entry)
+
+    def pump(self) -> None:
+        """Commit until the inbox is empty, unless another thread is already doing so."""
+        while self._inbox:
+            if not self._leader.acquire(blocking=False):
+                return  # the leader looks into the inbox again after it lets go
+            try:
+                while self._inbox:
+                    self._commit()
+            finally:
+                self._leader.release()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something lies in the inbox that nobody is committing."""
+        return bool(self._inbox) and not self._leader.locked()
+
+    def exclusively(self, look: Callable[[], Any]) -> Any:
+        """The result of `look` while nothing is being applied: for snapshots and pictures of the state."""
+        with self._leader:
+            result = look()
+        self.pump()  # what arrived while the lock was held
+        return result
+
+    def close(self, why: BaseException) -> None:
+        """Nothing is recorded from now on; whoever still tries is told why."""
+        with self._leader:
+            self.failed = self.failed or why
+
+    # --- inside a batch ------------------------------------------------------------------------------------
+
+    def record(self, event: ev.Event) -> None:
+        """Append an event to the open batch and fold it into the state."""
+        assert self._batch is not None, "record outside a batch"
+        at = clock.now()
+        seq = self._batch.add(ev.encode(event), clock.iso(at))
+        fold(self.state, event, seq, at)
+        self._recorded.append(Recorded(seq, at, event))
+
+    def _commit(self) -> None:
+        entries = [self._inbox.popleft() for _ in range(len(self._inbox))]
+        try:
+            if self.failed is not None:
+                raise self.failed
+            self._append(entries)
+            if any(entry.durable for entry in entries):
+                self._journal.sync()
+        except BaseException as error:
+            self.failed = self.failed or _told(error)
+            for entry in entries:
+                entry.done(self.failed)
+            self._recorded = []
+            self.on_durable([])
+            return
+        recorded, self._recorded = self._recorded, []
+        for entry in entries:
+            entry.done(None)
+        self.on_durable(recorded)
+
+    def _append(self, entries: list[Entry]) -> None:
+        self._guard()
+        self._objects.sync()
+        batch = self._batch = self._journal.begin()
+        try:
+            for line in batch.foreign:
+                self._take_in(line)
+            for entry in entries:
+                entry.apply()
+            self.on_batch()
+            self._objects.sync()  # what the batch itself stored
+        except BaseException:
+            batch.abort()
+            raise
+        finally:
+            self._batch = None
+        batch.commit()
+
+    def _take_in(self, line: Any) -> None:
+        """An event that another process recorded: `approve`, `note`, `retry`."""
+        event = ev.decode(line.raw)
+        at = clock.parse_iso(line.ts)
+        fold(self.state, event, line.seq, at)
+        self._recorded.append(Recorded(line.seq, at, event))
+        self.on_foreign(event)
+
+
+def _told(error: BaseException) -> BaseException:
+    if isinstance(error, OSError) and not isinstance(error, HoldfastError):
+        told = StorageError.from_os(error, "write")
+        told.__cause__ = error
+        return told
+    return error
+
+
+def _nothing(*_: Any) -> None:
+    return None

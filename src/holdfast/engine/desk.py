@@ -1,0 +1,117 @@
+"""The engine's side of a context: what steps say goes into the journal, what they stream to the work tree."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast import events as ev
+from holdfast.artifacts import LostValueError
+from holdfast.engine.commit import Committer
+from holdfast.stores import disk
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.tree import WorkTree
+
+
+class Saying:
+    """Events to record as they are; `done` wakes whoever waits for them to be durable."""
+
+    def __init__(self, committer: Committer, events: tuple[ev.Event, ...], *, durable: bool) -> None:
+        self.durable = durable
+        self.error: BaseException | None = None
+        self._committer = committer
+        self._events = events
+        self._finished = threading.Event() if durable else None
+
+    def apply(self) -> None:
+        for event in self._events:
+            self._committer.record(event)
+
+    def done(self, error: BaseException | None) -> None:
+        self.error = error
+        if self._finished is not None:
+            self._finished.set()
+
+    def wait(self) -> None:
+        assert self._finished is not None
+        self._finished.wait()
+        if self.error is not None:
+            raise self.error
+
+
+class AsyncSaying(Saying):
+    """The same for a coroutine: `done` resolves a future on its loop."""
+
+    def __init__(self, committer: Committer, events: tuple[ev.Event, ...]) -> None:
+        super().__init__(committer, events, durable=True)
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self._loop.create_future()
+
+    def done(self, error: BaseException | None) -> None:
+        def resolve() -> None:
+            if self.future.cancelled():
+                return
+            if error is None:
+                self.future.set_result(None)
+            else:
+                self.future.set_exception(error)
+
+        self._loop.call_soon_threadsafe(resolve)
+
+
+class EngineDesk:
+    """See `context.Desk`. `call_committer` asks a worker thread to pump on behalf of a coroutine."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        objects: ObjectStore,
+        tree: WorkTree,
+        tmp: Path,
+        call_committer: Callable[[], None],
+    ) -> None:
+        self._committer = committer
+        self._objects = objects
+        self._tree = tree
+        self._tmp = tmp
+        self._call_committer = call_committer
+        self._numbers = itertools.count(1)
+
+    def commit(self, *events: ev.Event) -> None:
+        saying = Saying(self._committer, events, durable=True)
+        self._committer.submit(saying)
+        self._committer.pump()
+        saying.wait()
+
+    async def commit_async(self, *events: ev.Event) -> None:
+        saying = AsyncSaying(self._committer, events)
+        self._committer.submit(saying)
+        self._call_committer()
+        await saying.future
+
+    def say(self, event: ev.Event) -> None:
+        self._committer.submit(Saying(self._committer, (event,), durable=False))
+        self._committer.pump()
+
+    def store(self, data: bytes) -> str:
+        return self._objects.put(data)
+
+    def fetch(self, ref: str) -> bytes:
+        data = self._objects.get(ref)
+        if data is None:
+            raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
+        return data
+
+    def stream(self, path: str, data: bytes) -> None:
+        descriptor = self._tree.append_open(path)
+        try:
+            disk.write_all(descriptor, data, path)
+        finally:
+            os.close(descriptor)
+
+    def fresh_path(self, name: str) -> Path:
+        return self._tmp / f"out-{os.getpid()}-{next(self._numbers)}-{name.removesuffix('.part')}"

@@ -1,0 +1,132 @@
+"""Draws the picture of a run from its state: the graph is built and its counters moved as the record says. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.engine.scheduler import Scheduler
+from holdfast.picture import Picture, decode_spec
+from holdfast.pipeline.graph import HELD, OK, OPEN, SKIPPED, Graph, Node, as_items, build_graph, split_task_id
+from holdfast.pipeline.spec import PipelineSpec
+from holdfast.state import BLOCKED, COMPLETED, NEEDS_REVIEW, PENDING, Accepted, RunState, TaskState
+from holdfast.state import SKIPPED as STATUS_SKIPPED
+
+LoadValue = Callable[[Accepted], Any]
+Path = tuple[str, ...]
+
+
+def draw(state: RunState, load: LoadValue) -> Picture:
+    """The picture of a run from its state alone."""
+    spec = decode_spec(state)
+    items = known_items(spec, state, load)
+    if state.status == COMPLETED:
+        # Everything is through: the tasks on record are all there are, and no edge matters any more.
+        return _finished(spec, state, items)
+    graph = build_graph(spec, items)
+    _settle_as_recorded(Scheduler(graph), state)
+    return draw_graph(graph, state)
+
+
+def draw_graph(graph: Graph, state: RunState) -> Picture:
+    """The picture of a run whose graph is at hand, with its conditions as they are."""
+    nodes = list(graph.tasks())
+    tasks = tuple(node.id for node in nodes)
+    blocked = frozenset(n.id for n in nodes if n.condition == HELD and not n.stuck)
+    ready = tuple(n.id for n in sorted(nodes, key=_urgency) if _could_start(n, state))
+    return _picture(graph.spec, state, dict(graph.items), tasks, blocked, ready)
+
+
+def _urgency(node: Node) -> tuple[int, int]:
+    return (-node.rank, node.order)
+
+
+def _could_start(node: Node, state: RunState) -> bool:
+    if node.unmet or node.condition != OPEN or node.stuck:
+        return False
+    return state.task(node.id).status == PENDING
+
+
+def _finished(spec: PipelineSpec, state: RunState, items: Mapping[str, Any]) -> Picture:
+    graph_items: dict[tuple[str, Path], list[dict[str, Any]]] = {}
+    for fan in spec.items:
+        if fan.given is not None:
+            for parent in _parents(spec, fan.each, graph_items):
+                graph_items[fan.var, parent] = list(fan.given)
+        else:
+            for task, listed in items.items():
+                name, path = split_task_id(task)
+                if name == fan.name:
+                    graph_items[fan.var, path] = listed
+    steps = {step.name for step in spec.steps} | {fan.name for fan in spec.items}
+    tasks = tuple(task for task in state.tasks if task.partition("[")[0] in steps)
+    return _picture(spec, state, graph_items, tasks, frozenset(), ())
+
+
+def _parents(
+    spec: PipelineSpec, var: str | None, items: Mapping[tuple[str, Path], list[dict[str, Any]]]
+) -> list[Path]:
+    if var is None:
+        return [()]
+    return [(*parent, item["id"]) for (name, parent), listed in items.items() if name == var for item in listed]
+
+
+def _picture(
+    spec: PipelineSpec,
+    state: RunState,
+    items: Mapping[tuple[str, Path], list[dict[str, Any]]],
+    tasks: tuple[str, ...],
+    blocked: frozenset[str],
+    ready: tuple[str, ...],
+) -> Picture:
+    expanded = {var for var, _ in items}
+    unexpanded = tuple(fan.var for fan in spec.items if fan.var not in expanded)
+    get = state.tasks.get
+    nothing = TaskState()
+    counts = Counter(get(task, nothing).status for task in tasks)
+    held = sum(1 for task in blocked if state.task(task).status == PENDING)
+    if held:
+        counts[PENDING] -= held
+        counts[BLOCKED] = held
+    return Picture(state, spec, items, tasks, blocked, ready, unexpanded, dict(counts))
+
+
+def known_items(spec: PipelineSpec, state: RunState, load: LoadValue) -> dict[str, list[dict[str, Any]]]:
+    """The items each completed items function made, by its task id."""
+    makers = {fan.name for fan in spec.items if fan.given is None}
+    found = {}
+    if makers:
+        for task, record in state.tasks.items():
+            if task.partition("[")[0] in makers and record.status == COMPLETED and record.accepted is not None:
+                found[task] = as_items(load(record.accepted))
+    return found
+
+
+def _settle_as_recorded(scheduler: Scheduler, state: RunState) -> None:
+    """Move the counters as the record says, without looking at any file."""
+    while scheduler.to_consider:
+        node = scheduler.to_consider.popleft()
+        if node.unmet or node.condition != OPEN:
+            continue
+        condition = _recorded_condition(node, state)
+        if condition == HELD:
+            scheduler.hold(node)
+        elif condition != OPEN:
+            scheduler.settle(node, condition)
+
+
+def _recorded_condition(node: Node, state: RunState) -> int:
+    if node.is_virtual:
+        return OK
+    if node.kind == "gate":
+        return OK if state.gates.get(node.id) == "approved" else HELD
+    if node.kind == "phase":
+        standing = state.phases.get(node.id, "")
+        return HELD if standing.startswith("refused") else OK
+    record = state.task(node.id)
+    if record.question or record.status == NEEDS_REVIEW:
+        return HELD
+    if record.status == COMPLETED and node.id not in state.recalls:
+        return OK
+    return SKIPPED if record.status == STATUS_SKIPPED else OPEN

@@ -1,0 +1,103 @@
+"""Keeps snapshots and views fresh beside the run, never on a step's own path.
+
+Views are refreshed soon after something changed, at once after a failure, a phase, a decision or a batch, and
+take at most a twentieth of the time. A snapshot is written when the journal has grown by as much as the state
+is large, so that its cost per step does not grow with the run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from holdfast import clock
+from holdfast import events as ev
+from holdfast.engine.commit import Recorded
+
+PAUSE_S = 0.3
+SHARE = 0.05
+SNAPSHOT_EVENTS_MIN = 2000
+
+_URGENT = (
+    ev.PhaseStarted,
+    ev.ChecklistRefused,
+    ev.GateReached,
+    ev.GateApproved,
+    ev.RewindRequested,
+    ev.QuestionAsked,
+    ev.RetryRequested,
+    ev.DecisionMade,
+)
+
+
+class Keeper:
+    """A thread that calls `refresh` and `snapshot` when they are due. An observer of the run."""
+
+    def __init__(self, refresh: Callable[[], None], snapshot: Callable[[], None], tasks: Callable[[], int]) -> None:
+        self._refresh = refresh
+        self._snapshot = snapshot
+        self._tasks = tasks
+        self._dirty = threading.Event()
+        self._urgent = threading.Event()
+        self._events = 0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self.problem: BaseException | None = None
+
+    def __call__(self, recorded: Sequence[Recorded]) -> None:
+        self._events += len(recorded)
+        if not self._dirty.is_set() and recorded:
+            self._dirty.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._keep, name="holdfast-keeper", daemon=True)
+                self._thread.start()
+        if any(_is_urgent(entry.event) for entry in recorded):
+            self._urgent.set()
+
+    def start_from(self, tail_events: int) -> None:
+        """How much the journal had already grown since the last snapshot."""
+        self._events = tail_events
+
+    def close(self) -> None:
+        """Stop the thread. The last refresh and snapshot are the caller's."""
+        self._closed = True
+        self._dirty.set()
+        self._urgent.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _keep(self) -> None:
+        rest = PAUSE_S
+        while True:
+            self._dirty.wait()
+            self._urgent.wait(rest)
+            if self._closed:
+                return
+            self._dirty.clear()
+            self._urgent.clear()
+            began = clock.monotonic()
+            try:
+                self._keep_once()
+            except OSError as error:
+                # A view that cannot be written is no reason to stop: the journal will say if the disk is full.
+                self.problem = error
+            spent = clock.monotonic() - began
+            self._rest_after(spent)
+            rest = max(PAUSE_S - spent, 0.05)
+
+    def _rest_after(self, spent: float) -> None:
+        """Stay within our share of the time, however urgent."""
+        pause = threading.Event()
+        pause.wait(min(30.0, spent * (1 / SHARE - 1)) if not self._closed else 0)
+
+    def _keep_once(self) -> None:
+        if self._events >= max(SNAPSHOT_EVENTS_MIN, 2 * self._tasks()):
+            self._events = 0
+            self._snapshot()
+        self._refresh()
+
+
+def _is_urgent(event: object) -> bool:
+    if isinstance(event, ev.NodeExited):
+        return event.status != "completed"
+    return isinstance(event, _URGENT)

@@ -1,0 +1,235 @@
+"""What may start, and in which order: the graph's counters, moved by what happened. Pure: no I/O, no clock.
+
+Theory. Every node has a condition:
+
+    OPEN      not through
+    HELD      waits for a person itself, or stands behind one that does (by DATA or AFTER)
+    OK        completed
+    SKIPPED   left out on purpose
+
+A node whose producers are all through is *considered*: the runner looks at record and files, and answers with
+`settle`, `hold` or `enqueue`. A node whose producer is opened again (sent back, damaged, redone) is opened
+too, and considered again when the producer is through: if its input is then the same, it is trusted and the
+cascade stops there. Costs per event are proportional to the edges of the node it touches.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+
+from holdfast.engine.limits import Limit, make_limits
+from holdfast.pipeline.graph import HELD, OK, OPEN, SATISFIED, SETTLE, Graph, Node
+
+
+class Scheduler:
+    """Counters over one graph. Calls come from one thread at a time: whoever holds the commit."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.limits: dict[str, Limit] = make_limits(graph.spec.limits)
+        self.to_consider: deque[Node] = deque()
+        self.running: dict[str, Node] = {}
+        self.recalled: dict[str, Node] = {}
+        self._ready: dict[str | None, list[tuple[int, int, int, Node]]] = {}
+        self._delayed: list[tuple[float, int, Node]] = []
+        self.take_fresh()
+
+    def take_fresh(self) -> None:
+        """Look at nodes that the graph has made since."""
+        fresh, self.graph.fresh = self.graph.fresh, []
+        for node in fresh:
+            if node.unmet == 0:
+                self._through(node)
+
+    # --- answers to "consider this" ----------------------------------------------------------------------
+
+    def settle(self, node: Node, condition: int = OK) -> None:
+        """It is through: completed, or skipped."""
+        node.stuck = False
+        self._change(node, condition)
+
+    def hold(self, node: Node) -> None:
+        """It waits for a person; what stands behind it is blocked."""
+        node.stuck = True
+        self._change(node, HELD)
+
+    def release(self, node: Node) -> None:
+        """A person has spoken, or it is tried again: consider it afresh."""
+        node.stuck = False
+        self._change(node, HELD if node.blockers else OPEN)
+        self._reconsider(node)
+
+    def enqueue(self, node: Node, *, half: bool = False) -> None:
+        """It may run as soon as there is room."""
+        node.half = half
+        node.queued = True
+        limit = node.spec.limit if node.kind == "step" else None
+        entry = (-node.rank, 0 if half else 1, node.order, node)
+        heapq.heappush(self._ready.setdefault(limit, []), entry)
+
+    def delay(self, node: Node, due: float) -> None:
+        """It may run again, but not before `due`."""
+        node.due = due
+        heapq.heappush(self._delayed, (due, node.order, node))
+
+    # --- starting and ending -------------------------------------------------------------------------------
+
+    def take(self, now: float) -> Node | None:
+        """The best node that may start now, marked running; None if there is none."""
+        best: tuple[int, int, int, Node] | None = None
+        best_heap: list[tuple[int, int, int, Node]] = []
+        for limit, heap in self._ready.items():
+            self._drop_stale(heap)
+            if heap and (best is None or heap[0] < best) and self._room(limit, now):
+                best, best_heap = heap[0], heap
+        if best is None:
+            return None
+        heapq.heappop(best_heap)
+        return self._start(best[3], now)
+
+    def end(self, node: Node) -> None:
+        """Its body is no longer running."""
+        node.running = False
+        self.running.pop(node.id, None)
+        if node.kind == "step" and node.spec.limit:
+            self.limits[node.spec.limit].end()
+
+    def next_due(self, now: float) -> float | None:
+        """Seconds until something may start by the passing of time alone."""
+        waits = [max(0.0, self._delayed[0][0] - now)] if self._delayed else []
+        for limit, heap in self._ready.items():
+            self._drop_stale(heap)
+            wait = self.limits[limit].wait_s(now) if heap and limit else None
+            if wait:
+                waits.append(wait)
+        return min(waits) if waits else None
+
+    @property
+    def timed(self) -> bool:
+        """Whether something waits for time to pass: a delay, or a rate."""
+        return bool(self._delayed) or any(
+            heap and name is not None and self.limits[name].spec.per_minute for name, heap in self._ready.items()
+        )
+
+    def has_work(self) -> bool:
+        """Whether anything is ready or delayed."""
+        for heap in self._ready.values():
+            self._drop_stale(heap)
+        return bool(self._delayed) or any(self._ready.values())
+
+    def _start(self, node: Node, now: float) -> Node:
+        node.queued = False
+        node.running = True
+        self.running[node.id] = node
+        if node.kind == "step" and node.spec.limit:
+            self.limits[node.spec.limit].start(now)
+        return node
+
+    def _room(self, limit: str | None, now: float) -> bool:
+        return limit is None or self.limits[limit].wait_s(now) == 0.0
+
+    def _drop_stale(self, heap: list[tuple[int, int, int, Node]]) -> None:
+        """Forget entries whose node was opened again by a producer since it was queued."""
+        while heap and not heap[0][3].queued:
+            heapq.heappop(heap)
+
+    def release_due(self, now: float) -> None:
+        """Look again at what was only waiting for its next attempt."""
+        while self._delayed and self._delayed[0][0] <= now:
+            _, _, node = heapq.heappop(self._delayed)
+            if node.condition == OPEN and not node.queued:
+                self._reconsider(node)
+
+    # --- sending back --------------------------------------------------------------------------------------
+
+    def recall(self, node: Node) -> None:
+        """Its output was sent back: nothing new may use it. It runs when its started consumers have ended."""
+        node.recalled = True
+        self.recalled[node.id] = node
+        node.stuck = False
+        self._change(node, HELD if node.blockers else OPEN)
+
+    def recalls_due(self) -> Iterator[Node]:
+        """Recalled nodes whose started consumers have all ended."""
+        for node in list(self.recalled.values()):
+            if not node.running and not any(consumer.running for consumer in real_consumers(node)):
+                yield node
+
+    def rewound(self, node: Node) -> None:
+        """The recall took effect."""
+        node.recalled = False
+        del self.recalled[node.id]
+        self._reconsider(node)
+
+    def reopen(self, node: Node) -> None:
+        """Finished work no longer counts: what consumed it is looked at again when it is through."""
+        self._change(node, HELD if node.blockers else OPEN)
+        self._reconsider(node)
+
+    # --- the counters --------------------------------------------------------------------------------------
+
+    def _change(self, node: Node, condition: int) -> None:
+        """Give `node` its condition and pass on what follows, breadth first (chains are long)."""
+        work = deque([(node, condition)])
+        while work:
+            current, new = work.popleft()
+            old, current.condition = current.condition, new
+            if old == new:
+                continue
+            for consumer, kind in current.consumers:
+                self._pass_on(consumer, kind, old, new, work)
+
+    def _pass_on(
+        self, consumer: Node, kind: int, old: int, new: int, work: deque[tuple[Node, int]]
+    ) -> None:
+        was, now = SATISFIED[kind][old], SATISFIED[kind][new]
+        if kind != SETTLE and (old == HELD) != (new == HELD):
+            consumer.blockers += 1 if new == HELD else -1
+        if now and not was:
+            consumer.unmet -= 1
+        elif was and not now:
+            consumer.unmet += 1
+            consumer.queued = False
+            consumer.digest = ""
+        condition = self._condition(consumer)
+        if condition != consumer.condition:
+            work.append((consumer, condition))
+        if now and not was and consumer.unmet == 0:
+            self._through(consumer)
+
+    def _condition(self, node: Node) -> int:
+        """What a node's condition is when only its producers have moved."""
+        if node.stuck or node.blockers:
+            return HELD
+        if node.unmet:
+            return OPEN
+        return node.condition if node.condition != HELD else OPEN
+
+    def _through(self, node: Node) -> None:
+        """All producers are through."""
+        if node.is_virtual:
+            self._change_later(node)
+        else:
+            self._reconsider(node)
+
+    def _change_later(self, node: Node) -> None:
+        # Virtual nodes have nothing to consider; they go through the same queue so that `_change` stays flat.
+        self.to_consider.append(node)
+
+    def _reconsider(self, node: Node) -> None:
+        if node.unmet == 0 and not node.running and not node.recalled and not node.stuck:
+            self.to_consider.append(node)
+
+
+def real_consumers(node: Node) -> Iterator[Node]:
+    """The tasks that take this node's output, also through gathers."""
+    stack = [node]
+    while stack:
+        producer = stack.pop()
+        for consumer, _ in producer.consumers:
+            if consumer.kind == "gather":
+                stack.append(consumer)
+            elif producer in consumer.parents:
+                yield consumer

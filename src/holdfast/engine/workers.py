@@ -1,0 +1,77 @@
+"""The threads that run sync bodies and lead commits: made when needed, idle when there is nothing to do."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+Job = Callable[[], None]
+
+
+class Workers:
+    """Threads over one queue of jobs. A thread that has done a job takes the next one itself."""
+
+    def __init__(self, pump: Callable[[], None], has_mail: Callable[[], bool]) -> None:
+        self._pump = pump
+        self._has_mail = has_mail
+        self._jobs: deque[Job] = deque()
+        self._wake = threading.Condition(threading.Lock())
+        self._idle = 0
+        self._count = 0
+        self._closed = False
+        self._mine = threading.local()
+
+    def add(self, jobs: list[Job]) -> None:
+        """Queue jobs. If the caller is itself a worker, it will take one of them when it is done here."""
+        if not jobs:
+            return
+        own = 1 if getattr(self._mine, "working", False) else 0
+        with self._wake:
+            self._jobs.extend(jobs)
+            self._call(len(self._jobs) - own)
+
+    def call_committer(self) -> None:
+        """Have some thread look into the inbox."""
+        with self._wake:
+            self._call(1)
+
+    def close(self) -> None:
+        """Let idle threads end. Those inside a body end when the body does: they are daemons."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+
+    def _call(self, wanted: int) -> None:
+        woken = min(wanted, self._idle)
+        if woken > 0:
+            self._wake.notify(woken)
+        for _ in range(wanted - woken):
+            self._count += 1
+            name = f"holdfast-worker-{self._count}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        self._mine.working = True
+        while True:
+            job = self._next()
+            if job is None:
+                return
+            job()
+
+    def _next(self) -> Job | None:
+        while True:
+            if self._jobs:
+                with self._wake:
+                    if self._jobs:
+                        return self._jobs.popleft()
+            with self._wake:
+                if self._closed and not self._jobs:
+                    return None
+                if not self._jobs and not self._has_mail():
+                    self._idle += 1
+                    self._wake.wait()
+                    self._idle -= 1
+                    if self._jobs:
+                        return self._jobs.popleft()
+            self._pump()

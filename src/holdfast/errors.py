@@ -1,0 +1,104 @@
+"""Every exception Holdfast raises, each with its exit status and what to do about it.
+
+    HoldfastError                       exit  what it means
+    ├── UsageError                       2    wrong command, option, id or parameter
+    │   ├── DefinitionError              2    mistakes in the pipeline, all of them at once
+    │   └── UnknownRunError              2    a run id that does not exist is never a fresh start
+    ├── ValueRefusedError                2    a value that is not JSON (also a TypeError), with its place
+    ├── CheckpointCorruptionError        4    damage on disk that cannot be worked around
+    ├── FormatTooNewError                4    written by a newer Holdfast: left untouched
+    ├── LockedError                      5    another process runs this project
+    │   └── LockLostError                5    this process did, and no longer does
+    └── StorageError                     6    disk full, I/O error, no descriptors: nothing is lost
+
+A task that fails is none of these: it is an event. `Rewind` is a message from a step, not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_WAITING = 3
+EXIT_DAMAGE = 4
+EXIT_LOCKED = 5
+EXIT_STORAGE = 6
+EXIT_INTERRUPTED = 130
+
+
+class HoldfastError(Exception):
+    """A mistake, a lock or a disk: never the failure of a task."""
+
+    exit_code = EXIT_USAGE
+    code = "error"
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.fix}".rstrip()
+
+
+class UsageError(HoldfastError):
+    code = "usage"
+
+
+class DefinitionError(UsageError):
+    """All mistakes found in a pipeline; `mistakes` lists them one by one."""
+
+    code = "definition"
+
+    def __init__(self, mistakes: Sequence[str], *, fix: str = "") -> None:
+        self.mistakes = list(mistakes)
+        super().__init__("\n".join(self.mistakes), fix=fix)
+
+
+class UnknownRunError(UsageError):
+    code = "unknown_run"
+
+
+class ValueRefusedError(HoldfastError, TypeError):
+    """A value that JSON cannot hold faithfully; `where` is the path of the bad field."""
+
+    code = "value"
+
+    def __init__(self, message: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(message, fix=fix)
+        self.where = where
+
+
+class CheckpointCorruptionError(HoldfastError):
+    exit_code = EXIT_DAMAGE
+    code = "damage"
+
+
+class FormatTooNewError(HoldfastError):
+    exit_code = EXIT_DAMAGE
+    code = "too_new"
+
+
+class LockedError(HoldfastError):
+    exit_code = EXIT_LOCKED
+    code = "locked"
+
+
+class LockLostError(LockedError):
+    code = "lock_lost"
+
+
+class StorageError(HoldfastError):
+    exit_code = EXIT_STORAGE
+    code = "storage"
+
+    @classmethod
+    def from_os(cls, error: OSError, doing: str) -> StorageError:
+        """The one line for an OSError: what was being done, to which file, and the system's own words."""
+        name = f" {error.filename}" if isinstance(error.filename, str) else ""
+        reason = error.strerror or str(error)
+        return cls(
+            f"Could not {doing}{name}: {reason}.", fix="Nothing is lost: mend that, then run the same command."
+        )

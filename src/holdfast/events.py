@@ -1,0 +1,349 @@
+"""What happened: one frozen struct per event, in the words of the journal.
+
+The journal's envelope (`seq`, `ts`, checksums) is not part of an event; `journal/codec.py` adds it. A field
+with its default value is not written. Unknown events, from a newer minor version, read as `Unknown`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
+    """The base of all events."""
+
+
+class FileRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One accepted file: its bytes above the seal hash to `sha256`."""
+
+    key: str  # "" for the single file of a step, else the key of `writes`
+    path: str
+    size: int
+    sha256: str
+    kind: str  # "text" | "json" | "bytes" | "path": the form in which consumers receive it
+    newline_added: bool = False
+    stored: bool = True  # a copy is in objects/
+
+
+# --- the run ---------------------------------------------------------------------------------------------
+
+
+class RunStarted(Event, tag="run_started"):
+    run_id: str
+    pipeline: str
+    ordinal: int
+    params: dict[str, Any] = {}
+    file: str = ""  # FILE.py[:NAME], relative to the project where possible
+    host: str = ""
+    pid: int = 0
+    holdfast: str = ""
+
+
+class PipelineDeclared(Event, tag="pipeline_declared"):
+    """The pipeline as data, recorded whenever it differs from what was recorded before."""
+
+    spec: msgspec.Raw
+    renamed: dict[str, str] = {}  # old step name -> new
+
+
+class RunContinued(Event, tag="run_continued"):
+    params: dict[str, Any] | None = None
+    file: str = ""
+    fresh_attempts: bool = False
+    host: str = ""
+    pid: int = 0
+
+
+class RunStopped(Event, tag="run_stopped"):
+    status: str  # completed | failed | paused | in_progress (interrupted)
+    reason: str = ""
+
+
+class SnapshotWritten(Event, tag="snapshot_written"):
+    number: int
+
+
+# --- tasks -----------------------------------------------------------------------------------------------
+
+
+class NodeEntered(Event, tag="node_enter"):
+    step_id: str
+    node: str
+    parent_id: str = ""
+    parents: tuple[str, ...] = ()
+    round: int = 0
+    attempt: int = 1
+
+
+class NodeExited(Event, tag="node_exit"):
+    """An attempt ended: `completed`, or `failed` (another is due), `needs_review` or `skipped`."""
+
+    step_id: str
+    node: str
+    status: str
+    parent_id: str = ""
+    round: int = 0
+    attempt: int = 1
+    version: int = 1
+    duration: float = 0.0
+    input_digest: str = msgspec.field(default="", name="in")
+    inputs: dict[str, str] = {}  # each input's digest, shortened: what `why` compares
+    output_digest: str = msgspec.field(default="", name="out")
+    files: tuple[FileRecord, ...] = ()
+    value: msgspec.Raw = msgspec.Raw()
+    value_ref: str = ""
+    error: str = ""
+    kind: str = ""  # of a failure: error | timeout | refused | rounds | definition
+    new_round: bool = False  # a refused output: nothing of this round is replayed
+    retry_in: float = 0.0
+
+
+class TaskAdopted(Event, tag="task_adopted"):
+    """A whole artifact without a record was believed; `evidence` says what kind of proof it carried."""
+
+    step_id: str
+    node: str
+    evidence: str  # sealed | marker | exists
+    round: int = 0
+    version: int = 1
+    input_digest: str = msgspec.field(default="", name="in")
+    inputs: dict[str, str] = {}
+    output_digest: str = msgspec.field(default="", name="out")
+    files: tuple[FileRecord, ...] = ()
+    cost_usd: float = 0.0
+    tokens: int = 0
+
+
+class TaskInvalidated(Event, tag="task_invalidated"):
+    """Finished work that no longer applies: it will run again, in a new round."""
+
+    step_id: str
+    reason: str
+
+
+class TaskKept(Event, tag="task_kept"):
+    """Finished work that stays accepted against another input (`keep`), or moved to another path."""
+
+    step_id: str
+    reason: str
+    input_digest: str = msgspec.field(default="", name="in")
+    inputs: dict[str, str] = {}
+    output_digest: str = msgspec.field(default="", name="out")
+    files: tuple[FileRecord, ...] = ()
+
+
+class ValueMigrated(Event, tag="value_migrated"):
+    """A value brought from an older step version; consumers know it by its old digest."""
+
+    step_id: str
+    version: int
+    input_digest: str = msgspec.field(default="", name="in")
+    inputs: dict[str, str] = {}
+    value: msgspec.Raw = msgspec.Raw()
+    value_ref: str = ""
+
+
+class TaskSkipped(Event, tag="task_skipped"):
+    step_id: str
+    reason: str
+
+
+class ArtifactHealed(Event, tag="artifact_healed"):
+    step_id: str
+    path: str
+    problem: str
+
+
+class ArtifactSetAside(Event, tag="artifact_set_aside"):
+    step_id: str
+    path: str
+    to: str
+    reason: str
+
+
+class QuestionAsked(Event, tag="question_asked"):
+    """Something that a person must decide before this task can go on."""
+
+    step_id: str
+    about: str  # changed | partial
+    detail: str
+
+
+class Overran(Event, tag="overran"):
+    """A sync step went on after its timeout; its context is dead."""
+
+    step_id: str
+    timeout: float
+
+
+# --- sending back ----------------------------------------------------------------------------------------
+
+
+class RewindRequested(Event, tag="rewind_requested"):
+    step_id: str  # the raiser: a task, a gate, or "" for a person
+    targets: dict[str, str]  # task id -> feedback
+    keep: tuple[str, ...] = ()  # task ids
+    duration: float = 0.0
+
+
+class TaskRewound(Event, tag="task_rewound"):
+    step_id: str
+    feedback: tuple[str, ...]
+
+
+# --- paid calls and spend --------------------------------------------------------------------------------
+
+
+class OnceRecorded(Event, tag="once_recorded"):
+    step_id: str
+    key: str
+    round: int = 0
+    kind: str = "json"  # json | text | bytes
+    result: msgspec.Raw = msgspec.Raw()
+    result_ref: str = ""
+    spent: float = 0.0  # reported inside the call: no longer lost if the attempt fails
+
+
+class UsageRecorded(Event, tag="usage"):
+    step_id: str
+    round: int = 0
+    once: str = ""  # the paid call after which it was reported; "" for none
+    inside: bool = False  # reported while that call was still running
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    model: str = ""
+
+
+# --- what a step, or a person, says ----------------------------------------------------------------------
+
+
+class SectionWritten(Event, tag="section"):
+    step_id: str
+    title: str = ""
+    text: str = ""
+    sources: tuple[str, ...] = ()
+
+
+class NoteAdded(Event, tag="note"):
+    text: str
+    step_id: str = ""
+    impact: str = ""
+
+
+class DecisionMade(Event, tag="decision"):
+    what: str
+    why: str
+    step_id: str = ""
+    outcome: str = ""
+
+
+class Logged(Event, tag="log"):
+    step_id: str
+    name: str
+    fields: dict[str, Any] = {}
+
+
+class Tagged(Event, tag="tag"):
+    fields: dict[str, Any]
+    step_id: str = ""
+
+
+# --- people ----------------------------------------------------------------------------------------------
+
+
+class GateReached(Event, tag="gate_reached"):
+    step_id: str
+    ask: str = ""
+
+
+class GateApproved(Event, tag="gate_approved"):
+    step_id: str
+    by: str = ""
+
+
+class ChecklistRefused(Event, tag="checklist_refused"):
+    step_id: str  # "phase:NAME"
+    reasons: tuple[str, ...]
+
+
+class PhaseStarted(Event, tag="phase_started"):
+    step_id: str
+
+
+class RetryRequested(Event, tag="retry_requested"):
+    step_ids: tuple[str, ...]
+
+
+class RedoRequested(Event, tag="redo_requested"):
+    """`--redo`: finished work that a person wants done again."""
+
+    step_ids: tuple[str, ...]
+
+
+class JournalRepaired(Event, tag="journal_repaired"):
+    missing: tuple[str, ...] = ()
+
+
+AnyEvent: TypeAlias = (
+    RunStarted
+    | PipelineDeclared
+    | RunContinued
+    | RunStopped
+    | SnapshotWritten
+    | NodeEntered
+    | NodeExited
+    | TaskAdopted
+    | TaskInvalidated
+    | TaskKept
+    | ValueMigrated
+    | TaskSkipped
+    | ArtifactHealed
+    | ArtifactSetAside
+    | QuestionAsked
+    | Overran
+    | RewindRequested
+    | TaskRewound
+    | OnceRecorded
+    | UsageRecorded
+    | SectionWritten
+    | NoteAdded
+    | DecisionMade
+    | Logged
+    | Tagged
+    | GateReached
+    | GateApproved
+    | ChecklistRefused
+    | PhaseStarted
+    | RetryRequested
+    | RedoRequested
+    | JournalRepaired
+)
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """An event this version does not know. It changes nothing and is kept as it is."""
+
+    event: str
+    step_id: str = ""
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
+_unknown_decoder = msgspec.json.Decoder(Unknown)
+
+
+def encode(event: Event) -> bytes:
+    """The JSON object of `event`, tag first, without the journal's envelope."""
+    return _encoder.encode(event)
+
+
+def decode(line: bytes) -> AnyEvent | Unknown:
+    """The event in a journal line whose checksum was verified."""
+    try:
+        event: AnyEvent = _decoder.decode(line)
+    except msgspec.ValidationError:
+        return _unknown_decoder.decode(line)
+    return event

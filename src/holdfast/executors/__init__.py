@@ -1,0 +1,1 @@
+"""Who works: take a call, return an outcome, know nothing else."""

@@ -1,0 +1,54 @@
+"""What the engine and its executors say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from holdfast.clock import monotonic
+
+
+@dataclass(slots=True)
+class Call:
+    """One body to run."""
+
+    task_id: str
+    fn: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    timeout: float | None = None
+    function_name: str = ""  # by which a worker process finds the function
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a body ended: with a value, or with an exception."""
+
+    value: Any = None
+    error: BaseException | None = None
+    duration: float = 0.0
+    timed_out: bool = False
+    cancelled: bool = False  # stopped by us: says nothing about the step
+
+
+class Executor(Protocol):
+    """Runs one call in the calling thread's time. Never raises for what the body did."""
+
+    def run(self, call: Call) -> Outcome: ...
+
+    def close(self) -> None: ...
+
+
+class InlineExecutor:
+    """Runs the body in the thread that asks: the engine's own workers are the threads."""
+
+    def run(self, call: Call) -> Outcome:
+        started = monotonic()
+        try:
+            value = call.fn(**call.arguments)
+        except BaseException as error:  # other people's code: SystemExit and KeyboardInterrupt included
+            return Outcome(error=error, duration=monotonic() - started)
+        return Outcome(value=value, duration=monotonic() - started)
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,191 @@
+"""CPU-bound bodies in worker processes: spawned, never forked, and gone when their parent is.
+
+Each worker is `python -m holdfast.executors.worker FILE.py:NAME`. Parent and worker speak JSON lines over pipes:
+no pickle crosses them. The worker watches its standard input; its end, however the parent died, ends the worker.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.clock import monotonic
+from holdfast.errors import HoldfastError
+from holdfast.executors.base import Call, Outcome
+from holdfast.pipeline.rewind import Rewind
+from holdfast.values import decode_json, encode_json
+
+
+class RemoteError(Exception):
+    """What a body in a worker process raised; its type's name and message, as text."""
+
+    def __init__(self, message: str, kinds: tuple[str, ...] = (), retry_after: float | None = None) -> None:
+        super().__init__(f"{kinds[0]}: {message}" if kinds else message)
+        self.kinds = kinds  # the names of its type and of that type's bases, for retry_on
+        self.retry_after = retry_after
+
+
+class ProcessExecutor:
+    """A pool of worker processes, each made when first needed and used again."""
+
+    def __init__(self, reference: str, directory: Path) -> None:
+        self._reference = reference  # FILE.py:NAME
+        self._directory = directory
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def run(self, call: Call) -> Outcome:
+        """Run the call in a worker; the calling thread waits. A timeout kills the worker."""
+        started = monotonic()
+        try:
+            worker = self._take()
+            outcome = worker.run(call)
+        except (OSError, HoldfastError) as error:
+            return Outcome(error=error, duration=monotonic() - started)
+        self._give_back(worker)
+        outcome.duration = monotonic() - started
+        outcome.cancelled = outcome.cancelled or self._closed
+        return outcome
+
+    def close(self) -> None:
+        """End every worker, also those at work."""
+        with self._lock:
+            self._closed = True
+            workers, self._all = self._all, set()
+        for worker in workers:
+            worker.kill()
+
+    def _take(self) -> _Worker:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            worker = _Worker(self._reference, self._directory)
+            self._all.add(worker)
+            return worker
+
+    def _give_back(self, worker: _Worker) -> None:
+        with self._lock:
+            if worker.alive and not self._closed:
+                self._idle.append(worker)
+            else:
+                self._all.discard(worker)
+                worker.kill()
+
+
+class _Worker:
+    """One process and its two pipes."""
+
+    def __init__(self, reference: str, directory: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.executors.worker", reference],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=directory,
+            env={**os.environ, "HOLDFAST_KILL_AT": "0"},
+        )
+        self.alive = True
+
+    def run(self, call: Call) -> Outcome:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        request = {"function": call.function_name, "arguments": pack(call.arguments)}
+        timed_out = threading.Event()
+        timer = self._deadline(call.timeout, timed_out)
+        try:
+            self._process.stdin.write(encode_json(request) + b"\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = b""
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if timed_out.is_set():
+            self.alive = False
+            return Outcome(error=TimeoutError("timed out"), timed_out=True)
+        return self._read(answer)
+
+    def _deadline(self, timeout: float | None, timed_out: threading.Event) -> threading.Timer | None:
+        if timeout is None:
+            return None
+
+        def expire() -> None:
+            timed_out.set()
+            self.kill()
+
+        timer = threading.Timer(timeout, expire)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _read(self, answer: bytes) -> Outcome:
+        if not answer:
+            self.alive = False
+            status = self._process.wait()
+            words = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+            return Outcome(error=RemoteError(f"the worker process ended ({words})"))
+        reply = decode_json(answer)
+        if "rewind" in reply:
+            return Outcome(error=Rewind(**reply["rewind"]))
+        if "error" in reply:
+            return Outcome(error=RemoteError(reply["error"], tuple(reply["kinds"]), reply.get("retry_after")))
+        return Outcome(value=unpack_value(reply["value"]))
+
+    def kill(self) -> None:
+        self.alive = False
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            try:
+                if pipe is not None:
+                    pipe.close()
+            except BrokenPipeError:
+                pass  # unsent bytes for a worker that is gone
+
+
+def pack(arguments: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Arguments as JSON, each with the form it must get back on the other side."""
+    return {name: pack_value(value) for name, value in arguments.items()}
+
+
+def pack_value(value: Any) -> list[Any]:
+    if isinstance(value, bytes):
+        return ["bytes", base64.b64encode(value).decode()]
+    if isinstance(value, Path):
+        return ["path", str(value)]
+    if isinstance(value, dict) and any(isinstance(inner, bytes | Path | dict) for inner in value.values()):
+        return ["dict", {key: pack_value(inner) for key, inner in value.items()}]
+    return ["json", value]
+
+
+def unpack_value(packed: list[Any]) -> Any:
+    form, value = packed
+    if form == "bytes":
+        return base64.b64decode(value)
+    if form == "path":
+        return Path(value)
+    if form == "dict":
+        return {key: unpack_value(inner) for key, inner in value.items()}
+    return value
+
+
+def answer_error(error: BaseException) -> bytes:
+    """The line a worker sends when a body raised."""
+    if isinstance(error, Rewind):
+        rewind = {"to": error.targets, "rounds": error.rounds, "keep": error.keep}
+        return msgspec.json.encode({"rewind": rewind})
+    wish = getattr(error, "retry_after", None)
+    kinds = [kind.__name__ for kind in type(error).__mro__[:-1]]
+    reply: dict[str, Any] = {"error": str(error)[:10_000], "kinds": kinds}
+    if isinstance(wish, int | float):
+        reply["retry_after"] = float(wish)
+    return msgspec.json.encode(reply)

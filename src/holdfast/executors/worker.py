@@ -1,0 +1,56 @@
+"""The other end of `ProcessExecutor`: loads the pipeline, runs one function after another, answers in JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, Any
+
+from holdfast.executors.processes import answer_error, pack_value, unpack_value
+from holdfast.pipeline.loader import load_pipeline
+from holdfast.values import decode_json, encode_json
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    answers = _take_stdout()
+    requests: SimpleQueue[bytes] = SimpleQueue()
+    # A thread reads the pipe, so that its end is seen also while a body runs: the parent is gone, so are we.
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    functions: dict[str, Any] = {}
+    while True:
+        request = decode_json(requests.get())
+        try:
+            if not functions:
+                functions = load_pipeline(sys.argv[1], base=Path.cwd()).functions
+            reply = _run(functions, request)
+        except BaseException as error:  # noqa: BLE001 - other people's code
+            reply = answer_error(error)
+        answers.write(reply + b"\n")
+        answers.flush()
+
+
+def _run(functions: dict[str, Any], request: dict[str, Any]) -> bytes:
+    arguments = {name: unpack_value(packed) for name, packed in request["arguments"].items()}
+    value = functions[request["function"]](**arguments)
+    return encode_json({"value": pack_value(value)}, "output")
+
+
+def _listen(requests: SimpleQueue[bytes]) -> None:
+    for line in sys.stdin.buffer:
+        requests.put(line)
+    os._exit(0)
+
+
+def _take_stdout() -> IO[bytes]:
+    """Keep the pipe for answers; what a body prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answers
+
+
+if __name__ == "__main__":
+    main()

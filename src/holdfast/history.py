@@ -1,0 +1,101 @@
+"""A run's state from its disk: the newest snapshot that proves itself, and the journal from there on. Read-only.
+
+The journal is the truth; the snapshot only saves time. One whose line is not in the journal is not used, unless
+the journal itself is damaged before that line: then the snapshot covers the gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from holdfast import clock
+from holdfast import events as ev
+from holdfast.errors import CheckpointCorruptionError, FormatTooNewError
+from holdfast.journal.log import Position, scan
+from holdfast.layout import RunLayout
+from holdfast.snapshots import newest_snapshot
+from holdfast.state import RunState, fold
+
+FORMAT = 1
+
+
+class SavedState(msgspec.Struct, omit_defaults=True):
+    """The content of a run's snapshot."""
+
+    format: int
+    position: Position
+    state: RunState
+
+
+@dataclass
+class History:
+    """What was read, and what was wrong with it."""
+
+    state: RunState
+    position: Position | None
+    tail_events: int = 0  # folded after the snapshot
+    torn: int = 0
+    damage: list[str] = field(default_factory=list)
+
+
+_decoder = msgspec.json.Decoder(SavedState)
+_encoder = msgspec.json.Encoder()
+
+
+class _FormatOnly(msgspec.Struct):
+    format: int = 0
+
+
+def encode_state(state: RunState, position: Position) -> bytes:
+    return _encoder.encode(SavedState(FORMAT, position, state))
+
+
+def read_history(run: RunLayout, *, quarantine: Path | None = None) -> History:
+    """The state of a run. With `quarantine` given, damaged snapshots are put there; else nothing is touched."""
+    damage: list[str] = []
+    saved = _newest(run, quarantine, damage)
+    start = saved.position if saved is not None else None
+    reading = scan(run.journal, start)
+    if saved is not None and not reading.anchored:
+        damage.append("the newest snapshot names a line that the journal does not have")
+        saved = None
+    state = saved.state if saved is not None else RunState()
+    count = 0
+    for line in reading:
+        fold(state, ev.decode(line.raw), line.seq, clock.parse_iso(line.ts))
+        count += 1
+    return History(state, reading.position, count, reading.torn, damage + list(reading.damage))
+
+
+def _newest(run: RunLayout, quarantine: Path | None, damage: list[str]) -> SavedState | None:
+    loaded = newest_snapshot(run.dir, quarantine=quarantine, damaged=damage)
+    if loaded is None:
+        return None
+    try:
+        return _decoder.decode(loaded.payload)
+    except msgspec.ValidationError as error:
+        return _not_ours(loaded.payload, loaded.number, str(error), damage)
+
+
+def _not_ours(payload: bytes, number: int, error: str, damage: list[str]) -> None:
+    """A snapshot that proves itself but does not read: newer is refused, anything else is passed over."""
+    found = msgspec.json.decode(payload, type=_FormatOnly, strict=False)
+    if found.format > FORMAT:
+        raise FormatTooNewError(
+            f"checkpoint_{number:04d}.json was written by a newer Holdfast (format {found.format}, this one reads {FORMAT}).",
+            fix="Upgrade Holdfast; nothing was touched.",
+        )
+    damage.append(f"checkpoint_{number:04d}.json does not read: {error}")
+
+
+def require_run(state: RunState, run: RunLayout) -> RunState:
+    """`state`, if the journal had a beginning."""
+    if not state.run_id:
+        raise CheckpointCorruptionError(
+            f"{run.journal.name} of run {run.dir.name} has no readable beginning.",
+            fix=f"Look at {run.dir}; set it aside to start anew.",
+        )
+    return state

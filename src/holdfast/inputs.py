@@ -1,0 +1,201 @@
+"""What a task is made from: the digest of its inputs, told apart by part, and the arguments of its function."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.artifacts import Artifacts
+from holdfast.pipeline.graph import Graph, Node, gather_id, task_id
+from holdfast.pipeline.spec import Source, StepSpec
+from holdfast.pipeline.templates import render, render_path
+from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
+from holdfast.values import digest, encode_json
+
+UNKNOWN = "?"
+"""The digest of an input whose value is lost: unknown is not different."""
+
+SHORT = 12
+"""How much of a part's digest is recorded: enough to say which input changed."""
+
+_NOT_IDENTITY = ("after", "batch")
+
+
+class Inputs:
+    """Digests and arguments of the tasks of one run."""
+
+    def __init__(self, graph: Graph, state: RunState, artifacts: Artifacts, root: Path) -> None:
+        self.graph = graph
+        self.state = state
+        self.artifacts = artifacts
+        self.root = root
+        self._params: dict[str, str] = {}
+
+    # --- digests -------------------------------------------------------------------------------------------
+
+    def parts(self, node: Node, version: int | None = None) -> dict[str, str]:
+        """Every input of a task by name, each as a digest. What changed between two of these is why it runs."""
+        spec = node.spec
+        parts: dict[str, str] = {}
+        if isinstance(spec, StepSpec):
+            parts["version"] = str(version or spec.version)
+        if node.item is not None:
+            parts["item"] = self._item_digest(node)
+        for source in spec.sources.values():
+            if source.kind == "step" or source.kind == "items":
+                parts[self._identity(source.name)] = self._output_digest(source.name, node)
+            elif source.kind == "param":
+                parts[f"param {source.name}"] = self._param_digest(source.name)
+        if isinstance(spec, StepSpec) and spec.reads:
+            parts["reads"] = self._reads_digest(node)
+        return parts
+
+    def digest(self, node: Node, parts: Mapping[str, str]) -> str:
+        """The one digest that a seal carries as `in`."""
+        name = node.spec.identity if isinstance(node.spec, StepSpec) else node.spec.name
+        words = [name, *(f"{key}={value}" for key, value in parts.items())]
+        return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+    def _identity(self, name: str) -> str:
+        producer = self.graph.producer(name)
+        return producer.identity if isinstance(producer, StepSpec) else name
+
+    def _item_digest(self, node: Node) -> str:
+        if len(node.path) == 1 and node.item is not None and len(node.item) == 1:
+            return node.path[0]
+        fields = {key: value for key, value in (node.item or {}).items() if key not in _NOT_IDENTITY}
+        return digest(encode_json([list(node.path), fields]))
+
+    def _param_digest(self, name: str) -> str:
+        known = self._params.get(name)
+        if known is None:
+            known = self._params[name] = digest(encode_json(self.state.params.get(name)))
+        return known
+
+    def _output_digest(self, name: str, node: Node) -> str:
+        producer_id = self.graph.related(name, node.path, self.graph.fan_of(node.spec.name))
+        producer = self.graph.nodes[producer_id]
+        if producer.kind != "gather":
+            return self.state.task(producer_id).output_digest or UNKNOWN
+        if not producer.digest:
+            producer.digest = self._gather_digest(producer, name)
+        return producer.digest
+
+    def _gather_digest(self, gather: Node, name: str) -> str:
+        hasher = hashlib.sha256()
+        for key, inner in self._gathered(name, gather.path):
+            if inner.kind == "gather":
+                inner_digest = self._gather_digest(inner, name)
+            elif self.state.task(inner.id).status == SKIPPED:
+                continue
+            else:
+                inner_digest = self.state.task(inner.id).output_digest or UNKNOWN
+            hasher.update(f"{key}\n{inner_digest}\n".encode())
+        return hasher.hexdigest()
+
+    def _gathered(self, name: str, path: tuple[str, ...]) -> list[tuple[str, Node]]:
+        fan = self.graph.fan_of(name)
+        items = self.graph.items.get((fan[len(path)], path), [])
+        deeper = len(fan) > len(path) + 1
+        found = []
+        for item in items:
+            inner = (*path, item["id"])
+            node_id = gather_id(name, inner) if deeper else task_id(name, inner)
+            found.append((item["id"], self.graph.nodes[node_id]))
+        return found
+
+    def _reads_digest(self, node: Node) -> str:
+        values = self.fields(node)
+        hasher = hashlib.sha256()
+        for path in reads_of(self.root, [render(pattern, values) for pattern in node.spec.reads]):
+            hasher.update(f"{path}\n{_hash_file(self.root / path)}\n".encode())
+        return hasher.hexdigest()
+
+    # --- paths ---------------------------------------------------------------------------------------------
+
+    def fields(self, node: Node) -> dict[str, str]:
+        """What a template may name: items, parameters, run_id."""
+        names = self.graph.fan_of(node.spec.name)
+        params = {name: str(value) for name, value in self.state.params.items()}
+        return {**params, **dict(zip(names, node.path, strict=True)), "run_id": self.state.run_id}
+
+    def paths(self, node: Node) -> dict[str, str]:
+        """Output key -> the file this task writes, relative to the project."""
+        spec = node.spec
+        if not isinstance(spec, StepSpec) or spec.writes is None:
+            return {}
+        values = self.fields(node)
+        return {key: render_path(template, values) for key, template in spec.files.items()}
+
+    # --- arguments -----------------------------------------------------------------------------------------
+
+    def arguments(self, node: Node, sources: Mapping[str, Source], ctx: Any, output: Any = None) -> dict[str, Any]:
+        """The keyword arguments of a step, an items function, a check or a checklist item."""
+        return {parameter: self._argument(node, source, ctx, output) for parameter, source in sources.items()}
+
+    def _argument(self, node: Node, source: Source, ctx: Any, output: Any) -> Any:
+        if source.kind in ("step", "items"):
+            return self._output(source.name, node)
+        if source.kind == "param":
+            # A fresh copy: a step that changes its argument must not change it for others.
+            return _copied(self.state.params.get(source.name))
+        if source.kind == "item":
+            fan = self.graph.fan_of(node.spec.name)
+            return node.path[fan.index(source.name)]
+        return output if source.kind == "output" else ctx
+
+    def _output(self, name: str, node: Node) -> Any:
+        fan = self.graph.fan_of(node.spec.name) if node.is_task else ()
+        producer = self.graph.nodes[self.graph.related(name, node.path, fan)]
+        return self._loaded(name, producer)
+
+    def _loaded(self, name: str, node: Node) -> Any:
+        if node.kind != "gather":
+            return self.artifacts.load(self.state.task(node.id).accepted or Accepted())
+        return {
+            key: self._loaded(name, inner)
+            for key, inner in self._gathered(name, node.path)
+            if inner.kind == "gather" or self.state.task(inner.id).status == COMPLETED
+        }
+
+
+def shorten(parts: Mapping[str, str]) -> dict[str, str]:
+    """The parts as they are recorded."""
+    return {key: value[:SHORT] for key, value in parts.items()}
+
+
+def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of the inputs that differ, in words."""
+    short = shorten(now)
+    names = [*short, *(name for name in before if name not in short)]
+    return [name for name in names if before.get(name) != short.get(name)]
+
+
+def reads_of(root: Path, patterns: list[str]) -> list[str]:
+    """The files that `reads` names, sorted, each once."""
+    found: set[str] = set()
+    for pattern in patterns:
+        if glob.has_magic(pattern):
+            found.update(glob.glob(pattern, root_dir=root, recursive=True))
+        else:
+            found.add(pattern)
+    return sorted(path for path in found if not os.path.isdir(root / path))
+
+
+def _hash_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return "missing"
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+

@@ -1,0 +1,1 @@
+"""The append-only record of events: the truth about what was decided."""

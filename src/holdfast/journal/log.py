@@ -1,0 +1,275 @@
+"""EventLog: a journal that several threads and processes append to, durable on return.
+
+Appending. Take the append lock; one stat tells whether anyone else appended or replaced the file; if so,
+read that first, and cut off (into quarantine) what a dead appender left half done; write all lines of the
+batch in one write; release. `sync` makes everything written so far durable; callers that arrive while
+another syncs share the next one (group commit).
+
+Crash story. A kill may leave a torn last line, which the next appender cuts off. After a failed write or
+sync nobody knows what the disk holds, so the log refuses everything from then on: only a new process that
+reads it again can tell. A failed fsync is never repeated, because a second one would lie.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast import clock
+from holdfast.errors import CheckpointCorruptionError, StorageError, ValueRefusedError
+from holdfast.journal.codec import RESERVED, encode_line
+from holdfast.journal.repair import repair
+from holdfast.journal.scan import START, Line, Position, Scan, scan
+from holdfast.stores import atomic, disk
+from holdfast.stores.lock import AppendLock
+from holdfast.values import encode_json
+
+__all__ = ["START", "Batch", "EventLog", "Line", "Position", "Scan", "scan"]
+
+_APPEND_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT
+
+
+class EventLog:
+    """A journal open for appending and reading; the file and its folder are made when first needed.
+
+    `lock_path`: the lock file appenders share (default: the journal itself). `quarantine`: where cut-off
+    bytes go (default: `NAME.quarantine` beside it). `start`: the position the caller has read up to; what
+    follows it is handed over by the first `begin`. Without it, only what others append from then on is.
+    """
+
+    _fd = -1
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        lock_path: Path | None = None,
+        quarantine: Path | None = None,
+        start: Position | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.position = start or START
+        self.notices: list[str] = []  # what was found damaged, and what was done about it
+        self._quarantine = quarantine or self.path.with_name(self.path.name + ".quarantine")
+        self._lock = AppendLock(lock_path or self.path)
+        self._is_strict = start is not None
+        self._is_first_read = True
+        self._name = os.fspath(self.path)
+        self._identity = (-1, -1)
+        self._commits = 0
+        self._synced = -1  # commits known durable; -1: what was here before us may not be
+        self._sync_mutex = threading.Lock()
+        self._failure = ""
+
+    # -- for everyone ---------------------------------------------------------------------------------
+
+    def append(self, event: Mapping[str, Any]) -> int:
+        """Append one event, a JSON object, and give its number. It is durable when this returns."""
+        body = _encode(event)
+        batch = self.begin()
+        try:
+            seq = batch.add(body, clock.iso(clock.now()))
+        except BaseException:
+            batch.abort()
+            raise
+        batch.commit()
+        self.sync()
+        return seq
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """All events, as dicts with seq, ts and their own fields. Damage is mended first, if it can be."""
+        if not os.path.lexists(self.path):
+            return
+        self._mend()
+        try:
+            found = scan(self.path)
+            for line in found:
+                yield line.event()
+            self.notices += found.damage  # only where mending was not permitted
+        except OSError as error:
+            raise StorageError.from_os(error, "read the journal") from error
+
+    def __del__(self) -> None:
+        self._close_file()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files; everything appended is durable already. Using the log opens it again."""
+        with self._sync_mutex:
+            self._close_file()
+        self._lock.close()
+
+    # -- for the engine -------------------------------------------------------------------------------
+
+    def begin(self) -> Batch:
+        """Take the append lock and catch up; the batch must be committed or aborted."""
+        self._refuse_if_failed()
+        try:
+            if self._fd < 0:
+                atomic.make_dirs(self.path.parent, sync=True)
+            self._lock.acquire()
+        except OSError as error:
+            raise StorageError.from_os(error, "open the journal") from error
+        try:
+            return Batch(self, self._catch_up())
+        except OSError as error:
+            self._lock.release()
+            raise StorageError.from_os(error, "read the journal") from error
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def sync(self) -> None:
+        """Everything committed so far is durable when this returns."""
+        goal = self._commits
+        with self._sync_mutex:
+            self._refuse_if_failed()
+            if self._synced >= goal or self._fd < 0:
+                return
+            covered = self._commits
+            try:
+                disk.sync_data(self._fd, self._name)
+            except OSError as error:
+                self._failure = str(error)
+                raise StorageError.from_os(error, "sync the journal") from error
+            self._synced = covered
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _refuse_if_failed(self) -> None:
+        if self._failure:
+            raise StorageError(
+                f"The journal {self._name} could not be written before: {self._failure}.",
+                fix="Nothing recorded is lost: mend that, then run the same command.",
+            )
+
+    def _catch_up(self) -> list[Line]:
+        """Lines that others appended since; in the common case none, found by one stat."""
+        if self._fd < 0:
+            return self._open()
+        try:
+            now = os.stat(self._name, follow_symlinks=False)
+        except FileNotFoundError:
+            raise _lost(self._name, "was removed while in use") from None
+        if (now.st_ino, now.st_dev) != self._identity:
+            with self._sync_mutex:
+                self._close_file()
+            return self._open()
+        if now.st_size == self.position.offset:
+            return []
+        return self._read_on()
+
+    def _open(self) -> list[Line]:
+        self._fd = disk.open_file(self._name, _APPEND_FLAGS)
+        status = os.fstat(self._fd)
+        self._identity = (status.st_ino, status.st_dev)
+        self._synced = -1
+        if status.st_size == 0:
+            disk.sync_dir(self.path.parent)
+        try:
+            return self._read_on()
+        except BaseException:
+            self._close_file()
+            raise
+
+    def _read_on(self) -> list[Line]:
+        """Read from our position to the end and cut off a torn tail; our own lines must still be there."""
+        before = self.position
+        found = scan(self.path, before)
+        lines = [line for line in found if self._wanted(line)]
+        if not found.anchored and (self._is_strict or found.position.seq < before.seq):
+            raise _lost(self._name, f"does not contain line {before.seq}, which was read before")
+        if found.torn:
+            kept_as = atomic.cut_tail(self._fd, self.path, found.position.offset, self._quarantine)
+            self.notices.append(f"{found.torn} bytes of a torn tail were cut off and kept as {kept_as.name}")
+        self.notices += found.damage
+        self.position = found.position
+        self._is_first_read = False
+        return lines
+
+    def _wanted(self, line: Line) -> bool:
+        """Without `start`, what was there when we came is history; what others append later is news."""
+        return self._is_strict or (not self._is_first_read and line.seq > self.position.seq)
+
+    def _mend(self) -> None:
+        """Repair what iterating would stumble over; where nothing may be written, reading goes on without."""
+        try:
+            with self._lock:
+                self.notices += repair(self.path, self._quarantine)
+        except OSError as error:
+            if not isinstance(error, PermissionError) and os.access(self.path.parent, os.W_OK):
+                raise StorageError.from_os(error, "mend the journal") from error
+
+    def _close_file(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def _write(self, data: bytes, position: Position) -> None:
+        try:
+            disk.write_all(self._fd, data, self._name)
+        except BaseException as error:
+            self._failure = str(error) or type(error).__name__
+            if isinstance(error, OSError):
+                raise StorageError.from_os(error, "append to the journal") from error
+            raise
+        self.position = position
+        self._commits += 1
+
+
+class Batch:
+    """Lines that are written together. Holds the append lock from `begin` to `commit` or `abort`."""
+
+    __slots__ = ("_lines", "_log", "_offset", "_seq", "_sum", "foreign")
+
+    def __init__(self, log: EventLog, foreign: list[Line]) -> None:
+        self.foreign = foreign
+        self._log = log
+        self._lines: list[bytes] = []
+        self._seq, self._sum, self._offset = log.position.seq, log.position.sum, log.position.offset
+
+    def add(self, body: bytes, ts: str) -> int:
+        """Number and chain the event `body` (a JSON object without envelope); gives its number."""
+        line, self._sum = encode_line(self._seq + 1, ts, body, self._sum)
+        self._lines.append(line)
+        self._seq += 1
+        self._offset += len(line)
+        return self._seq
+
+    def commit(self) -> None:
+        """Write all lines in one write. Durable after the log's `sync`."""
+        try:
+            if self._lines:
+                self._log._write(b"".join(self._lines), Position(self._seq, self._sum, self._offset))
+        finally:
+            self._log._lock.release()
+
+    def abort(self) -> None:
+        """Write nothing."""
+        self._log._lock.release()
+
+
+def _encode(event: Mapping[str, Any]) -> bytes:
+    for name in RESERVED:
+        if name in event:
+            raise ValueRefusedError(
+                f"event.{name} is a name that the log itself gives.", where=f"event.{name}"
+            )
+    return encode_json(dict(event), "event")
+
+
+def _lost(name: str, what: str) -> CheckpointCorruptionError:
+    return CheckpointCorruptionError(
+        f"The journal {name} {what}.", fix="Stop whoever changes it, then run 'holdfast resume'."
+    )

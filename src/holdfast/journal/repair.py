@@ -1,0 +1,88 @@
+"""A journal that is damaged in the middle, made whole again without losing a good line.
+
+The caller holds the append lock. Crash story: the original is first kept in quarantine under a fresh name,
+then the new journal replaces it in one rename. A kill before the rename leaves the damaged journal and one
+copy more in quarantine; the next repair starts over. A whole journal is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast import clock
+from holdfast.journal.codec import NO_SUM, PREV_BYTES, SUM_BYTES, close_line, encode_line
+from holdfast.journal.scan import Line, Scan, scan
+from holdfast.stores import atomic, disk
+from holdfast.values import encode_json
+
+# A line has its limit too; a journal with more holes than this is told by numbers.
+_FINDINGS_TOLD = 100
+_GAPS_TOLD = 10_000
+
+
+def repair(path: Path, quarantine: Path) -> list[str]:
+    """Mend the journal; gives what was found and done, nothing if it was whole. Idempotent."""
+    found = scan(path)
+    lines = list(found)
+    if found.damage:
+        return _rewrite(path, quarantine, found, lines)
+    if found.torn:
+        return [_cut(path, quarantine, found)]
+    return []
+
+
+def _cut(path: Path, quarantine: Path, found: Scan) -> str:
+    fd = disk.open_file(os.fspath(path), os.O_RDWR)
+    try:
+        kept_as = atomic.cut_tail(fd, path, found.position.offset, quarantine)
+    finally:
+        os.close(fd)
+    return f"{found.torn} bytes of a torn tail were cut off and kept as {kept_as.name}"
+
+
+def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line]) -> list[str]:
+    kept_as = atomic.keep_copy(path, quarantine, label="damaged")
+    good = sorted([*lines, *found.late], key=lambda line: line.seq)
+    chained, last_sum = _chain_anew(good)
+    last_seq = good[-1].seq if good else 0
+    missing = _still_missing(found, {line.seq for line in good})
+    body = encode_json(
+        {
+            "event": "journal_repaired",
+            "findings": found.damage[:_FINDINGS_TOLD],
+            "findings_total": len(found.damage),
+            "missing": missing[:_GAPS_TOLD],
+            "missing_total": sum(last - first + 1 for first, last in missing),
+            "torn_bytes": found.torn,
+            "kept_as": kept_as.name,
+        }
+    )
+    told, _ = encode_line(last_seq + 1, clock.iso(clock.now()), body, last_sum)
+    atomic.write_file(path, b"".join([*chained, told]), sync=True)
+    return [*found.damage, f"the journal was written anew; the damaged one is kept as {kept_as.name}"]
+
+
+def _chain_anew(lines: list[Line]) -> tuple[list[bytes], str]:
+    """Every line untouched except for `prev` and `sum`; and the last sum."""
+    chained, last = [], NO_SUM
+    for line in lines:
+        raw, last = close_line(line.raw[: -SUM_BYTES - PREV_BYTES], last)
+        chained.append(raw)
+    return chained, last
+
+
+def _still_missing(found: Scan, present: set[int]) -> list[list[int]]:
+    """The gaps as [first, last], without the lines that were only in the wrong place."""
+    gaps: list[list[int]] = []
+    late = sorted(seq for seq in (line.seq for line in found.late) if seq in present)
+    for first, last in found.missing:
+        start = first
+        for seq in late:
+            if first <= seq <= last:
+                if seq > start:
+                    gaps.append([start, seq - 1])
+                start = seq + 1
+        if start <= last:
+            gaps.append([start, last])
+    return gaps

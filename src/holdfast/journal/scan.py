@@ -1,0 +1,215 @@
+"""Reading a journal, read-only: every good line, and what is wrong with the rest.
+
+Rules. A line is good if it proves itself (`codec.check_line`). It *continues* the journal if its `prev` is
+the sum of the last good line and its number is higher. A repaired journal has jumps in its numbers but is
+chained without a break, so a jump alone is no damage; a broken chain is.
+
+- A good line seen before is a duplicate and ignored; the same number with other bytes is damage.
+- A good line with a lower number that was not seen before stands in the wrong place: it goes to `late`.
+- Bad lines followed by a good one are damage. Bad bytes with no good line after them are the torn tail.
+
+Memory: one block, one line of at most LINE_MAX, and eight bytes for each line (its sum, to know duplicates).
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.journal.codec import LINE_MAX, NO_SUM, SUM_BYTES, LineDamaged, check_line
+from holdfast.journal.upgrade import upgrade
+from holdfast.stores import atomic
+
+_BLOCK = 1 << 20
+_DAMAGE_TOLD = 100  # a journal of garbage must not become a list of a million complaints
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """A place in a journal: after the line `seq`, whose sum is `sum`, at byte `offset`."""
+
+    seq: int
+    sum: str
+    offset: int
+
+
+START = Position(0, NO_SUM, 0)
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One good line: `raw` with its newline, `end` the byte after it."""
+
+    seq: int
+    ts: str
+    raw: bytes
+    end: int
+    sum: str
+    v: int
+
+    def event(self) -> dict[str, Any]:
+        """The event in today's format: seq, ts and its own fields, without v, prev and sum."""
+        event = _decode(self.raw)
+        v = event.pop("v")
+        del event["prev"], event["sum"]
+        return upgrade(event, v)
+
+    @property
+    def position(self) -> Position:
+        return Position(self.seq, self.sum, self.end)
+
+
+def scan(path: Path, after: Position | None = None) -> Scan:
+    """Iterate over the good lines after `after`; what was found stands in the result afterwards."""
+    return Scan(path, after)
+
+
+class Scan:
+    """One pass over a journal. `position` moves as lines are yielded; the findings are whole at the end."""
+
+    def __init__(self, path: Path, after: Position | None = None) -> None:
+        self.path = path
+        self.position = after or START
+        self.anchored = True  # the line that `after` names is there; if not, the pass starts at byte 0
+        self.torn = 0  # bytes after the last good line
+        self.damage: list[str] = []
+        self.missing: list[tuple[int, int]] = []  # first and last number of each gap in the chain
+        self.late: list[Line] = []  # good lines that stand after one with a higher number
+        self.duplicates = 0
+        self._sums = array("Q")
+        self._seqs = array("Q")
+        self._bad: list[str] = []
+        self._first = 0
+
+    def __iter__(self) -> Iterator[Line]:
+        try:
+            fd = atomic.open_regular(os.fspath(self.path))
+        except FileNotFoundError:
+            self.anchored = self.position == START
+            self.position = START
+            return
+        try:
+            yield from self._lines(fd)
+        finally:
+            os.close(fd)
+
+    def _lines(self, fd: int) -> Iterator[Line]:
+        if self.position != START and line_ending_at(fd, self.position.offset) != self.position:
+            self.anchored = False
+            self.position = START
+        self._first = self.position.seq
+        end = self.position.offset
+        last_good = end
+        for raw, end in _split(fd, self.position.offset):
+            line = self._judge(raw, end)
+            if line is not None:
+                last_good = end
+                if self._place(line):
+                    yield line
+        self.torn = max(0, end - last_good)
+
+    def _judge(self, raw: bytes, end: int) -> Line | None:
+        """The line if it proves itself; a bad one waits until a good one shows that it is no tail."""
+        try:
+            envelope = check_line(raw)
+        except LineDamaged as damaged:
+            if len(self._bad) < _DAMAGE_TOLD:
+                self._bad.append(f"the line ending at byte {end} is damaged: {damaged}")
+            return None
+        self.damage += self._bad
+        self._bad.clear()
+        return Line(envelope.seq, envelope.ts, raw, end, envelope.sum, envelope.v)
+
+    def _place(self, line: Line) -> bool:
+        """Whether the line comes next; if not, what that means is noted."""
+        if line.seq <= self.position.seq:
+            self._place_late(line)
+            self.position = Position(self.position.seq, self.position.sum, line.end)
+            return False
+        if _prev(line) != self.position.sum:
+            self._note_break(line.seq)
+        self._seqs.append(line.seq)
+        self._sums.append(int(line.sum, 16))
+        self.position = line.position
+        return True
+
+    def _note_break(self, seq: int) -> None:
+        if seq > self.position.seq + 1:
+            self.missing.append((self.position.seq + 1, seq - 1))
+            self.damage.append(f"lines {self.position.seq + 1} to {seq - 1} are missing")
+        else:
+            self.damage.append(f"line {seq} does not continue line {self.position.seq}")
+
+    def _place_late(self, line: Line) -> None:
+        known = self._sum_of(line.seq)
+        if line.seq <= self._first:
+            self.duplicates += 1  # of a line before `after`, which was complete up to there
+        elif known is None:
+            self.late.append(line)
+            self.damage.append(f"line {line.seq} stands after line {self.position.seq}")
+        elif known == int(line.sum, 16):
+            self.duplicates += 1
+        else:
+            self.damage.append(f"there are two different lines {line.seq}; the first is kept")
+
+    def _sum_of(self, seq: int) -> int | None:
+        """The sum of the line `seq` if this pass met it."""
+        index = bisect_left(self._seqs, seq)
+        if index < len(self._seqs) and self._seqs[index] == seq:
+            return self._sums[index]
+        for line in self.late:
+            if line.seq == seq:
+                return int(line.sum, 16)
+        return None
+
+
+def _prev(line: Line) -> str:
+    return line.raw[-SUM_BYTES - 17 : -SUM_BYTES - 1].decode("ascii")
+
+
+def _split(fd: int, offset: int) -> Iterator[tuple[bytes, int]]:
+    """Each line with its newline, and the byte after it; the last may lack its newline.
+
+    Of a line over LINE_MAX only enough is kept to see that it is too long.
+    """
+    held = bytearray()
+    while block := os.pread(fd, _BLOCK, offset):
+        begin = 0
+        while (end := block.find(b"\n", begin) + 1) > 0:
+            piece = block[begin:end]
+            if held:
+                piece = bytes(held) + piece
+                held.clear()
+            yield piece, offset + end
+            begin = end
+        if len(held) <= LINE_MAX:
+            held += block[begin:]
+        offset += len(block)
+    if held:
+        yield bytes(held), offset
+
+
+def line_ending_at(fd: int, end: int) -> Position | None:
+    """The position after the good line that ends at byte `end`; None if none does."""
+    size = 4096
+    while end > 0:
+        start = max(0, end - size)
+        block = os.pread(fd, end - start, start)
+        newline = block.rfind(b"\n", 0, len(block) - 1)
+        if newline >= 0 or start == 0 or size > LINE_MAX:
+            return _position_of(block[newline + 1 :], end)
+        size *= 8
+    return None
+
+
+def _position_of(raw: bytes, end: int) -> Position | None:
+    try:
+        envelope = check_line(raw)
+    except LineDamaged:
+        return None
+    return Position(envelope.seq, envelope.sum, end)

@@ -1,0 +1,183 @@
+"""How a run stands: the state seen through its graph. What every view, `status` and `list` are drawn from. Pure.
+
+`blocked`, "what can start" and "what needs a person" follow from graph and state, and are worked out here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.pipeline.graph import batch_numbers, split_task_id, task_id
+from holdfast.pipeline.spec import PipelineSpec, StepSpec
+from holdfast.state import (
+    BLOCKED,
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    NEEDS_REVIEW,
+    PENDING,
+    RunState,
+    TaskState,
+)
+from holdfast.state import SKIPPED as STATUS_SKIPPED
+
+Path = tuple[str, ...]
+
+_spec_decoder = msgspec.json.Decoder(PipelineSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something only a person can do, and the command for it."""
+
+    task: str
+    why: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One matrix: the items of one fan-out as rows, its steps as columns."""
+
+    var: str
+    steps: tuple[StepSpec, ...]
+    rows: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One moment of a run."""
+
+    state: RunState
+    spec: PipelineSpec
+    items: Mapping[tuple[str, Path], list[dict[str, Any]]]
+    tasks: tuple[str, ...]  # all known tasks, in the pipeline's order
+    blocked: frozenset[str] = frozenset()
+    ready: tuple[str, ...] = ()  # could start now
+    unexpanded: tuple[str, ...] = ()  # fan-out variables whose items are not known yet
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def status(self, task: str) -> str:
+        """A task's status as people see it."""
+        status = self.state.task(task).status
+        return BLOCKED if status == PENDING and task in self.blocked else status
+
+    def record(self, task: str) -> TaskState:
+        return self.state.task(task)
+
+    def title(self, step: str) -> str:
+        return next((s.title for s in self.spec.steps if s.name == step), step)
+
+    def tables(self) -> Iterator[Table]:
+        """One matrix per fan-out that has steps, in order."""
+        for fan in self.spec.items:
+            steps = tuple(step for step in self.spec.steps if step.each == fan.var)
+            if steps:
+                yield Table(fan.var, steps, tuple(self.rows(fan.var)))
+
+    def rows(self, var: str) -> list[Path]:
+        depth = len(self.spec.fan_path(var))
+        return [
+            (*parent, item["id"])
+            for (name, parent), items in self.items.items()
+            if name == var and len(parent) == depth - 1
+            for item in items
+        ]
+
+    def single_steps(self) -> tuple[StepSpec, ...]:
+        """Steps outside every fan-out."""
+        return tuple(step for step in self.spec.steps if not step.each)
+
+    def batches(self, var: str) -> dict[Path, int]:
+        """Each item's batch number."""
+        numbers: dict[Path, int] = {}
+        for (name, parent), items in self.items.items():
+            if name == var:
+                numbers |= {(*parent, key): number for key, number in batch_numbers(items).items()}
+        return numbers
+
+    def orphans(self) -> list[str]:
+        """Tasks on record that the pipeline no longer has; their files are kept."""
+        known = set(self.tasks)
+        return [task for task in self.state.tasks if task not in known]
+
+    @property
+    def phase(self) -> str | None:
+        """The phase that is on: the last one started, unless all is done."""
+        started = [p.name for p in self.spec.phases if self.state.phases.get(f"phase:{p.name}") == "started"]
+        return started[-1] if started else (self.spec.phases[0].name if self.spec.phases else None)
+
+    @property
+    def batch(self) -> int | None:
+        """The lowest batch of the first fan-out that still has something to do."""
+        for table in self.tables():
+            open_rows = [
+                row
+                for row in table.rows
+                if any(self.status(task_id(s.name, row)) not in (COMPLETED, STATUS_SKIPPED) for s in table.steps)
+            ]
+            numbers = self.batches(table.var)
+            if open_rows:
+                return min(numbers[row] for row in open_rows)
+        return None
+
+    @property
+    def done(self) -> int:
+        return self.counts.get(COMPLETED, 0) + self.counts.get(STATUS_SKIPPED, 0)
+
+    @property
+    def total(self) -> int:
+        return len(self.tasks)
+
+    def next_steps(self) -> list[str]:
+        """Tasks that run, are due, or could start: what happens when the run continues."""
+        going = [task for task in self.tasks if self.state.task(task).status in (IN_PROGRESS, FAILED)]
+        return going + [task for task in self.ready if task not in set(going)]
+
+    def continue_command(self) -> str:
+        return f"holdfast resume {self.state.run_id}"
+
+    def needs(self) -> list[Need]:
+        """Everything that waits for a person."""
+        return [*self._task_needs(), *self._gate_needs(), *self._phase_needs(), *self._budget_needs()]
+
+    def _task_needs(self) -> Iterator[Need]:
+        for task, record in self.state.tasks.items():
+            if record.question == "changed":
+                yield Need(task, record.error, f"{self.continue_command()} --on-changed keep   (or: restore)")
+            elif record.question == "partial":
+                yield Need(task, record.error, f"{self.continue_command()} --on-partial redo   (or: continue)")
+            elif record.status == NEEDS_REVIEW:
+                yield Need(task, record.error, f"holdfast retry {_quoted(task)}")
+
+    def _gate_needs(self) -> Iterator[Need]:
+        asks = {gate.name: gate.ask for gate in self.spec.gates}
+        for gate, standing in self.state.gates.items():
+            if standing == "reached":
+                ask = asks.get(split_task_id(gate)[0]) or "waits for approval"
+                yield Need(gate, ask, f"holdfast approve {_quoted(gate)}")
+
+    def _phase_needs(self) -> Iterator[Need]:
+        for phase, standing in self.state.phases.items():
+            if standing.startswith("refused: "):
+                yield Need(phase, "its checklist says: " + standing[9:], f"holdfast approve {_quoted(phase)}")
+
+    def _budget_needs(self) -> Iterator[Need]:
+        if self.state.reason.startswith("the budget"):
+            spent = self.state.cost_usd
+            yield Need("budget", self.state.reason, f"{self.continue_command()} --budget {max(spent * 2, 0.01):.2f}")
+
+
+def decode_spec(state: RunState) -> PipelineSpec:
+    """The pipeline as the journal recorded it."""
+    data = bytes(state.spec)
+    return _spec_decoder.decode(data) if data else PipelineSpec(name=state.pipeline)
+
+
+def _quoted(text: str) -> str:
+    """A task id as a shell takes it: brackets are patterns there."""
+    return f"'{text}'" if any(char in text for char in "[]*? ") else text

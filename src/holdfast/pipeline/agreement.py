@@ -1,0 +1,105 @@
+"""Do the types along each dependency agree? Told only where two annotations exclude each other."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.pipeline.annotations import EVERYTHING, conflict, hints_of, kinds, returned
+from holdfast.pipeline.declared import Subject
+from holdfast.pipeline.names import printable
+from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, Source, StepSpec
+
+Functions = Mapping[str, Callable[..., Any]]
+
+
+def check_returns(spec: PipelineSpec, functions: Functions, told: Mapping[str, Subject]) -> None:
+    """Tell functions whose own return annotation cannot be what is asked of them."""
+    for items in _made(spec):
+        if "list" not in _returned_kinds(functions[items.name]):
+            told[items.name].wrong("must return a list of items, by its annotation it does not.")
+    for step in spec.steps:
+        if isinstance(step.writes, dict) and "dict" not in _returned_kinds(functions[step.name]):
+            told[step.name].wrong(
+                "writes= names keys, so it must return a dict; by its annotation it does not."
+            )
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A function that takes inputs: a step, an items function, a check or an entry of a checklist."""
+
+    fn: Callable[..., Any]
+    sources: Mapping[str, Source]
+    each: str | None
+    told: Subject
+
+
+def check_inputs(consumer: Consumer, spec: PipelineSpec, functions: Functions) -> None:
+    """Tell parameters whose annotation excludes what they will receive."""
+    hints = hints_of(consumer.fn)
+    for parameter, source in consumer.sources.items():
+        if parameter not in hints:
+            continue
+        if source.kind == "item":
+            _compare_id(parameter, hints[parameter], consumer.told)
+        elif source.kind in ("step", "items", "output"):
+            _compare(parameter, hints[parameter], consumer, spec, functions)
+
+
+def _compare_id(parameter: str, annotation: Any, told: Subject) -> None:
+    if conflict(frozenset({"str"}), annotation, 0):
+        told.wrong(
+            f"parameter {parameter} receives the item's id, which is text, but is annotated"
+            f" {_shown(annotation)}. The item's fields are in ctx.item."
+        )
+
+
+def _compare(
+    parameter: str, annotation: Any, consumer: Consumer, spec: PipelineSpec, functions: Functions
+) -> None:
+    source = consumer.sources[parameter]
+    producers: list[StepSpec | ItemsSpec] = [*spec.steps, *_made(spec)]
+    producer = next(each for each in producers if each.name == source.name)
+    produced = _output_kinds(producer, functions[producer.name])
+    levels = _levels(spec.fan_path(producer.each), spec.fan_path(consumer.each))
+    if conflict(produced, annotation, levels):
+        gathered = " in a dict by item" if levels else ""
+        consumer.told.wrong(
+            f"parameter {parameter} is annotated {_shown(annotation)}, but {producer.name} gives"
+            f" {' or '.join(sorted(produced))}{gathered}. Change one of the two."
+        )
+
+
+def _made(spec: PipelineSpec) -> list[ItemsSpec]:
+    return [items for items in spec.items if items.given is None]
+
+
+def _levels(producer: tuple[str, ...], consumer: tuple[str, ...]) -> int:
+    """How often outputs are gathered on the way: once for each fan-out that only the producer is in."""
+    shared = 0
+    while shared < min(len(producer), len(consumer)) and producer[shared] == consumer[shared]:
+        shared += 1
+    return len(producer) - shared
+
+
+def _returned_kinds(fn: Callable[..., Any]) -> frozenset[str]:
+    return kinds(returned(hints_of(fn).get("return", Any)))
+
+
+def _output_kinds(step: StepSpec | ItemsSpec, fn: Callable[..., Any]) -> frozenset[str]:
+    """What consumers of the step receive; for a step that streams its file, None stands for the text."""
+    if isinstance(step, ItemsSpec):
+        return frozenset({"list"})
+    produced = _returned_kinds(fn)
+    if isinstance(step.writes, dict):
+        return produced & {"dict"} or EVERYTHING
+    if step.writes is not None and "none" in produced and produced != EVERYTHING:
+        return (produced - {"none"}) | {"str"}
+    return produced
+
+
+def _shown(annotation: Any) -> str:
+    return printable(inspect.formatannotation(annotation))

@@ -1,0 +1,177 @@
+"""What the user declared, recorded as given: right or wrong is decided later, all at once."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from holdfast.pipeline.names import printable
+
+
+class Unset(Enum):
+    """Tells "not given" from None where None means something."""
+
+    UNSET = "unset"
+
+
+class Where(NamedTuple):
+    """A place in the user's source."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{printable(os.path.basename(self.file))}:{self.line}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredStep:
+    """One step; options have the types that users should give, not those that they must have given."""
+
+    fn: Callable[..., Any]
+    where: Where
+    name: Any
+    title: Any
+    each: Any
+    reads: Any
+    writes: Any
+    marker: Any
+    after: Any
+    phase: Any
+    retries: Any
+    backoff: Any
+    timeout: Any
+    retry_on: Any
+    no_retry_on: Any
+    limit: Any
+    check: Any
+    on_partial: Any
+    on_failure: Any
+    version: Any
+    executor: Any
+    copy: Any
+    was: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredItems:
+    """One fan-out: from a function, or from a given list."""
+
+    where: Where
+    var: Any
+    each: Any
+    fn: Callable[..., Any] | None = None
+    given: Any = None
+
+    @property
+    def name(self) -> str:
+        return function_name(self.fn) if self.fn is not None else f"items:{self.var}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredPhase:
+    where: Where
+    name: Any
+    checklist: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredGate:
+    where: Where
+    name: Any
+    after: Any
+    phase: Any
+    each: Any
+    blocking: Any
+    ask: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredMigration:
+    where: Where
+    fn: Callable[..., Any]
+    step: Any
+    from_version: Any
+
+
+@dataclass(kw_only=True)
+class Declaration:
+    """A whole pipeline as declared so far; lists are in the order of declaration."""
+
+    where: Where
+    name: Any
+    params: Any
+    limits: Any
+    overwrite: Any
+    steps: list[DeclaredStep] = field(default_factory=list)
+    items: list[DeclaredItems] = field(default_factory=list)
+    phases: list[DeclaredPhase] = field(default_factory=list)
+    gates: list[DeclaredGate] = field(default_factory=list)
+    migrations: list[DeclaredMigration] = field(default_factory=list)
+    phase_mentions: list[Any] = field(default_factory=list)
+
+
+class Mistakes:
+    """Collects what is wrong, to be told all at once in the order of the source."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[Where, str]] = []
+
+    def add(self, where: Where, text: str) -> None:
+        if (where, text) not in self._found:
+            self._found.append((where, text))
+
+    def about(self, where: Where, subject: str) -> Subject:
+        return Subject(self, where, subject)
+
+    def lines(self) -> list[str]:
+        return [f"{where}: {text}" for where, text in sorted(self._found, key=lambda found: found[0])]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One declared thing that mistakes are told about."""
+
+    mistakes: Mistakes
+    where: Where
+    name: str
+
+    def wrong(self, text: str) -> None:
+        self.mistakes.add(self.where, f"{self.name}: {text}")
+
+    def part(self, name: str) -> Subject:
+        """The same place, named more closely: `step draft, check has_sources`."""
+        return Subject(self.mistakes, self.where, f"{self.name}, {name}")
+
+
+def function_name(fn: Callable[..., Any]) -> str:
+    """The function's own name; for an object without one, its type's, which is no identifier on purpose."""
+    return getattr(fn, "__name__", f"<{type(fn).__name__}>")
+
+
+def where_of(fn: Callable[..., Any], otherwise: Where) -> Where:
+    """Where `fn` was written; `otherwise` for callables that have no source of their own."""
+    inner = inspect.unwrap(fn)
+    code = getattr(inner, "__code__", None)
+    return Where(code.co_filename, code.co_firstlineno) if code is not None else otherwise
+
+
+def caller(depth: int = 1) -> Where:
+    """The line that called the function which asks (`depth` more frames up)."""
+    frame = sys._getframe(depth + 1)
+    return Where(frame.f_code.co_filename, frame.f_lineno)
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether calling `fn` gives a coroutine; sees through partials, wrappers' marks and callable objects."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+def is_generator(fn: Callable[..., Any]) -> bool:
+    """Whether calling `fn` gives a generator, of either kind, which is no value."""
+    return inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)

@@ -1,0 +1,243 @@
+"""`Pipeline`, `step`, `items`, `phase`, `gate`, `migration`, as the user declares them.
+
+Declaring only records. A mistake in one step says nothing about the others, so all of them are told
+together, by `compile()`, when the file has been read to its end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from holdfast.pipeline.compiling import CompiledPipeline, compile_pipeline
+from holdfast.pipeline.declared import (
+    Declaration,
+    DeclaredGate,
+    DeclaredItems,
+    DeclaredMigration,
+    DeclaredPhase,
+    DeclaredStep,
+    Unset,
+    caller,
+    function_name,
+    where_of,
+)
+
+if TYPE_CHECKING:
+    from holdfast.run import RunResult
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Names = str | Sequence[str]
+Exceptions = type[BaseException] | tuple[type[BaseException], ...]
+Limit = int | Mapping[str, int]
+
+
+class Pipeline:
+    """A pipeline under construction: a name, and the functions that were declared on it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        limits: Mapping[str, Limit] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        self._declared = Declaration(
+            where=caller(), name=name, params=params, limits=limits, overwrite=overwrite
+        )
+        self._compiled: CompiledPipeline | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self._declared.name)
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.name}: {len(self._declared.steps)} steps>"
+
+    @overload
+    def step(self, fn: Function, /) -> Function: ...
+
+    @overload
+    def step(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        each: str | None = None,
+        reads: Names = (),
+        writes: str | Mapping[str, str] | None = None,
+        marker: str | Unset | None = Unset.UNSET,
+        after: Names = (),
+        phase: str | None = None,
+        retries: int = 0,
+        backoff: float = 1.0,
+        timeout: float | None = None,
+        retry_on: Exceptions = (),
+        no_retry_on: Exceptions = (),
+        limit: str | None = None,
+        check: Callable[..., Any] | Sequence[Callable[..., Any]] = (),
+        on_partial: Literal["redo", "continue", "ask"] | None = None,
+        on_failure: Literal["review", "skip"] = "review",
+        version: int = 1,
+        executor: Literal["thread", "process"] = "thread",
+        copy: bool = True,
+        was: Names = (),
+    ) -> Callable[[Function], Function]: ...
+
+    def step(
+        self,
+        fn: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        each: str | None = None,
+        reads: Names = (),
+        writes: str | Mapping[str, str] | None = None,
+        marker: str | Unset | None = Unset.UNSET,
+        after: Names = (),
+        phase: str | None = None,
+        retries: int = 0,
+        backoff: float = 1.0,
+        timeout: float | None = None,
+        retry_on: Exceptions = (),
+        no_retry_on: Exceptions = (),
+        limit: str | None = None,
+        check: Callable[..., Any] | Sequence[Callable[..., Any]] = (),
+        on_partial: str | None = None,
+        on_failure: str = "review",
+        version: int = 1,
+        executor: str = "thread",
+        copy: bool = True,
+        was: Names = (),
+    ) -> Any:
+        """Declare a function as a step: bare, or with options. The function is returned unchanged."""
+        # All options as they came; taken before any other local variable exists.
+        options = {key: value for key, value in locals().items() if key not in ("self", "fn", "name")}
+        line = caller()
+
+        def declare(function: Function) -> Function:
+            _require_callable(function, "@pipe.step")
+            own_name = function_name(function) if name is None else name
+            step = DeclaredStep(fn=function, where=where_of(function, line), name=own_name, **options)
+            self._declared.steps.append(step)
+            self._mention_phase(phase)
+            return function
+
+        return declare if fn is None else declare(fn)
+
+    @overload
+    def items(self, var: str, /, *, each: str | None = None) -> Callable[[Function], Function]: ...
+
+    @overload
+    def items(
+        self, var: str, given: Sequence[str | Mapping[str, Any]], /, *, each: str | None = None
+    ) -> None: ...
+
+    def items(
+        self,
+        var: str,
+        given: Sequence[str | Mapping[str, Any]] | None = None,
+        /,
+        *,
+        each: str | None = None,
+    ) -> Any:
+        """Declare a fan-out: items from the decorated function, or from the list given here."""
+        if callable(var):
+            raise TypeError('Name the variable that takes each item: @pipe.items("chapter").')
+        line = caller()
+        if given is not None:
+            self._declared.items.append(DeclaredItems(where=line, var=var, each=each, given=given))
+            self._compiled = None
+            return None
+
+        def declare(function: Function) -> Function:
+            _require_callable(function, "@pipe.items")
+            where = where_of(function, line)
+            self._declared.items.append(DeclaredItems(where=where, var=var, each=each, fn=function))
+            self._compiled = None
+            return function
+
+        return declare
+
+    def phase(self, name: str, *, checklist: Callable[..., Any] | Sequence[Callable[..., Any]] = ()) -> None:
+        """Declare a phase. Phases run in the order in which they, or steps in them, are first mentioned."""
+        self._declared.phases.append(DeclaredPhase(where=caller(), name=name, checklist=checklist))
+        self._mention_phase(name)
+
+    def gate(
+        self,
+        name: str,
+        *,
+        after: Names = (),
+        phase: str | None = None,
+        each: str | None = None,
+        blocking: bool = True,
+        ask: str = "",
+    ) -> None:
+        """Declare a point where a person is asked: after steps, after a phase, or after each batch."""
+        gate = DeclaredGate(
+            where=caller(), name=name, after=after, phase=phase, each=each, blocking=blocking, ask=ask
+        )
+        self._declared.gates.append(gate)
+        self._mention_phase(phase)
+
+    def migration(self, step: str, from_version: int, /) -> Callable[[Function], Function]:
+        """Declare how the value of `step`, made by `from_version`, becomes one of the version after it."""
+        line = caller()
+
+        def declare(function: Function) -> Function:
+            _require_callable(function, "@pipe.migration")
+            where = where_of(function, line)
+            self._declared.migrations.append(
+                DeclaredMigration(where=where, fn=function, step=step, from_version=from_version)
+            )
+            self._compiled = None
+            return function
+
+        return declare
+
+    def compile(self) -> CompiledPipeline:
+        """The pipeline checked and resolved, cached until the next declaration; else DefinitionError."""
+        if self._compiled is None:
+            self._compiled = compile_pipeline(self._declared)
+        return self._compiled
+
+    def run(
+        self,
+        params: Mapping[str, Any] | None = None,
+        *,
+        dir: str | os.PathLike[str] = ".",
+        concurrency: int | None = None,
+        budget_usd: float | None = None,
+        resume: str | None = None,
+        force: bool = False,
+        run_id: str | None = None,
+    ) -> RunResult:
+        """Run the pipeline in `dir`, or continue where it stopped; returns when nothing more can be done."""
+        # Imported here: declaring a pipeline must not load the engine.
+        from holdfast.run import run_pipeline
+
+        return run_pipeline(
+            self,
+            params=params,
+            dir=dir,
+            concurrency=concurrency,
+            budget_usd=budget_usd,
+            resume=resume,
+            force=force,
+            run_id=run_id,
+        )
+
+    def _mention_phase(self, name: object) -> None:
+        self._compiled = None
+        if name is not None:
+            self._declared.phase_mentions.append(name)
+
+
+def _require_callable(function: object, decorator: str) -> None:
+    if not callable(function):
+        raise TypeError(f"{decorator} decorates a function, not {type(function).__name__}.")

@@ -1,0 +1,600 @@
+"""The graph of tasks: a pipeline's spec and the items known so far, as nodes and edges. Pure.
+
+Theory. Real nodes are steps, items functions, gates and phases. Two kinds of virtual nodes keep the number of
+edges linear: a *gather* node stands for "all items of this step below this item", an *order* node for "this
+item (or batch) is through with this phase". Three kinds of edges:
+
+    DATA    the consumer takes the output: a skipped producer means a skipped consumer
+    AFTER   order only (also into gathers, phases, gates): completed or skipped will do
+    SETTLE  into order nodes: completed, skipped, or waiting for a person
+
+Items that a function makes are added by `expand`, once they are a durable fact. Before that their gather
+nodes wait for the items function itself, so that nothing can gather a part of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, Source, StepSpec
+
+DATA, AFTER, SETTLE = 0, 1, 2
+
+OPEN, HELD, OK, SKIPPED = 0, 1, 2, 3
+"""A node's condition; `engine/scheduler.py` has the theory."""
+
+SATISFIED = (
+    (False, False, True, True),  # DATA
+    (False, False, True, True),  # AFTER
+    (False, True, True, True),  # SETTLE
+)
+"""Whether an edge of this kind is satisfied by a producer in that condition."""
+
+Path = tuple[str, ...]
+Producer = StepSpec | ItemsSpec
+
+
+class Node:
+    """One node. The scheduler keeps its counters here, so that an event costs a few attribute writes."""
+
+    __slots__ = (
+        "blockers",
+        "condition",
+        "consumers",
+        "digest",
+        "due",
+        "half",
+        "id",
+        "item",
+        "kind",
+        "order",
+        "parents",
+        "path",
+        "queued",
+        "rank",
+        "recalled",
+        "running",
+        "skip_because",
+        "spec",
+        "stuck",
+        "unmet",
+    )
+
+    def __init__(self, node_id: str, kind: str, spec: Any, path: Path, item: dict[str, Any] | None) -> None:
+        self.id = node_id
+        self.kind = kind  # step | items | gate | phase | gather | order
+        self.spec = spec
+        self.path = path
+        self.item = item
+        self.order = 0
+        self.rank = 0
+        self.parents: tuple[Node, ...] = ()  # of its DATA edges, in the order of the parameters
+        self.consumers: list[tuple[Node, int]] = []
+        # --- the scheduler's ---
+        self.unmet = 0
+        self.blockers = 0
+        self.condition = 0
+        self.stuck = False
+        self.queued = False
+        self.running = False
+        self.recalled = False
+        self.half = False
+        self.due = 0.0
+        self.skip_because = ""
+        self.digest = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.id}>"
+
+    @property
+    def is_task(self) -> bool:
+        return self.kind in ("step", "items")
+
+    @property
+    def is_virtual(self) -> bool:
+        return self.kind in ("gather", "order")
+
+
+def task_id(name: str, path: Path) -> str:
+    """`draft[ch05]`, `scrape[st-1/u3]`, `outline`."""
+    return f"{name}[{'/'.join(path)}]" if path else name
+
+
+def split_task_id(text: str) -> tuple[str, Path]:
+    name, bracket, rest = text.partition("[")
+    return name, tuple(rest[:-1].split("/")) if bracket else ()
+
+
+class Graph:
+    """Nodes by id, in the order in which a reader of the pipeline would list them."""
+
+    def __init__(self, spec: PipelineSpec) -> None:
+        self.spec = spec
+        self.nodes: dict[str, Node] = {}
+        self.items: dict[tuple[str, Path], list[dict[str, Any]]] = {}  # (var, parent path) -> items
+        self.fresh: list[Node] = []  # made since the caller last took them
+        self.gated: dict[str, list[GateSpec]] = _blocking_gates(spec)
+        self._fans = {s.name: spec.fan_path(s.each) for s in (*spec.steps, *spec.items)}
+        self._fans |= {s.var: spec.fan_path(s.var) for s in spec.items}
+        self._producers: dict[str, Producer] = {s.name: s for s in (*spec.items, *spec.steps)}
+        self._fan_specs = {s.var: s for s in spec.items}
+        self._steps_of_fan: dict[str, list[StepSpec]] = {}
+        self._steps_of_phase: dict[str, list[StepSpec]] = {}
+        for step in spec.steps:
+            if step.each:
+                self._steps_of_fan.setdefault(step.each, []).append(step)
+            if step.phase:
+                self._steps_of_phase.setdefault(step.phase, []).append(step)
+        self._weights = _weights(spec, self._fans)
+        self._build()
+
+    # --- looking ---------------------------------------------------------------------------------------
+
+    def tasks(self) -> Iterator[Node]:
+        """Steps and items functions: what runs."""
+        return (node for node in self.nodes.values() if node.is_task)
+
+    def fan_of(self, name: str) -> tuple[str, ...]:
+        """The fan-out variables around a step, an items function, or a variable."""
+        return self._fans.get(name, ())
+
+    def producer(self, name: str) -> Producer | None:
+        return self._producers.get(name)
+
+    def paths(self, var: str) -> list[Path]:
+        """The full paths of all known items of `var`, in order."""
+        *_, last = fan = self._fans[var]
+        found = []
+        for (name, parent), items in self.items.items():
+            if name == last and len(parent) == len(fan) - 1:
+                found += [(*parent, item["id"]) for item in items]
+        return found
+
+    def related(self, producer: str, path: Path, consumer_fan: tuple[str, ...]) -> str:
+        """The id of the node that a consumer at `path` takes from `producer`: a task, or a gather."""
+        fan = self._fans[producer]
+        common = _common(fan, consumer_fan)
+        if len(fan) == common:
+            return task_id(producer, path[:common])
+        return gather_id(producer, path[:common])
+
+    def item_fields(self, var: str, path: Path) -> dict[str, Any]:
+        """All fields of the item at `path` (whose last part is an item of `var`)."""
+        for item in self.items.get((var, path[:-1]), ()):
+            if item["id"] == path[-1]:
+                return item
+        return {"id": path[-1]}
+
+    # --- building --------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        for phase in self.spec.phases:
+            self._add_phase(phase)
+        for producer in _declared_order(self.spec):
+            if not producer.each and not (isinstance(producer, ItemsSpec) and producer.given is not None):
+                self._add_task(producer, (), None)
+        for gate in self.spec.gates:
+            if not gate.each:
+                self._add_gate(gate, gate.name, ())
+        for fan in self.spec.items:
+            if fan.given is not None and not fan.each:
+                self.expand(fan.var, (), fan.given)
+
+    def expand(self, var: str, parent: Path, items: Sequence[Mapping[str, Any]]) -> None:
+        """Add the tasks of these items; the caller settles the items function's node afterwards."""
+        listed = [dict(item) for item in items]
+        self.items[var, parent] = listed
+        batches = batch_numbers(listed)
+        held = _waiting_items(listed)
+        maker = self._maker(var, parent)
+        for item in listed:
+            path = (*parent, item["id"])
+            for step in self._steps_of_fan.get(var, ()):
+                self._made_by(maker, self._add_task(step, path, item, held[item["id"]]))
+            self._expand_inner(var, path, item, maker)
+        self._close_gathers(var, parent, listed)
+        self._order_items(var, parent, listed, batches)
+
+    def _expand_inner(self, var: str, path: Path, item: dict[str, Any], maker: Node | None) -> None:
+        for fan in self.spec.items:
+            if fan.each != var:
+                continue
+            if fan.given is not None:
+                self.expand(fan.var, path, fan.given)
+            else:
+                self._made_by(maker, self._add_task(fan, path, item))
+
+    def _maker(self, var: str, parent: Path) -> Node | None:
+        """The items function's node behind these items; None for given ones."""
+        fan = self._fan_specs[var]
+        return None if fan.given is not None else self.nodes[task_id(fan.name, parent)]
+
+    def _made_by(self, maker: Node | None, node: Node) -> None:
+        """A task of an item waits for the function that made the item: it may make others, when it runs again."""
+        if maker is not None:
+            self._edge(maker, node, AFTER)
+
+    def _close_gathers(self, var: str, parent: Path, items: list[dict[str, Any]]) -> None:
+        """Give every gather that waits for these items its edges from them."""
+        for name, fan in self._fans.items():
+            if var not in fan or name not in self._producers:
+                continue
+            waiting = self.nodes.get(gather_id(name, parent))
+            if waiting is None:
+                continue
+            for item in items:
+                self._gather_edge(name, (*parent, item["id"]), waiting)
+
+    def _gather_edge(self, name: str, path: Path, gather: Node) -> None:
+        inner = task_id(name, path) if len(self._fans[name]) == len(path) else gather_id(name, path)
+        self._edge(self._reach(inner, name, path), gather, AFTER)
+
+    def _reach(self, node_id: str, name: str, path: Path) -> Node:
+        """The node of that id; a gather is made when it is first asked for."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            node = self._add_gather(name, path)
+        return node
+
+    def _add_gather(self, name: str, path: Path) -> Node:
+        var = self._fans[name][len(path)]
+        node = self._add(Node(gather_id(name, path), "gather", self._producers[name], path, None))
+        known = self.items.get((var, path))
+        if known is not None:
+            for item in known:
+                self._gather_edge(name, (*path, item["id"]), node)
+        fan = self._fan_specs[var]
+        if fan.given is None:
+            self._edge(self._items_node(fan, path), node, AFTER)
+        return node
+
+    def _items_node(self, fan: ItemsSpec, path: Path) -> Node:
+        node = self.nodes.get(task_id(fan.name, path))
+        # A root function may be asked for before it was added: declarations come in any order.
+        return node if node is not None else self._add_task(fan, path, None)
+
+    def _add(self, node: Node) -> Node:
+        node.order = len(self.nodes)
+        self.nodes[node.id] = node
+        self.fresh.append(node)
+        return node
+
+    def _add_task(self, spec: Producer, path: Path, item: dict[str, Any] | None, held: int = 0) -> Node:
+        node_id = task_id(spec.name, path)
+        if node_id in self.nodes:
+            return self.nodes[node_id]
+        kind = "step" if isinstance(spec, StepSpec) else "items"
+        node = self._add(Node(node_id, kind, spec, path, item))
+        node.rank = self._weights.get(spec.name, 0) + held
+        fan = self._fans[spec.name]
+        data = [self._source_node(source, path, fan) for source in spec.sources.values()]
+        parents = tuple(dict.fromkeys(parent for parent in data if parent is not None))
+        node.parents = parents
+        for parent in parents:
+            self._edge(parent, node, AFTER if parent.is_virtual else DATA)
+        if isinstance(spec, StepSpec):
+            self._add_order_edges(node, spec, fan)
+        return node
+
+    def _source_node(self, source: Source, path: Path, fan: tuple[str, ...]) -> Node | None:
+        if source.kind not in ("step", "items"):
+            return None
+        return self._named(source.name, path, fan)
+
+    def _named(self, name: str, path: Path, fan: tuple[str, ...]) -> Node:
+        """The node a task at `path` means by `name`, made if it is not there yet."""
+        gate = self.nodes.get(name)
+        if name not in self._producers:
+            if gate is None:
+                gate = self._add_gate(next(g for g in self.spec.gates if g.name == name), name, ())
+            return gate
+        node_id = self.related(name, path, fan)
+        node = self.nodes.get(node_id)
+        if node is not None:
+            return node
+        common = path[: _common(self._fans[name], fan)]
+        if len(self._fans[name]) > len(common):
+            return self._add_gather(name, common)
+        item = self.item_fields(fan[len(common) - 1], common) if common else None
+        return self._add_task(self._producers[name], common, item)
+
+    def _add_order_edges(self, node: Node, spec: StepSpec, fan: tuple[str, ...]) -> None:
+        for name in spec.after:
+            self._edge(self._named(name, node.path, fan), node, AFTER)
+        for gate in self.gated.get(spec.name, ()):
+            self._edge(self._named(gate.name, (), ()), node, AFTER)
+        if spec.phase:
+            self._edge(self.nodes[f"phase:{spec.phase}"], node, AFTER)
+
+    def _edge(self, producer: Node, consumer: Node, kind: int) -> None:
+        producer.consumers.append((consumer, kind))
+        # Items unfold while a run goes on: a producer may be through already, or held.
+        if not SATISFIED[kind][producer.condition]:
+            consumer.unmet += 1
+        if producer.condition == HELD and kind != SETTLE:
+            consumer.blockers += 1
+            consumer.condition = HELD
+
+    # --- phases, gates, order of items -----------------------------------------------------------------
+
+    def _add_phase(self, phase: PhaseSpec) -> None:
+        """A phase waits for the whole phase before it; edges come when the tasks are there: see `link`."""
+        self._add(Node(f"phase:{phase.name}", "phase", phase, (), None))
+
+    def link_phases(self) -> None:
+        """Once, after building: every phase waits for the phase before it, its tasks and its gates."""
+        names = [phase.name for phase in self.spec.phases]
+        for index, name in enumerate(names[1:], start=1):
+            before, node = names[index - 1], self.nodes[f"phase:{name}"]
+            self._edge(self.nodes[f"phase:{before}"], node, AFTER)
+            for step in self._steps_of_phase.get(before, ()):
+                self._edge(self._named(step.name, (), ()), node, AFTER)
+            for gate in self.spec.gates:
+                if gate.phase == before and gate.blocking and not gate.each:
+                    self._edge(self._named(gate.name, (), ()), node, AFTER)
+
+    def _add_gate(self, gate: GateSpec, node_id: str, path: Path) -> Node:
+        if node_id in self.nodes:
+            return self.nodes[node_id]
+        node = self._add(Node(node_id, "gate", gate, path, None))
+        for name in gate.after:
+            self._edge(self._named(name, path, ()), node, AFTER)
+        if gate.phase and not gate.each:
+            for step in self._steps_of_phase.get(gate.phase, ()):
+                self._edge(self._named(step.name, (), ()), node, AFTER)
+        return node
+
+    def _order_items(self, var: str, parent: Path, items: list[dict[str, Any]], batches: dict[str, int]) -> None:
+        phases = list(dict.fromkeys(step.phase for step in self._members(var) if step.phase))
+        given = any("batch" in item for item in items)
+        for phase in phases:
+            members = [step for step in self._members(var) if step.phase == phase]
+            if given:
+                self._order_batches(phase, var, parent, batches, members)
+            self._order_after(phase, var, parent, items, members)
+        for gate in self.spec.gates:
+            if gate.each == var:
+                self._gate_batches(gate, var, parent, batches, phases)
+
+    def _members(self, var: str) -> list[StepSpec]:
+        """Steps that run once per item of `var`, or deeper inside it."""
+        return [step for step in self.spec.steps if var in self._fans[step.name]]
+
+    def _order_after(
+        self, phase: str, var: str, parent: Path, items: list[dict[str, Any]], members: list[StepSpec]
+    ) -> None:
+        for item in items:
+            for before in item.get("after", ()):
+                barrier = self._order_node(f"{phase}:{var}", (*parent, before), [before], parent, members)
+                self._hold(members, (*parent, item["id"]), barrier)
+
+    def _order_batches(
+        self, phase: str, var: str, parent: Path, batches: dict[str, int], members: list[StepSpec]
+    ) -> None:
+        numbers = sorted(set(batches.values()))
+        for before, number in zip(numbers, numbers[1:], strict=False):
+            done = [name for name, batch in batches.items() if batch == before]
+            barrier = self._order_node(f"{phase}:{var}", (*parent, f"batch {before}"), done, parent, members)
+            for name in (name for name, batch in batches.items() if batch == number):
+                self._hold(members, (*parent, name), barrier)
+
+    def _gate_batches(
+        self, gate: GateSpec, var: str, parent: Path, batches: dict[str, int], phases: list[str]
+    ) -> None:
+        phase = gate.phase or (phases[0] if phases else None)
+        members = [step for step in self._members(var) if step.phase == phase]
+        numbers = sorted(set(batches.values()))
+        for index, number in enumerate(numbers):
+            node_id = task_id(gate.name, (*parent, f"batch-{number}"))
+            node = self._add(Node(node_id, "gate", gate, (*parent, f"batch-{number}"), None))
+            for name in (name for name, batch in batches.items() if batch == number):
+                for step in members:
+                    self._edge(self._below(step, (*parent, name)), node, AFTER)
+            following = numbers[index + 1] if index + 1 < len(numbers) else None
+            for name in (name for name, batch in batches.items() if batch == following and gate.blocking):
+                self._hold(members, (*parent, name), node)
+            if gate.blocking and phase:
+                self._hold_next_phase(phase, node)
+
+    def _hold_next_phase(self, phase: str, gate: Node) -> None:
+        names = [spec.name for spec in self.spec.phases]
+        index = names.index(phase) + 1
+        if index < len(names):
+            self._edge(gate, self.nodes[f"phase:{names[index]}"], AFTER)
+
+    def _order_node(
+        self, label: str, path: Path, names: Iterable[str], parent: Path, members: list[StepSpec]
+    ) -> Node:
+        node_id = f"order:{label}[{'/'.join(path)}]"
+        node = self.nodes.get(node_id)
+        if node is None:
+            node = self._add(Node(node_id, "order", None, path, None))
+            for name in names:
+                for step in members:
+                    self._edge(self._below(step, (*parent, name)), node, SETTLE)
+        return node
+
+    def _below(self, step: StepSpec, path: Path) -> Node:
+        """The step's task at `path`, or the gather of all its tasks below it."""
+        if len(self._fans[step.name]) == len(path):
+            return self.nodes[task_id(step.name, path)]
+        return self._reach(gather_id(step.name, path), step.name, path)
+
+    def _hold(self, members: list[StepSpec], path: Path, barrier: Node) -> None:
+        """Make the tasks of the item at `path` wait for `barrier`."""
+        for step in members:
+            if len(self._fans[step.name]) == len(path):
+                self._edge(barrier, self.nodes[task_id(step.name, path)], AFTER)
+            else:
+                self._hold_inner(step, path, barrier)
+
+    def _hold_inner(self, step: StepSpec, path: Path, barrier: Node) -> None:
+        """Deeper tasks may not exist yet: hold the items function that makes them, and those that do."""
+        var = self._fans[step.name][len(path)]
+        fan = self._fan_specs[var]
+        if fan.given is None:
+            self._edge(barrier, self._items_node(fan, path), AFTER)
+            return
+        for item in self.items.get((var, path), ()):
+            self._hold([step], (*path, item["id"]), barrier)
+
+
+def build_graph(spec: PipelineSpec, items: Mapping[str, Sequence[Mapping[str, Any]]]) -> Graph:
+    """The graph of `spec` with every fan-out whose items function is in `items` (by task id) expanded."""
+    graph = Graph(spec)
+    graph.link_phases()
+    makers = {fan.name: fan for fan in spec.items if fan.given is None}
+    grown = True
+    done: set[str] = set()
+    while grown:
+        grown = False
+        for node_id in [n for n in items if n not in done and n in graph.nodes]:
+            name, path = split_task_id(node_id)
+            graph.expand(makers[name].var, path, items[node_id])
+            done.add(node_id)
+            grown = True
+    return graph
+
+
+def as_items(value: Any) -> list[dict[str, Any]]:
+    """What an items function returned, in one form: a dict with "id" for each."""
+    return [item if isinstance(item, dict) else {"id": item} for item in value]
+
+
+def gather_id(name: str, path: Path) -> str:
+    return f"{name}[{'/'.join((*path, '*'))}]"
+
+
+def batch_numbers(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Each item's batch: as given, else its depth in `after`, from 1."""
+    if any("batch" in item for item in items):
+        return {item["id"]: item.get("batch", 1) for item in items}
+    before = {item["id"]: item.get("after", ()) for item in items}
+    depth: dict[str, int] = {}
+    for name in before:
+        _depth(name, before, depth)
+    return depth
+
+
+def _depth(name: str, before: dict[str, Any], depth: dict[str, int]) -> None:
+    stack = [name]
+    while stack:
+        top = stack[-1]
+        waiting = [other for other in before[top] if other not in depth]
+        if waiting:
+            stack += waiting
+        else:
+            depth[top] = 1 + max((depth[other] for other in before[top]), default=0)
+            stack.pop()
+
+
+def _waiting_items(items: list[dict[str, Any]]) -> dict[str, int]:
+    """How many items wait, directly or not, for each one."""
+    numbers = batch_numbers(items)
+    if any("batch" in item for item in items):
+        return {name: sum(1 for n in numbers.values() if n > number) for name, number in numbers.items()}
+    position = {item["id"]: index for index, item in enumerate(items)}
+    after_me = dict.fromkeys(position, 0)  # bit sets: item index -> waits for me
+    for item in sorted(items, key=lambda item: -numbers[item["id"]]):
+        mine = after_me[item["id"]] | (1 << position[item["id"]])
+        for before in item.get("after", ()):
+            after_me[before] |= mine
+    return {name: bits.bit_count() for name, bits in after_me.items()}
+
+
+def _declared_order(spec: PipelineSpec) -> list[Producer]:
+    return [*spec.steps, *spec.items]
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    length = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length
+
+
+def step_edges(spec: PipelineSpec) -> dict[str, set[str]]:
+    """Producer -> consumers, by name: data, `after`, and membership in a fan-out made by a function."""
+    makers = {fan.var: fan.name for fan in spec.items if fan.given is None}
+    edges: dict[str, set[str]] = {s.name: set() for s in (*spec.steps, *spec.items)}
+    for consumer in (*spec.steps, *spec.items):
+        for source in consumer.sources.values():
+            if source.kind in ("step", "items") and source.name in edges:
+                edges[source.name].add(consumer.name)
+        if consumer.each in makers:
+            edges[makers[consumer.each]].add(consumer.name)
+    for gate in spec.gates:
+        edges[gate.name] = set()
+    for step in spec.steps:
+        for name in step.after:
+            edges[name].add(step.name)
+    for gate in spec.gates:
+        for name in gate.after:
+            edges[name].add(gate.name)
+    return edges
+
+
+class Reach:
+    """Everything downstream of each name, as bit sets: a thousand steps stay cheap."""
+
+    def __init__(self, edges: Mapping[str, Iterable[str]]) -> None:
+        self.position = {name: index for index, name in enumerate(edges)}
+        self.bits: dict[str, int] = {}
+        for name in _leaves_first(edges):
+            mine = 0
+            for consumer in edges.get(name, ()):
+                mine |= self.bits[consumer] | 1 << self.position[consumer]
+            self.bits[name] = mine
+
+    def mask(self, names: Iterable[str]) -> int:
+        return sum(1 << self.position[name] for name in set(names) if name in self.position)
+
+
+def _leaves_first(edges: Mapping[str, Iterable[str]]) -> list[str]:
+    order: list[str] = []
+    seen: set[str] = set()
+    for root in edges:
+        stack: list[tuple[str, bool]] = [(root, False)]
+        while stack:
+            name, leaving = stack.pop()
+            if leaving:
+                order.append(name)
+            elif name not in seen:
+                seen.add(name)
+                stack.append((name, True))
+                stack += [(consumer, False) for consumer in edges.get(name, ()) if consumer not in seen]
+    return order
+
+
+def _weights(spec: PipelineSpec, fans: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
+    """How much each step holds up: its descendants, one that fans out further counting as many."""
+    reach = Reach(step_edges(spec))
+    depths = {name: len(fans.get(name, ())) for name in reach.bits}
+    deeper = {
+        depth: reach.mask(name for name in depths if depths[name] > depth) for depth in set(depths.values())
+    }
+    return {
+        name: bits.bit_count() + 99 * (bits & deeper[depths[name]]).bit_count()
+        for name, bits in reach.bits.items()
+    }
+
+
+def _blocking_gates(spec: PipelineSpec) -> dict[str, list[GateSpec]]:
+    """Step -> the gates that hold it: those behind a step whose output it takes or which it comes after."""
+    held: dict[str, list[GateSpec]] = {}
+    gates = [gate for gate in spec.gates if gate.blocking and gate.after]
+    if not gates:
+        return held
+    edges = step_edges(spec)
+    reach = Reach(edges)
+    for gate in gates:
+        watched = reach.mask(gate.after)
+        ahead = {name for name, bits in reach.bits.items() if bits & watched} | set(gate.after)
+        behind = {consumer for name in gate.after for consumer in edges.get(name, ())} - ahead
+        for step in spec.steps:
+            if step.name in behind and gate.name not in step.after:
+                held.setdefault(step.name, []).append(gate)
+    return held

@@ -1,0 +1,264 @@
+"""The options of steps, gates, phases and limits: from what was given to what is sound.
+
+A bad value is told and replaced by the default, so that the checks after this one see a whole pipeline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from holdfast.pipeline.declared import DeclaredGate, DeclaredStep, Subject, Unset, is_async
+from holdfast.pipeline.names import check_name, check_title, did_you_mean, fold, printable
+from holdfast.pipeline.namespace import Namespace, unknown_each
+from holdfast.pipeline.spec import GateSpec, LimitSpec, StepSpec
+
+SECONDS_MAX = 1e9
+"""Thirty years; timers of the system overflow not far beyond."""
+
+_MARKER = re.compile(r"[^\s<>]+")
+
+
+def step_options(
+    step: DeclaredStep, names: Namespace, limits: Collection[str], phases: Collection[str], told: Subject
+) -> StepSpec:
+    """The step with every option sound; its sources are still to be found."""
+    writes = _writes(step.writes, told)
+    return StepSpec(
+        name=step.name,
+        title=_title(step, told),
+        each=_each(step.each, names, told),
+        reads=name_list("reads", step.reads, told),
+        writes=writes,
+        marker=_marker(step, writes is not None, told),
+        after=_after(step.after, names, told),
+        phase=_phase(step.phase, phases, told),
+        retries=_whole("retries", step.retries, 0, 0, told),
+        backoff=_seconds("backoff", step.backoff, 1.0, told, zero=True),
+        timeout=None if step.timeout is None else _seconds("timeout", step.timeout, 1.0, told, zero=False),
+        limit=_limit(step.limit, limits, told),
+        on_partial=None
+        if step.on_partial is None
+        else _word("on_partial", step, ("redo", "continue", "ask"), told),
+        on_failure=_word("on_failure", step, ("review", "skip"), told),
+        version=_whole("version", step.version, 1, 1, told),
+        executor=_word("executor", step, ("thread", "process"), told),
+        copy=_flag("copy", step.copy, True, told),
+        was=_was(step, names, told),
+        is_async=is_async(step.fn),
+    )
+
+
+def gate_options(gate: DeclaredGate, names: Namespace, phases: Collection[str], told: Subject) -> GateSpec:
+    """The gate with every option sound."""
+    if not gate.after and gate.phase is None and gate.each is None:
+        told.wrong("nothing says when it comes. Give it after=[...], phase=... or each=....")
+    ask = gate.ask
+    if not isinstance(ask, str) or not ask.replace("\n", "").isprintable():
+        told.wrong("ask= must be text that can be shown.")
+        ask = ""
+    return GateSpec(
+        name=gate.name,
+        after=_after(gate.after, names, told),
+        phase=_phase(gate.phase, phases, told),
+        each=_each(gate.each, names, told),
+        blocking=_flag("blocking", gate.blocking, True, told),
+        ask=ask,
+    )
+
+
+def limit_specs(limits: object, told: Subject) -> dict[str, LimitSpec]:
+    """The declared limits by name: a number, or {"concurrent": n, "per_minute": n}."""
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping):
+        told.wrong('limits= must be a dict: {"name": 8} or {"name": {"concurrent": 8, "per_minute": 500}}.')
+        return {}
+    return {name: _limit_spec(name, value, told) for name, value in limits.items() if _limit_name(name, told)}
+
+
+def exception_classes(option: str, value: object, told: Subject) -> tuple[type[BaseException], ...]:
+    """One exception class, or several, as a tuple."""
+    classes = value if isinstance(value, tuple | list) else (value,)
+    for entry in classes:
+        if not (isinstance(entry, type) and issubclass(entry, BaseException)):
+            told.wrong(f"{option}= must be exception classes; {printable(entry)} is none.")
+            return ()
+    return tuple(classes)
+
+
+def functions(option: str, value: object, told: Subject) -> list[Callable[..., Any]]:
+    """One function, or several, as a list."""
+    entries = list(value) if isinstance(value, list | tuple) else [value]
+    for entry in entries:
+        if not callable(entry):
+            told.wrong(f"{option}= must be a function or a list of them; {printable(entry)} is none.")
+    return [entry for entry in entries if callable(entry)]
+
+
+def name_list(option: str, value: object, told: Subject) -> tuple[str, ...]:
+    """One name, or several, as a tuple; each once."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        told.wrong(f"{option}= must be text or a list of texts, not {printable(value)}.")
+        return ()
+    return tuple(dict.fromkeys(value))
+
+
+def _title(step: DeclaredStep, told: Subject) -> str:
+    if step.title is None:
+        return str(step.name)
+    problem = check_title(step.title)
+    if problem:
+        told.wrong(f"title='{printable(step.title)}' {problem}.")
+        return str(step.name)
+    return str(step.title)
+
+
+def _each(each: Any, names: Namespace, told: Subject) -> str | None:
+    if each is None or (isinstance(each, str) and each in names.fans):
+        return each
+    told.mistakes.add(told.where, unknown_each(told.name, each, names))
+    return None
+
+
+def _writes(writes: object, told: Subject) -> str | dict[str, str] | None:
+    if writes is None or isinstance(writes, str):
+        return writes
+    if not isinstance(writes, Mapping) or not writes:
+        told.wrong('writes= must be a path, or {"key": path} for several files.')
+        return None
+    for key, path in writes.items():
+        if not isinstance(key, str) or not key or not isinstance(path, str):
+            told.wrong(f'writes= must hold a path for each key; look at "{printable(key)}".')
+            return None
+    return dict(writes)
+
+
+def _marker(step: DeclaredStep, writes: bool, told: Subject) -> str | None:
+    if step.marker is Unset.UNSET:
+        return f"{step.name.upper()}_COMPLETE" if writes else None
+    if step.marker is None:
+        return None
+    marker = step.marker
+    # `<` and `>` are out altogether: with them one could open or close the comment that holds the marker.
+    if (
+        not isinstance(marker, str)
+        or not _MARKER.fullmatch(marker)
+        or not marker.isprintable()
+        or "--" in marker
+    ):
+        told.wrong(f"marker='{printable(marker)}' must be one word, without '<', '>' and '--'.")
+        return None
+    if not writes:
+        told.wrong("marker= is given, but nothing is written. Add writes=, or leave the marker out.")
+        return None
+    return marker
+
+
+def _after(after: object, names: Namespace, told: Subject) -> tuple[str, ...]:
+    known = names.orderable()
+    listed = name_list("after", after, told)
+    for name in listed:
+        if name not in known:
+            told.wrong(
+                f"after='{printable(name)}' names no step, items function or gate.{did_you_mean(name, known)}"
+            )
+    return tuple(name for name in listed if name in known)
+
+
+def _phase(phase: Any, phases: Collection[str], told: Subject) -> str | None:
+    if phase is None or (isinstance(phase, str) and phase in phases):
+        return phase
+    problem = check_title(phase)
+    if problem:
+        told.wrong(f"phase='{printable(phase)}' {problem}.")
+    else:
+        told.wrong(f"phase='{printable(phase)}' is not declared by pipe.phase.{did_you_mean(phase, phases)}")
+    return None
+
+
+def _limit(limit: Any, limits: Collection[str], told: Subject) -> str | None:
+    if limit is None or (isinstance(limit, str) and limit in limits):
+        return limit
+    told.wrong(f"limit='{printable(limit)}' is not in the pipeline's limits=.{did_you_mean(limit, limits)}")
+    return None
+
+
+def _limit_name(name: object, told: Subject) -> bool:
+    problem = check_title(name)
+    if problem:
+        told.wrong(f"the limit '{printable(name)}' {problem}.")
+    return problem is None
+
+
+def _limit_spec(name: str, value: object, told: Subject) -> LimitSpec:
+    fields: dict[Any, Any] = dict(value) if isinstance(value, Mapping) else {"concurrent": value}
+    sound = set(fields) <= {"concurrent", "per_minute"} and any(n is not None for n in fields.values())
+    if not sound or not all(n is None or (_is_whole(n) and n >= 1) for n in fields.values()):
+        told.wrong(
+            f"the limit {name} is {printable(value)}; give a whole number from 1,"
+            ' or {"concurrent": n, "per_minute": n}.'
+        )
+        return LimitSpec(1)
+    return LimitSpec(**fields)
+
+
+def _was(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str, ...]:
+    was = name_list("was", step.was, told)
+    for name in was:
+        problem = check_name(name)
+        if problem:
+            told.wrong(f"was='{printable(name)}' {problem}.")
+        elif name == step.name or name in names.steps:
+            told.wrong(f"was='{name}' is a step of this pipeline. Name only steps that are gone.")
+    taken = {
+        fold(old): other.name for other in names.steps.values() if other is not step for old in _old(other)
+    }
+    for name in was:
+        if fold(name) in taken:
+            told.wrong(f"was='{printable(name)}' is claimed by step {taken[fold(name)]} too.")
+    return was
+
+
+def _old(step: DeclaredStep) -> list[str]:
+    was = [step.was] if isinstance(step.was, str) else step.was
+    return [name for name in was if isinstance(name, str)] if isinstance(was, list | tuple) else []
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole(option: str, value: Any, least: int, default: int, told: Subject) -> int:
+    if _is_whole(value) and value >= least:
+        return int(value)
+    told.wrong(f"{option}={printable(value)} must be a whole number from {least}.")
+    return default
+
+
+def _seconds(option: str, value: Any, default: float, told: Subject, *, zero: bool) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (0 < value <= SECONDS_MAX or (zero and value == 0)):
+        return float(value)
+    told.wrong(f"{option}={printable(value)} must be seconds, {'0 or more' if zero else 'more than 0'}.")
+    return default
+
+
+def _word(option: str, step: DeclaredStep, words: tuple[str, ...], told: Subject) -> str:
+    value = getattr(step, option)
+    if value in words:
+        return str(value)
+    told.wrong(
+        f"{option}='{printable(value)}' must be one of {', '.join(words)}.{did_you_mean(value, words)}"
+    )
+    return words[0]
+
+
+def _flag(option: str, value: object, default: bool, told: Subject) -> bool:
+    if isinstance(value, bool):
+        return value
+    told.wrong(f"{option}={printable(value)} must be True or False.")
+    return default

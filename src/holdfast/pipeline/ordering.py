@@ -1,0 +1,133 @@
+"""What waits for what, between declarations: loops, and checks that ask for something not made yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.pipeline.declared import Mistakes
+from holdfast.pipeline.loops import find_loop, reachable
+from holdfast.pipeline.namespace import Namespace
+from holdfast.pipeline.spec import GateSpec, PhaseSpec, PipelineSpec, Source
+
+LOOPS_TOLD_MAX = 10
+
+Edges = dict[str, list[str]]
+
+
+def waits_of(spec: PipelineSpec) -> Edges:
+    """Name -> the names it waits for.
+
+    A phase is a node `phase NAME`: its steps wait for it, and it waits for the phase before it.
+    """
+    edges: Edges = {}
+    for step in spec.steps:
+        edges[step.name] = [*_inputs(step.sources), *step.after, *_fan_makers(step.each, spec)]
+        if step.phase is not None:
+            edges[step.name].append(_phase_node(step.phase))
+    for items in spec.items:
+        if items.given is None:
+            edges[items.name] = [*_inputs(items.sources), *_fan_makers(items.each, spec)]
+    for gate in spec.gates:
+        edges[gate.name] = _gate_waits(gate, spec)
+    for index, phase in enumerate(spec.phases):
+        earlier = spec.phases[index - 1] if index else None
+        edges[_phase_node(phase.name)] = [*_phase_waits(earlier, spec), *_listed(phase, spec)]
+    return edges
+
+
+def check_loops(edges: Edges, names: Namespace, mistakes: Mistakes) -> None:
+    """Tell every loop; each is cut after it was told, to find the next."""
+    for _ in range(LOOPS_TOLD_MAX):
+        loop = find_loop(edges)
+        if loop is None:
+            return
+        told = _rotated(loop, names)
+        owner = names.steps.get(told[0]) or names.makers.get(told[0]) or names.gates.get(told[0])
+        if owner is None:
+            return
+        mistakes.add(
+            owner.where, f"these wait for each other: {' -> '.join(told)}. Remove one of the dependencies."
+        )
+        edges[loop[-2]] = [name for name in edges[loop[-2]] if name != loop[-1]]
+
+
+def not_upstream(step: str, sources: Mapping[str, Source], edges: Edges) -> list[str]:
+    """The steps and items functions in `sources` that need not have run before `step`."""
+    return [name for name in _inputs(sources) if name not in reachable(step, edges)]
+
+
+def not_before(phase: str, sources: Mapping[str, Source], spec: PipelineSpec) -> list[str]:
+    """The steps in `sources` that belong to `phase` or to one after it, and so cannot run before it."""
+    order = [each.name for each in spec.phases]
+    late = set(order[order.index(phase) :])
+    steps = {step.name: step for step in spec.steps}
+    return [name for name in _inputs(sources) if name in steps and steps[name].phase in late]
+
+
+def held_up_items(spec: PipelineSpec, edges: Edges) -> list[tuple[str, str]]:
+    """Steps that would wait for ever where given items are ordered, each with the step that feeds it.
+
+    Such a step waits for one outside its fan-out, which gathers a step of the same fan-out and phase: the
+    first item then waits for the last, and the last, by order, for the first.
+    """
+    found = []
+    for items in spec.items:
+        if not any("after" in item or item.get("batch", 1) > 1 for item in items.given or ()):
+            continue
+        inside = {step.name: step for step in spec.steps if items.var in spec.fan_path(step.each)}
+        for step in inside.values():
+            siblings = {name for name, other in inside.items() if other.phase == step.phase is not None}
+            found += [
+                (step.name, name)
+                for name in _inputs(step.sources)
+                if name not in inside and siblings & reachable(name, edges)
+            ]
+    return found
+
+
+def _inputs(sources: Mapping[str, Source]) -> list[str]:
+    return [source.name for source in sources.values() if source.kind in ("step", "items")]
+
+
+def _fan_makers(each: str | None, spec: PipelineSpec) -> list[str]:
+    path = spec.fan_path(each)
+    return [items.name for items in spec.items if items.var in path and items.given is None]
+
+
+def _gate_waits(gate: GateSpec, spec: PipelineSpec) -> list[str]:
+    """What a gate comes after. With each= it comes after every batch, so it waits for no step as a whole."""
+    waits = list(gate.after)
+    if gate.phase is not None and gate.each is None:
+        waits += [step.name for step in spec.steps if step.phase == gate.phase]
+    return waits
+
+
+def _phase_waits(earlier: PhaseSpec | None, spec: PipelineSpec) -> list[str]:
+    if earlier is None:
+        return []
+    steps = [step.name for step in spec.steps if step.phase == earlier.name]
+    gates = [gate.name for gate in spec.gates if gate.phase == earlier.name and gate.blocking]
+    return [_phase_node(earlier.name), *steps, *gates]
+
+
+def _listed(phase: PhaseSpec, spec: PipelineSpec) -> list[str]:
+    """What the phase's checklist takes; steps that cannot come before the phase are told by `not_before`."""
+    found = []
+    for sources in phase.checklist_sources:
+        late = not_before(phase.name, sources, spec)
+        found += [name for name in _inputs(sources) if name not in late]
+    return found
+
+
+def _phase_node(name: str) -> str:
+    return f"phase {name}"  # the space keeps it apart from every identifier
+
+
+def _rotated(loop: Sequence[str], names: Namespace) -> list[str]:
+    """The same loop, told from a step (else from whatever has a place in the source)."""
+    body = list(loop[:-1])
+    start = next((n for n, name in enumerate(body) if name in names.steps), None)
+    if start is None:
+        start = next((n for n, name in enumerate(body) if not name.startswith("phase ")), 0)
+    turned = body[start:] + body[:start]
+    return [*turned, turned[0]]

@@ -1,0 +1,149 @@
+"""Which files the steps write and read: every path stays in the project, and no two tasks share one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from holdfast.pipeline.declared import Subject
+from holdfast.pipeline.names import did_you_mean, fold, printable
+from holdfast.pipeline.resolve import Scope
+from holdfast.pipeline.spec import StepSpec
+from holdfast.pipeline.templates import check_path, check_pattern, fields, render
+
+RENDERED_MAX = 100_000
+"""Templates with more given items than this are compared as templates; the engine compares the paths."""
+
+Given = Mapping[str, Sequence[str]]
+"""The ids of the fan-outs whose items are given, by variable."""
+
+
+def check_paths(step: StepSpec, scope: Scope, told: Subject) -> bool:
+    """Tell what is wrong with the step's own paths; False if they cannot be compared with others'."""
+    sound = [_check_template("writes", template, scope, told) for template in step.files.values()]
+    for template in step.files.values():
+        _check_unique(template, scope, told)
+    for pattern in step.reads:
+        _check_template("reads", pattern, scope, told)
+    return all(sound)
+
+
+def check_collisions(steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given) -> None:
+    """Tell every path that two tasks would write, or that is a file for one and a folder for another."""
+    owners: dict[str, str] = {}
+    for step, scope, told in steps:
+        for key, template in step.files.items():
+            owner = f"step {step.name}" + (f" (key {printable(key)})" if key else "")
+            for path in _rendered(template, scope, given):
+                other = owners.setdefault(fold(path), owner)
+                if other is not owner:
+                    told.wrong(f"writes '{printable(path)}', and so does {other}. Give each its own path.")
+                    break
+            repeated = _repeated(template, scope, given)
+            if repeated:
+                told.wrong(f"writes '{printable(repeated)}' for two items. Separate the fields of the path.")
+    _check_folders(steps, given, owners)
+    _check_reads(steps, given, owners)
+
+
+def _check_template(option: str, template: str, scope: Scope, told: Subject) -> bool:
+    shown = f"{option}='{printable(template)}'"
+    try:
+        used = fields(template)
+    except ValueError as error:
+        told.wrong(f"{shown} {_plain(error)}. Write {{{{ and }}}} for braces that are text.")
+        return False
+    known = [*scope.path, *scope.names.params.names, "run_id"]
+    unknown = [
+        name for name in used if name not in known and (scope.each_known or name not in scope.names.fans)
+    ]
+    for name in unknown:
+        told.wrong(
+            f"{shown} has the unknown field {{{printable(name)}}}.{did_you_mean(name, known)}"
+            f" Known here: {', '.join(known)}."
+        )
+    # Any harmless text shows what the rest of the template makes of the path.
+    sample = render(template, dict.fromkeys(used, "x"))
+    problem = check_path(sample) if option == "writes" else check_pattern(sample)
+    if problem:
+        told.wrong(f"{shown} {problem}.")
+    return not unknown and not problem
+
+
+def _plain(error: ValueError) -> str:
+    text = str(error)
+    return text if text.startswith("has ") else f"is no template: {text}"
+
+
+def _check_unique(template: str, scope: Scope, told: Subject) -> None:
+    try:
+        missing = [var for var in scope.path if var not in fields(template)]
+    except ValueError:
+        return
+    if missing:
+        lacking = " and ".join(f"{{{var}}}" for var in missing)
+        told.wrong(f"writes='{printable(template)}' is the same for every item. Put {lacking} into it.")
+
+
+def _rendered(template: str, scope: Scope, given: Given) -> Iterator[str]:
+    """Every path that can be known now; what is not known yet stays as its field."""
+    used = fields(template)
+    known = [var for var in scope.path if var in given and var in used]
+    if math.prod(len(given[var]) for var in known) > RENDERED_MAX:
+        known = []
+    unknown = {name: f"{{{name}}}" for name in used if name not in known}
+    for ids in itertools.product(*(given[var] for var in known)):
+        yield render(template, {**unknown, **dict(zip(known, ids, strict=True))})
+
+
+def _repeated(template: str, scope: Scope, given: Given) -> str | None:
+    """A path that two items of the same step would share (`{a}{b}` for a, bc and for ab, c)."""
+    if any(var not in fields(template) for var in scope.path):
+        return None  # told already, as a template that lacks a field
+    seen: set[str] = set()
+    for path in _rendered(template, scope, given):
+        if fold(path) in seen:
+            return path
+        seen.add(fold(path))
+    return None
+
+
+def _check_folders(
+    steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given, owners: Mapping[str, str]
+) -> None:
+    for step, scope, told in steps:
+        for template in step.files.values():
+            for path in _rendered(template, scope, given):
+                folder = next((parent for parent in _parents(fold(path)) if parent in owners), None)
+                if folder is not None:
+                    told.wrong(
+                        f"writes '{printable(path)}' into what {owners[folder]} writes as a file. Rename one."
+                    )
+                    break
+
+
+def _parents(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rsplit("/", 1)[0]
+        yield path
+
+
+def _check_reads(
+    steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given, owners: Mapping[str, str]
+) -> None:
+    """A file that the pipeline makes is no input from outside: read so, it has no order and no proof."""
+    for step, scope, told in steps:
+        for pattern in step.reads:
+            owner = next((owners[p] for p in _folded(pattern, scope, given) if p in owners), None)
+            if owner is not None:
+                told.wrong(
+                    f"reads '{printable(pattern)}', which {owner} writes. Take that step as a parameter."
+                )
+
+
+def _folded(pattern: str, scope: Scope, given: Given) -> Iterator[str]:
+    try:
+        yield from (fold(path) for path in _rendered(pattern, scope, given))
+    except ValueError:
+        return

@@ -1,0 +1,108 @@
+"""A pipeline as plain data: what the journal records, and all that planning needs.
+
+The user's functions stay in `definition.py`. This half is JSON, so that `status`, `why` and `plan` can
+draw the graph of a run without loading, or trusting, the pipeline's file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Source(msgspec.Struct, frozen=True, array_like=True):
+    """Where one parameter of a function comes from."""
+
+    kind: str  # "step" | "items" | "item" | "param" | "ctx" | "source" (of a check: "output")
+    name: str
+
+
+class StepSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step, fully resolved: every parameter has a source."""
+
+    name: str
+    title: str
+    sources: dict[str, Source] = {}  # parameter -> source, in the order of the signature; defaults are left out
+    each: str | None = None
+    reads: tuple[str, ...] = ()
+    writes: str | dict[str, str] | None = None
+    marker: str | None = None
+    after: tuple[str, ...] = ()
+    phase: str | None = None
+    retries: int = 0
+    backoff: float = 1.0
+    timeout: float | None = None
+    limit: str | None = None
+    on_partial: str | None = None  # None: as the settings say (default redo)
+    on_failure: str = "review"
+    version: int = 1
+    executor: str = "thread"
+    copy: bool = True
+    was: tuple[str, ...] = ()
+    is_async: bool = False
+
+    @property
+    def identity(self) -> str:
+        """The name that digests use: the oldest, so that a rename changes no digest."""
+        return self.was[0] if self.was else self.name
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Output key -> path template; the key of a single file is the empty string."""
+        if self.writes is None:
+            return {}
+        return {"": self.writes} if isinstance(self.writes, str) else self.writes
+
+
+class ItemsSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fan-out: `var` takes each item's id; the items are given, or come from the function `name`."""
+
+    var: str
+    name: str  # the function's name; for given items "items:VAR", which is no task
+    each: str | None = None  # the enclosing fan-out's variable
+    sources: dict[str, Source] = {}
+    given: tuple[dict[str, Any], ...] | None = None  # normalised: every item is a dict with "id"
+    is_async: bool = False
+
+
+class PhaseSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    checklist: tuple[str, ...] = ()  # names of the functions, for display
+    checklist_sources: tuple[dict[str, Source], ...] = ()
+
+
+class GateSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    after: tuple[str, ...] = ()
+    phase: str | None = None
+    each: str | None = None
+    blocking: bool = True
+    ask: str = ""
+
+
+class LimitSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    concurrent: int | None = None
+    per_minute: int | None = None
+
+
+class PipelineSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything planning needs to know of a pipeline; recorded in the journal whenever it changes."""
+
+    name: str
+    params: tuple[str, ...] = ()
+    overwrite: bool = False
+    limits: dict[str, LimitSpec] = {}
+    steps: tuple[StepSpec, ...] = ()
+    items: tuple[ItemsSpec, ...] = ()
+    phases: tuple[PhaseSpec, ...] = ()
+    gates: tuple[GateSpec, ...] = ()
+
+    def fan_path(self, var: str | None) -> tuple[str, ...]:
+        """The fan-outs around `var`, outermost first, `var` itself last; () outside all."""
+        path: list[str] = []
+        parents = {spec.var: spec.each for spec in self.items}
+        while var is not None and var not in path:
+            path.append(var)
+            var = parents.get(var)
+        return tuple(reversed(path))

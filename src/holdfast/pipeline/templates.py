@@ -1,0 +1,105 @@
+"""Templates of paths: `drafts/{chapter}-draft.md`, and which paths a pipeline may read and write."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping
+
+from holdfast.errors import UsageError
+from holdfast.layout import CHECKPOINT_VIEW, PART_SUFFIX, RESUME_VIEW, SEAL_SUFFIX, SETTINGS_FILE, STATE_DIR
+from holdfast.pipeline.names import fold, printable
+
+SEGMENT_BYTES_MAX = 224
+"""File systems allow 255; the rest is room for `.part`, `.seal` and `.bak.TIMESTAMP`."""
+
+_OWN_FILES = frozenset(fold(name) for name in (CHECKPOINT_VIEW, RESUME_VIEW, SETTINGS_FILE))
+_GLOB = re.compile(r"[*?\[\]]")
+
+
+def fields(template: str) -> tuple[str, ...]:
+    """The names in `{...}`, in order, each once; ValueError says what is wrong with the template."""
+    return tuple(dict.fromkeys(name for _, name in _parse(template) if name is not None))
+
+
+def render(template: str, values: Mapping[str, str]) -> str:
+    """The template with every field replaced; KeyError for a field without value."""
+    return "".join(text + ("" if name is None else values[name]) for text, name in _parse(template))
+
+
+def render_path(template: str, values: Mapping[str, str]) -> str:
+    """The rendered path; UsageError if a value would lead it elsewhere than the template shows."""
+    for name in fields(template):
+        value = values[name]
+        if "/" in value or "\\" in value or ".." in value:
+            raise UsageError(
+                f"The value '{printable(value)}' of {name} cannot be part of the path {printable(template)}:"
+                " it has a slash or '..'.",
+                fix=f"Give {name} another value, or leave it out of the path.",
+            )
+    path = render(template, values)
+    problem = check_path(path)
+    if problem:
+        raise UsageError(
+            f"The path '{printable(path)}', made from {printable(template)}, {problem}.",
+            fix="Change the template, or the values in it.",
+        )
+    return path
+
+
+def check_path(path: object) -> str | None:
+    """The problem with `path` as the place of an artifact, as the end of a sentence, or None."""
+    if not isinstance(path, str):
+        return f"is not text but {type(path).__name__}"
+    problem = _leaving(path) or _holdfasts_own(path)
+    if problem is None and _GLOB.search(path):
+        return "has one of * ? [ ], which would make it a pattern"
+    return problem
+
+
+def check_pattern(path: object) -> str | None:
+    """The problem with `path` as something to read: it may be a glob, but must stay in the project."""
+    return _leaving(path) if isinstance(path, str) else f"is not text but {type(path).__name__}"
+
+
+def _parse(template: str) -> list[tuple[str, str | None]]:
+    """Pairs of literal text and the field that follows it."""
+    parts: list[tuple[str, str | None]] = []
+    for text, name, spec, conversion in string.Formatter().parse(template):
+        if name is not None and (not name.isidentifier() or spec or conversion):
+            raise ValueError(f"has the field '{{{printable(name)}}}', which is not a plain {{name}}")
+        parts.append((text, name))
+    return parts
+
+
+def _leaving(path: str) -> str | None:
+    if not path.isprintable():
+        return "has a control or invisible character"
+    if "\\" in path:
+        return "has a backslash; separate folders with /"
+    if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:", path):
+        return "is not relative to the project"
+    return _segment_problem(path.split("/"))
+
+
+def _segment_problem(segments: list[str]) -> str | None:
+    if segments == [""]:
+        return "is empty"
+    if ".." in segments:
+        return "leaves the project by '..'"
+    if "" in segments or "." in segments:
+        return "has an empty part, or one that is only a dot"
+    if fold(segments[0]) == STATE_DIR:
+        return f"lies in {STATE_DIR}, which is Holdfast's own"
+    if any(len(segment.encode()) > SEGMENT_BYTES_MAX for segment in segments):
+        return f"has a part longer than {SEGMENT_BYTES_MAX} bytes"
+    return None
+
+
+def _holdfasts_own(path: str) -> str | None:
+    name = fold(path.rsplit("/", 1)[-1])
+    if fold(path) in _OWN_FILES:
+        return "is the name of a file that Holdfast itself writes or reads"
+    if name.endswith((SEAL_SUFFIX, PART_SUFFIX)) or ".bak." in name:
+        return f"looks like a file of Holdfast's own ({SEAL_SUFFIX}, {PART_SUFFIX} and .bak. are reserved)"
+    return None

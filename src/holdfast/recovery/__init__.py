@@ -1,0 +1,1 @@
+"""What to believe: record against evidence, for one task at a time."""

@@ -1,0 +1,336 @@
+"""Gathers the evidence about a task, decides (reconcile.py), and carries the decision out.
+
+Crash story: a doubtful file is set aside, or a file put back, before the event that says so is recorded. Killed
+in between, the next run finds the new state of the files and decides again from there: every action leaves
+the files in a state from which the same decision, or a more trusting one, follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from holdfast import artifacts as look
+from holdfast import decisions
+from holdfast import events as ev
+from holdfast import seals
+from holdfast.artifacts import Artifacts, Look, output_digest, part_path, task_seal
+from holdfast.decisions import Decision
+from holdfast.inputs import Inputs, shorten
+from holdfast.pipeline.graph import Node
+from holdfast.pipeline.spec import StepSpec
+from holdfast.recovery import reconcile
+from holdfast.recovery.reconcile import Evidence, Policy
+from holdfast.seals import Seal
+from holdfast.state import COMPLETED, Accepted, RunState, TaskState
+from holdfast.values import digest
+
+Checker = Callable[[Node, Any], str]
+Migrations = Mapping[str, Mapping[int, Callable[[Any], Any]]]
+
+
+class Judge:
+    """Decides about the tasks of one run. `decide` only reads; `apply` acts."""
+
+    def __init__(
+        self,
+        state: RunState,
+        inputs: Inputs,
+        artifacts: Artifacts,
+        *,
+        policy: Policy,
+        quarantine: Path,
+        checker: Checker,
+        migrations: Migrations,
+        living_runs: frozenset[str] = frozenset(),
+    ) -> None:
+        self.state = state
+        self.inputs = inputs
+        self.artifacts = artifacts
+        self.policy = policy
+        self.quarantine = quarantine
+        self.checker = checker
+        self.migrations = migrations
+        self.living_runs = living_runs
+
+    # --- deciding ------------------------------------------------------------------------------------------
+
+    def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision:
+        """What is to be done about this task. Read-only."""
+        spec = node.spec
+        record = self.state.tasks.get(node.id)
+        if record is None and not (isinstance(spec, StepSpec) and spec.writes):
+            return _NOT_STARTED
+        evidence = self._gather(node, record, parts, input_digest)
+        return reconcile.decide(evidence, self._policy(spec))
+
+    def _policy(self, spec: Any) -> Policy:
+        wanted = getattr(spec, "on_partial", None)
+        return replace(self.policy, on_partial=wanted) if wanted else self.policy
+
+    def _gather(
+        self, node: Node, record: TaskState | None, parts: Mapping[str, str], input_digest: str
+    ) -> Evidence:
+        known = record or TaskState()
+        evidence = Evidence(
+            task=node.id,
+            run_id=self.state.run_id,
+            record=known,
+            recorded=record is not None,
+            input_digest=input_digest,
+            parts=parts,
+            version=getattr(node.spec, "version", 1),
+            kept_by=self.state.keeps.get(node.id, ""),
+            marker=getattr(node.spec, "marker", None),
+            living_runs=self.living_runs,
+        )
+        if known.status == COMPLETED and known.accepted is not None:
+            return self._gather_completed(node, evidence, known.accepted)
+        return self._gather_open(node, evidence)
+
+    def _gather_completed(self, node: Node, evidence: Evidence, accepted: Accepted) -> Evidence:
+        paths = self.inputs.paths(node)
+        looks = {file.path: self.artifacts.check(file, node.id) for file in accepted.files}
+        bad = [f for f in accepted.files if looks[f.path].kind != look.SEALED]
+        moved = {f.path: paths[f.key] for f in accepted.files if paths.get(f.key, f.path) != f.path}
+        evidence = replace(
+            evidence,
+            files=looks,
+            moved=moved,
+            healable={f.path: f.stored and self.artifacts.objects.has(f.sha256) for f in bad},
+            value_lost=not self.artifacts.is_stored(accepted),
+        )
+        if evidence.record.version < evidence.version and self._chain(node, evidence.record.version) is not None:
+            old = self.inputs.parts(node, evidence.record.version)
+            return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))
+        return evidence
+
+    def _gather_open(self, node: Node, evidence: Evidence) -> Evidence:
+        marker = evidence.marker
+        files: dict[str, Look] = {}
+        parts: dict[str, Look] = {}
+        for path in self.inputs.paths(node).values():
+            if self.artifacts.tree.exists(path):
+                files[path] = self.artifacts.look(path, node.id, marker)
+            elif evidence.record.accepted is None or not evidence.record.round:
+                files[path] = Look(look.MISSING)
+            if self.artifacts.tree.exists(part_path(path)):
+                parts[part_path(path)] = self.artifacts.look(part_path(path), node.id, None)
+        return replace(evidence, files=self._without_superseded(evidence.record, files), parts_files=parts)
+
+    def _without_superseded(self, record: TaskState, files: dict[str, Look]) -> dict[str, Look]:
+        """Leave out an earlier round's accepted version that objects/ keeps: it may be written over."""
+        old = record.accepted or record.previous
+        if old is None:
+            return files
+        kept = {f.path: f.sha256 for f in old.files if f.stored and self.artifacts.objects.has(f.sha256)}
+        return {
+            path: found
+            for path, found in files.items()
+            if not (found.seal is not None and found.seal.round < record.round and kept.get(path) == digest(found.body))
+        }
+
+    def _chain(self, node: Node, version: int) -> list[Callable[[Any], Any]] | None:
+        """The migrations from `version` to the step's, or None if a rung is missing."""
+        rungs = self.migrations.get(node.spec.name, {})
+        wanted = range(version, node.spec.version)
+        return [rungs[v] for v in wanted] if wanted and all(v in rungs for v in wanted) else None
+
+    # --- acting --------------------------------------------------------------------------------------------
+
+    def apply(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Sequence[ev.Event]:
+        """Carry the decision out on the files; gives the events that record it."""
+        acts: dict[str, Callable[[Node, Decision, Mapping[str, str], str], list[ev.Event]]] = {
+            decisions.HEAL: self._heal,
+            decisions.ADOPT: self._adopt,
+            decisions.REDO: self._redo,
+            decisions.CONTINUE: self._continue,
+            decisions.ASK: self._ask,
+            decisions.KEEP: self._keep,
+            decisions.MOVE: self._move,
+            decisions.MIGRATE: self._migrate,
+        }
+        act = acts.get(decision.action)
+        return act(node, decision, parts, input_digest) if act else ()
+
+    def _seal_for(self, node: Node, input_digest: str, record: TaskState) -> Seal:
+        return task_seal(node.id, node.spec, self.state.run_id, input_digest, record)
+
+    def _heal(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
+        events: list[ev.Event] = []
+        for file in accepted.files:
+            if file.path not in decision.paths:
+                continue
+            found = self.artifacts.check(file, node.id)
+            events += self._put_away(node.id, file.path, found)
+            if not self.artifacts.heal(file, self._set_seal(node, record, accepted)):
+                raise look.LostValueError(f"{file.path}: the copy in objects/ is damaged")
+            events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=found.kind))
+        return events
+
+    def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
+        seal = self._seal_for(node, record.input_digest, record)
+        return replace(seal, set_digest=look.set_digest(accepted.files))
+
+    def _put_away(self, task: str, path: str, found: Look) -> list[ev.Event]:
+        """Set a doubtful file aside: a person's beside the original, damage in quarantine."""
+        tree = self.artifacts.tree
+        if found.kind == look.MISSING or tree.stat(path) is None:
+            return []
+        if found.kind == look.SEALED and not seals.is_inline(path):
+            return []
+        if found.kind in (look.DAMAGED, look.EMPTY):
+            to = tree.set_aside(path, self.quarantine).name
+            to = f"{self.quarantine.name}/{to}"
+        else:
+            to = tree.back_up(path)
+        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=found.kind)]
+
+    def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        paths = self.inputs.paths(node)
+        found = {key: self.artifacts.look(path, node.id, node.spec.marker) for key, path in paths.items()}
+        files = [self._adopted_file(node, key, paths[key], seen) for key, seen in found.items()]
+        accepted = Accepted(tuple(files))
+        refusal = self._refusal(node, accepted)
+        if refusal:
+            return self._redo(node, replace(decision, reason=f"refused on adoption: {refusal}"), parts, digest_)
+        seal = next((seen.seal for seen in found.values() if seen.seal), None)
+        if decision.about != "sealed":
+            self._seal_anew(node, accepted, digest_, self.state.task(node.id))
+        return [
+            ev.TaskAdopted(
+                step_id=node.id,
+                node=node.spec.name,
+                evidence=decision.about,
+                round=seal.round if seal else 0,
+                version=seal.step_version if seal else node.spec.version,
+                input_digest=digest_,
+                inputs=shorten(parts),
+                output_digest=output_digest(files, ""),
+                files=tuple(files),
+                cost_usd=seal.cost_usd if seal else 0.0,
+                tokens=seal.tokens if seal else 0,
+            )
+        ]
+
+    def _adopted_file(self, node: Node, key: str, path: str, found: Look) -> ev.FileRecord:
+        body, added = found.body, bool(found.seal and found.seal.newline_added)
+        if found.seal is None and seals.is_inline(path):
+            body, added = seals.with_newline(seals.without_marker(body, node.spec.marker or ""))
+        kind = found.seal.kind if found.seal else "text"
+        stored = bool(node.spec.copy)
+        sha = self.artifacts.objects.put(body) if stored else digest(body)
+        return ev.FileRecord(key, path, len(body), sha, kind, added, stored)
+
+    def _refusal(self, node: Node, accepted: Accepted) -> str:
+        return self.checker(node, self.artifacts.load(accepted))
+
+    def _seal_anew(self, node: Node, accepted: Accepted, input_digest: str, record: TaskState) -> None:
+        seal = replace(
+            self._seal_for(node, input_digest, record), set_digest=look.set_digest(accepted.files)
+        )
+        for file in accepted.files:
+            self.artifacts.reseal(file, seal)
+
+    def _redo(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        events: list[ev.Event] = []
+        record = self.state.task(node.id)
+        for path in decision.paths:
+            events += self._put_away(node.id, path, self._look(node, record, path))
+        if record.status == COMPLETED:
+            events.append(ev.TaskInvalidated(step_id=node.id, reason=decision.reason))
+        return events
+
+    def _look(self, node: Node, record: TaskState, path: str) -> Look:
+        files = record.accepted.files if record.accepted and record.status == COMPLETED else ()
+        for file in files:
+            if file.path == path:
+                return self.artifacts.check(file, node.id)
+        return self.artifacts.look(path, node.id, node.spec.marker)
+
+    def _continue(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        """The half-finished text stays as NAME.part: what the step streams is appended to it."""
+        final = next(iter(self.inputs.paths(node).values()))
+        if self.artifacts.tree.exists(final) and not self.artifacts.tree.exists(part_path(final)):
+            self.artifacts.tree.rename(final, part_path(final))
+        return []
+
+    def _ask(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        if self.state.task(node.id).question == decision.about:
+            return []
+        return [ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason)]
+
+    def _keep(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        """Accept the files as they are now, against the inputs as they are now."""
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
+        files = tuple(self._kept_file(node, file) for file in accepted.files)
+        kept = Accepted(files, accepted.value, accepted.value_ref)
+        refusal = self.checker(node, self.artifacts.load(kept))
+        if refusal:
+            return self._redo(node, replace(decision, reason=f"refused when kept: {refusal}"), parts, digest_)
+        self._seal_anew(node, kept, digest_, record)
+        same = files == accepted.files
+        return [
+            ev.TaskKept(
+                step_id=node.id,
+                reason=decision.reason,
+                input_digest=digest_,
+                inputs=shorten(parts),
+                output_digest="" if same else output_digest(files, _value_digest(accepted)),
+                files=files,
+            )
+        ]
+
+    def _kept_file(self, node: Node, file: ev.FileRecord) -> ev.FileRecord:
+        found = self.artifacts.check(file, node.id)
+        if found.kind != look.CHANGED:
+            return file
+        body, _ = seals.with_newline(found.body)
+        stored = bool(node.spec.copy)
+        sha = self.artifacts.objects.put(body) if stored else digest(body)
+        return ev.FileRecord(file.key, file.path, len(body), sha, file.kind, False, stored)
+
+    def _move(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
+        paths = self.inputs.paths(node)
+        moved = tuple(look.replace_record(f, path=paths.get(f.key, f.path)) for f in accepted.files)
+        for old, new in zip(accepted.files, moved, strict=True):
+            if old.path != new.path:
+                self.artifacts.move(old, new, self._set_seal(node, record, accepted))
+        return [ev.TaskKept(step_id=node.id, reason=decision.reason, files=moved)]
+
+    def _migrate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
+        value = self.artifacts.load_value(accepted.value, accepted.value_ref)
+        for rung in self._chain(node, record.version) or ():
+            value = rung(value)
+        raw, ref, _ = self.artifacts.store_value(value, f"the migrated value of {node.id}")
+        return [
+            ev.ValueMigrated(
+                step_id=node.id,
+                version=node.spec.version,
+                input_digest=digest_,
+                inputs=shorten(parts),
+                value=raw,
+                value_ref=ref,
+            )
+        ]
+
+
+_NOT_STARTED = Decision(decisions.RUN, "not started")
+
+
+def _value_digest(accepted: Accepted) -> str:
+    if accepted.value_ref:
+        return accepted.value_ref
+    data = bytes(accepted.value)
+    return digest(data) if data else ""

@@ -1,0 +1,228 @@
+"""The runs of a project: which there are, how each stands, and which one a command means."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast import clock
+from holdfast.engine.drawing import draw
+from holdfast.errors import HoldfastError, StorageError, UnknownRunError, UsageError
+from holdfast.history import History, read_history, require_run
+from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
+from holdfast.picture import Picture
+from holdfast.pipeline.names import check_run_id, printable
+from holdfast.state import COMPLETED, Accepted
+from holdfast.stores import atomic
+from holdfast.stores.objects import ObjectStore
+from holdfast.values import decode_json
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """One line of `holdfast list`."""
+
+    run_id: str
+    ordinal: int = 0
+    pipeline: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, Any] = field(default_factory=dict)
+    status: str = ""
+    done: int = 0
+    total: int = 0
+    cost_usd: float = 0.0
+    started_at: str = ""
+    updated_at: str = ""
+    problem: str = ""  # why it cannot be read, if it cannot
+
+
+def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
+    """The layout of an existing folder; UsageError in one line otherwise. Creates nothing."""
+    root = Path(os.path.abspath(directory))
+    try:
+        mode = os.stat(root).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"No such directory: {printable(str(directory))}.", fix="Give an existing one with --dir.") from None
+    except OSError as error:
+        raise StorageError.from_os(error, "open") from error
+    except ValueError:
+        raise UsageError(f"Not a path: {printable(str(directory))}.") from None
+    if not stat.S_ISDIR(mode):
+        raise UsageError(f"Not a directory: {printable(str(directory))}.")
+    layout = ProjectLayout(root)
+    for folder in (layout.state, layout.runs, layout.objects):
+        _refuse_unless_folder(folder)
+    return layout
+
+
+def _refuse_unless_folder(path: Path) -> None:
+    """State is never looked for behind a symlink, nor behind something that is no folder."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError.from_os(error, "look at") from error
+    if not stat.S_ISDIR(mode):
+        what = "a symbolic link" if stat.S_ISLNK(mode) else "not a folder"
+        raise UsageError(f"{STATE_DIR}: {path.name} is {what}.", fix="Move it away; Holdfast does not follow it.")
+
+
+def checked_run_id(run_id: str) -> str:
+    """`run_id`, if it is safe as a name."""
+    problem = check_run_id(run_id)
+    if problem:
+        raise UsageError(f"Run id {printable(run_id)}: {problem}.")
+    return run_id
+
+
+def run_ids(layout: ProjectLayout) -> list[str]:
+    """The ids of all runs that have a folder of a legal name."""
+    try:
+        names = os.listdir(layout.runs)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError.from_os(error, "list") from error
+    return sorted(name for name in names if check_run_id(name) is None)
+
+
+def list_runs(layout: ProjectLayout) -> list[RunInfo]:
+    """All runs, newest first by ordinal. A run that cannot be read is listed with its problem."""
+    found = [run_info(layout, run_id) for run_id in run_ids(layout)]
+    return sorted(found, key=lambda info: (info.ordinal, info.run_id), reverse=True)
+
+
+def run_info(layout: ProjectLayout, run_id: str) -> RunInfo:
+    """How one run stands: from its summary if that is up to date, else from its journal."""
+    run = layout.run(run_id)
+    quick = _from_summary(run, run_id)
+    if quick is not None:
+        return quick
+    try:
+        return describe(read_picture(layout, run_id))
+    except HoldfastError as error:
+        return RunInfo(run_id, problem=error.message)
+
+
+def describe(picture: Picture) -> RunInfo:
+    state = picture.state
+    return RunInfo(
+        state.run_id,
+        state.ordinal,
+        state.pipeline,
+        state.params,
+        state.tags,
+        state.status,
+        picture.done,
+        picture.total,
+        state.cost_usd,
+        clock.iso(state.started_at or 0.0),
+        clock.iso(state.updated_at or 0.0),
+    )
+
+
+class _Summary(msgspec.Struct):
+    """The part of checkpoint.json that a listing needs."""
+
+    run_id: str
+    ordinal: int
+    pipeline: str
+    status: str
+    journal_bytes: int
+    totals: dict[str, int]
+    total_cost_usd: float
+    params: dict[str, Any] = {}
+    tags: dict[str, Any] = {}
+    started_at: str | None = None
+    updated_at: str | None = None
+
+
+def _from_summary(run: RunLayout, run_id: str) -> RunInfo | None:
+    """The summary, if the journal has not grown since it was written."""
+    try:
+        summary = msgspec.json.decode(atomic.read_file(run.summary), type=_Summary)
+        if summary.run_id != run_id or os.lstat(run.journal).st_size != summary.journal_bytes:
+            return None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None  # it is only a view: the journal decides
+    return RunInfo(
+        run_id,
+        summary.ordinal,
+        summary.pipeline,
+        summary.params,
+        summary.tags,
+        summary.status,
+        summary.totals.get("completed", 0) + summary.totals.get("skipped", 0),
+        summary.totals.get("tasks", 0),
+        summary.total_cost_usd,
+        summary.started_at or "",
+        summary.updated_at or "",
+    )
+
+
+def run_layout(layout: ProjectLayout, run_id: str) -> RunLayout:
+    """The layout of an existing run; an unknown id is an error, never a fresh start."""
+    checked_run_id(run_id)
+    run = layout.run(run_id)
+    try:
+        mode = os.lstat(run.dir).st_mode
+    except FileNotFoundError:
+        known = run_ids(layout)
+        fix = f"There are: {', '.join(known[-5:])}." if known else "This project has no runs yet."
+        raise UnknownRunError(f"There is no run {run_id}.", fix=fix) from None
+    except OSError as error:
+        raise StorageError.from_os(error, "look at") from error
+    if not stat.S_ISDIR(mode):
+        raise UsageError(f"The folder of run {run_id} is not a folder.", fix="Holdfast does not follow links there.")
+    return run
+
+
+def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False) -> History:
+    """A run's state from disk; read-only unless `quarantine`."""
+    run = run_layout(layout, run_id)
+    try:
+        history = read_history(run, quarantine=run.quarantine if quarantine else None)
+    except FileNotFoundError as error:
+        raise UnknownRunError(f"Run {run_id} has no journal.", fix=f"Look at {run.dir}.") from error
+    except OSError as error:
+        raise StorageError.from_os(error, "read") from error
+    require_run(history.state, run)
+    return history
+
+
+def read_picture(layout: ProjectLayout, run_id: str) -> Picture:
+    """A run as people see it, from its record alone."""
+    history = read_run(layout, run_id)
+    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    try:
+        return draw(history.state, lambda accepted: load_value(objects, accepted))
+    finally:
+        objects.close()
+
+
+def load_value(objects: ObjectStore, accepted: Accepted) -> Any:
+    """A recorded value, also if it is kept by hash; [] if that is lost (items: then unknown)."""
+    if not accepted.value_ref:
+        data = bytes(accepted.value)
+        return decode_json(data) if data else []
+    stored = objects.get(accepted.value_ref)
+    return decode_json(stored) if stored is not None else []
+
+
+def newest(layout: ProjectLayout, *, unfinished_first: bool = True) -> RunInfo:
+    """The run a command means when none is named: the newest unfinished one, else the newest."""
+    readable = [info for info in list_runs(layout) if not info.problem]
+    if not readable:
+        raise UnknownRunError("This project has no runs yet.", fix="Start one: holdfast run FILE.py")
+    if unfinished_first:
+        for info in readable:
+            if info.status != COMPLETED:
+                return info
+    return readable[0]

@@ -1,0 +1,159 @@
+"""Proof: the seal, written as the last line of an artifact (or beside it), and read back.
+
+A seal binds a body to its task: `<!-- DRAFT_COMPLETE holdfast=1 task=draft[ch05] run=ID round=0 in=HEX
+sha256=HEX cost=0.0123 tokens=456 -->`. `sha256` covers every byte above the seal line. Formats with a comment
+syntax carry it as their last line; all others have it alone in `NAME.seal`.
+
+Rules: a seal counts only as the last non-blank line. `eol=added` says that the newline before the seal is ours,
+not the author's. `set=HEX` binds several files of one step together. Nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from holdfast.layout import SEAL_SUFFIX
+from holdfast.values import digest
+
+SEAL_VERSION = 1
+_INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
+_SEAL = re.compile(rb"<!-- (?:(?P<marker>[^\s=]+) )?holdfast=(?P<version>\d+)(?P<fields>(?: [a-z0-9]+=\S*)+) -->")
+_PLAIN = re.compile(rb"(?:<!--\s*)?(?P<marker>\S+?)(?:\s*-->)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What a seal says."""
+
+    task: str
+    run: str
+    round: int
+    input_digest: str
+    sha256: str
+    marker: str = ""
+    cost_usd: float = 0.0
+    tokens: int = 0
+    newline_added: bool = False
+    set_digest: str = ""
+    step_version: int = 1
+    kind: str = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A file taken apart: the bytes above the seal line, and the seal, if the last line is one."""
+
+    body: bytes
+    seal: Seal | None
+
+    @property
+    def intact(self) -> bool:
+        return self.seal is not None and digest(self.body) == self.seal.sha256
+
+
+def is_inline(path: str) -> bool:
+    """Whether files of this name carry their seal inside."""
+    return path.lower().endswith(_INLINE)
+
+
+def seal_path(path: str) -> str:
+    return path + SEAL_SUFFIX
+
+
+def with_newline(body: bytes) -> tuple[bytes, bool]:
+    """The body as it stands above an inline seal, and whether a newline had to be added."""
+    if not body or body.endswith(b"\n"):
+        return body, False
+    return body + b"\n", True
+
+
+def author_body(body: bytes, newline_added: bool) -> bytes:
+    """The inverse of `with_newline`: what the step returned."""
+    return body[:-1] if newline_added else body
+
+
+def write_seal(seal: Seal) -> bytes:
+    """The seal line, newline included."""
+    words = [seal.marker] if seal.marker else []
+    words += [
+        f"holdfast={SEAL_VERSION}",
+        f"task={seal.task}",
+        f"run={seal.run}",
+        f"round={seal.round}",
+        f"in={seal.input_digest}",
+        f"sha256={seal.sha256}",
+        f"cost={seal.cost_usd:.6f}".rstrip("0").rstrip("."),
+        f"tokens={seal.tokens}",
+    ]
+    if seal.newline_added:
+        words.append("eol=added")
+    if seal.set_digest:
+        words.append(f"set={seal.set_digest}")
+    if seal.step_version != 1:
+        words.append(f"version={seal.step_version}")
+    if seal.kind != "text":
+        words.append(f"kind={seal.kind}")
+    return f"<!-- {' '.join(words)} -->\n".encode()
+
+
+def read_seal(line: bytes) -> Seal | None:
+    """The seal in one line, or None: nearly a seal is no seal."""
+    match = _SEAL.fullmatch(line.strip())
+    if match is None or int(match["version"]) != SEAL_VERSION:
+        return None
+    try:
+        fields = dict(word.split("=", 1) for word in match["fields"].decode().split())
+        return Seal(
+            task=fields["task"],
+            run=fields["run"],
+            round=int(fields["round"]),
+            input_digest=fields["in"],
+            sha256=fields["sha256"],
+            marker=(match["marker"] or b"").decode(),
+            cost_usd=float(fields.get("cost", "0")),
+            tokens=int(fields.get("tokens", "0")),
+            newline_added=fields.get("eol") == "added",
+            set_digest=fields.get("set", ""),
+            step_version=int(fields.get("version", "1")),
+            kind=fields.get("kind", "text"),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def take_apart(data: bytes) -> Sealed:
+    """An inline-sealed file as body and seal. Blank lines below the seal are forgiven."""
+    text = data.rstrip()
+    start = text.rfind(b"\n") + 1
+    seal = read_seal(text[start:])
+    if seal is None:
+        return Sealed(data, None)
+    return Sealed(data[:start], seal)
+
+
+def put_together(body: bytes, seal: Seal) -> tuple[bytes, Seal]:
+    """An inline-sealed file's bytes, and the seal with the hash of what stands above it."""
+    above, added = with_newline(body)
+    full = replace(seal, sha256=digest(above), newline_added=added)
+    return above + write_seal(full), full
+
+
+def ends_in_marker(data: bytes, marker: str) -> bool:
+    """Whether the last non-blank line is exactly this plain marker, bare or as a comment."""
+    return bool(marker) and _plain_marker(data) == marker.encode()
+
+
+def without_marker(data: bytes, marker: str) -> bytes:
+    """The text above a plain marker that is its last line; unchanged if there is none."""
+    if not ends_in_marker(data, marker):
+        return data
+    text = data.rstrip()
+    return data[: text.rfind(b"\n") + 1]
+
+
+def _plain_marker(data: bytes) -> bytes:
+    text = data.rstrip()
+    last = text[text.rfind(b"\n") + 1 :].strip()
+    match = _PLAIN.fullmatch(last)
+    return match["marker"] if match else b""

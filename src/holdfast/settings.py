@@ -1,0 +1,116 @@
+"""holdfast.toml, HOLDFAST_* and options as one frozen Settings: the later wins."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import StorageError, UsageError
+from holdfast.layout import SETTINGS_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run may be told beforehand."""
+
+    concurrency: int = 8
+    budget_usd: float | None = None
+    on_partial: str = "redo"
+    on_changed: str = "ask"
+    grace_s: float = 10.0
+    snapshots: int = 5
+    max_age_days: float = 30.0
+    max_runs: int = 50
+
+
+def _whole(least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        number = int(value) if isinstance(value, str) else value
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            raise ValueError(f"a whole number from {least}")
+        return number
+
+    return read
+
+
+def _amount(value: Any) -> float:
+    number = float(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < float("inf"):
+        raise ValueError("a number from 0")
+    return float(number)
+
+
+def _one_of(*words: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in words:
+            raise ValueError("one of " + ", ".join(words))
+        return str(value)
+
+    return read
+
+
+_READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "concurrency": ("run", _whole(1)),
+    "budget_usd": ("run", _amount),
+    "on_partial": ("run", _one_of("redo", "continue", "ask")),
+    "on_changed": ("run", _one_of("ask", "restore", "keep")),
+    "grace_s": ("run", _amount),
+    "snapshots": ("keep", _whole(2)),
+    "max_age_days": ("keep", _amount),
+    "max_runs": ("keep", _whole(0)),
+}
+
+
+def load_settings(
+    root: Path, options: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
+) -> Settings:
+    """The settings in force; UsageError names the file, variable or option that is wrong."""
+    values = _from_file(root / SETTINGS_FILE)
+    for name in _READERS:
+        variable = f"HOLDFAST_{name.upper()}"
+        if variable in environ:
+            values[name] = _read(name, environ[variable], variable)
+    for name, value in (options or {}).items():
+        if value is not None:
+            values[name] = _read(name, value, f"--{name.replace('_usd', '').replace('_', '-')}")
+    return replace(Settings(), **values)
+
+
+def _read(name: str, value: Any, where: str) -> Any:
+    try:
+        return _READERS[name][1](value)
+    except (ValueError, TypeError) as error:
+        wanted = str(error) if str(error).startswith(("a ", "one ")) else "a number"
+        raise UsageError(f"{where}: {value!r:.60} is not {wanted}.") from None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path.name}: not valid TOML: {error}.") from None
+    except OSError as error:
+        raise StorageError.from_os(error, "read") from error
+    values: dict[str, Any] = {}
+    for section, entries in data.items():
+        if section not in ("run", "keep") or not isinstance(entries, dict):
+            raise UsageError(f"{path.name}: unknown section [{section}].", fix="There are [run] and [keep].")
+        values |= _section(path.name, section, entries)
+    return values
+
+
+def _section(name: str, section: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+    known = [key for key, (where, _) in _READERS.items() if where == section]
+    for key in entries:
+        if key not in known:
+            raise UsageError(f"{name}: unknown setting {key} in [{section}].", fix=f"There are {', '.join(known)}.")
+    return {key: _read(key, value, f"{name}: [{section}] {key}") for key, value in entries.items()}
+
+
+assert {field.name for field in fields(Settings)} == set(_READERS)

@@ -1,0 +1,340 @@
+"""The durable write of a whole file, and moving things out of the way without losing them.
+
+`write_file` is the one commit primitive: a fresh temporary file, a full write, fsync, rename over the
+target, fsync of the directory. At any instant the target is the old file or the new one. On an error the
+first errno is raised, the temporary is gone and the target untouched; after a kill only a `.hf-tmp-`
+file may be left, which `clear_litter` knows by its name.
+
+Setting aside never overwrites: the new name is reserved first (an empty file, or an empty directory for
+a directory) and the rename replaces that reservation. A kill in between leaves an empty reservation.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import stat
+from pathlib import Path
+
+from holdfast import clock
+from holdfast.stores import disk
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_LITTER = re.compile(r"\.hf-tmp-\d+-\d+")
+_COPY_BLOCK = 1 << 20
+# Room for `.bak.TIMESTAMP.N` within the 255 bytes that file systems allow a name.
+_NAME_KEPT = 200
+_counter = itertools.count(1)
+
+
+def write_file(path: Path, data: bytes, *, sync: bool, tmp_dir: Path | None = None) -> None:
+    """Replace `path` by a file holding `data`; the folder must exist."""
+    write_at(os.fspath(path), data, dir_fd=None, sync=sync, tmp_dir=tmp_dir)
+
+
+def write_at(path: str, data: bytes, *, dir_fd: int | None, sync: bool, tmp_dir: Path | None) -> None:
+    """As `write_file`, with `path` relative to the open directory `dir_fd`, if one is given."""
+    if tmp_dir is None or not _write_via_tmp(tmp_dir, path, data, dir_fd, sync):
+        temp, fd = create_temp(os.path.dirname(path), dir_fd=dir_fd)
+        try:
+            _fill(fd, temp, data, sync)
+            disk.rename(temp, path, source_dir=dir_fd, target_dir=dir_fd)
+        except BaseException:
+            _discard(temp, dir_fd)
+            raise
+    if sync:
+        _sync_parent(path, dir_fd)
+
+
+def _write_via_tmp(tmp_dir: Path, path: str, data: bytes, dir_fd: int | None, sync: bool) -> bool:
+    """False if `tmp_dir` is on another device, so that the temporary must be beside the target."""
+    try:
+        temp, fd = create_temp(os.fspath(tmp_dir))
+    except FileNotFoundError:
+        make_dirs(tmp_dir, sync=False)
+        temp, fd = create_temp(os.fspath(tmp_dir))
+    try:
+        _fill(fd, temp, data, sync)
+        disk.rename(temp, path, target_dir=dir_fd)
+    except BaseException as error:
+        _discard(temp, None)
+        if isinstance(error, OSError) and error.errno == errno.EXDEV:
+            return False
+        raise
+    return True
+
+
+def _fill(fd: int, temp: str, data: bytes, sync: bool) -> None:
+    try:
+        disk.write_all(fd, data, temp)
+        if sync:
+            disk.sync_file(fd, temp)
+    finally:
+        os.close(fd)
+
+
+def create_temp(folder: str, *, dir_fd: int | None = None) -> tuple[str, int]:
+    """A new empty file of our temporary pattern, open for writing: its path and descriptor."""
+    while True:
+        temp = os.path.join(folder, f".hf-tmp-{os.getpid()}-{next(_counter)}")
+        try:
+            return temp, disk.open_file(temp, _NEW_FILE, dir_fd=dir_fd)
+        except FileExistsError:
+            continue  # left by a dead process that had our pid
+
+
+def _discard(path: str, dir_fd: int | None) -> None:
+    try:
+        disk.unlink(path, dir_fd=dir_fd)
+    except OSError:
+        pass  # the error that brought us here is the one to show
+
+
+def _sync_parent(path: str, dir_fd: int | None) -> None:
+    if dir_fd is not None:
+        disk.sync_dir(dir_fd)
+    else:
+        disk.sync_dir(os.path.dirname(path) or ".")
+
+
+def move_file(source: Path, path: str, *, dir_fd: int | None = None, sync: bool) -> None:
+    """Move a finished regular file to `path`, replacing it; copied first if it is on another device."""
+    if sync:
+        fd = os.open(source, disk.READ_FLAGS)
+        try:
+            disk.sync_file(fd, os.fspath(source))
+        finally:
+            os.close(fd)
+    try:
+        disk.rename(os.fspath(source), path, target_dir=dir_fd)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_over(source, path, dir_fd, sync)
+        disk.unlink(os.fspath(source))
+    if sync:
+        _sync_parent(path, dir_fd)
+
+
+def _copy_over(source: Path, path: str, dir_fd: int | None, sync: bool) -> None:
+    temp, fd = create_temp(os.path.dirname(path), dir_fd=dir_fd)
+    try:
+        try:
+            reader = os.open(source, disk.READ_FLAGS)
+            try:
+                copy_range(reader, 0, os.fstat(reader).st_size, fd, temp)
+            finally:
+                os.close(reader)
+            if sync:
+                disk.sync_file(fd, temp)
+        finally:
+            os.close(fd)
+        disk.rename(temp, path, source_dir=dir_fd, target_dir=dir_fd)
+    except BaseException:
+        _discard(temp, dir_fd)
+        raise
+
+
+def copy_range(reader: int, start: int, end: int, writer: int, path: str) -> None:
+    """Copy the bytes from `start` to `end` block by block; `path` is the name of the copy."""
+    while start < end:
+        block = os.pread(reader, min(_COPY_BLOCK, end - start), start)
+        if not block:
+            return
+        disk.write_all(writer, block, path)
+        start += len(block)
+
+
+def make_dirs(path: Path, *, sync: bool) -> None:
+    """Create `path` and what is missing above it, each entry durable before the next is made.
+
+    The parent is synced even where `path` exists: an earlier process may have been killed in between.
+    """
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        if path.parent == path:
+            break
+        path = path.parent
+    for folder in reversed(missing):
+        try:
+            disk.mkdir(os.fspath(folder))
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise
+        if sync:
+            disk.sync_dir(folder.parent)
+    if sync and not missing:
+        disk.sync_dir(path.parent)
+
+
+def read_file(path: Path, limit: int | None = None) -> bytes:
+    """The bytes of a regular file. Links are ELOOP, other things EISDIR, over `limit` is EFBIG."""
+    return read_at(os.fspath(path), dir_fd=None, limit=limit)
+
+
+def read_at(path: str, *, dir_fd: int | None, limit: int | None = None) -> bytes:
+    fd = open_regular(path, dir_fd=dir_fd)
+    try:
+        size = os.fstat(fd).st_size
+        if limit is not None and size > limit:
+            raise OSError(errno.EFBIG, f"File is larger than {limit} bytes", path)
+        data = os.read(fd, size + 1)
+        return data if len(data) == size else data + _read_rest(fd)
+    finally:
+        os.close(fd)
+
+
+def _read_rest(fd: int) -> bytes:
+    """What one read did not give: the file grew meanwhile, or is over the 2 GiB cap of one read."""
+    blocks = []
+    while block := os.read(fd, _COPY_BLOCK):
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+def open_regular(path: str, *, dir_fd: int | None = None) -> int:
+    """A descriptor for reading a regular file; anything else is an OSError, never a wait."""
+    try:
+        fd = os.open(path, disk.READ_FLAGS, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise OSError(errno.EISDIR, "Not a regular file", path) from None
+        raise
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EISDIR, "Not a regular file", path)
+
+
+def set_aside(path: Path, into: Path, *, label: str = "", dir_fd: int | None = None) -> Path:
+    """Move whatever is at `path` into the folder `into` under a fresh name, and give the new path.
+
+    If `into` is on another device it stays beside its old place instead, as `back_up` would name it.
+    """
+    make_dirs(into, sync=False)
+    base = f"{_shortened(path.name)}.{label}" if label else _shortened(path.name)
+    target = _move_to_fresh(path, dir_fd, os.fspath(into), None, f"{base}.{_stamp()}", numbered=True)
+    if target is None:
+        return back_up(path, dir_fd=dir_fd)
+    disk.sync_dir(into)
+    _sync_parent(os.fspath(path), dir_fd)
+    return Path(target)
+
+
+def back_up(path: Path, *, dir_fd: int | None = None) -> Path:
+    """Rename `path` to `NAME.bak.TIMESTAMP` beside it (`.N` more if that is taken), and give the new path."""
+    name = f"{_shortened(path.name)}.bak.{_stamp()}"
+    target = _move_to_fresh(path, dir_fd, os.path.dirname(path), dir_fd, name, numbered=False)
+    assert target is not None, "one folder is one device"
+    _sync_parent(os.fspath(path), dir_fd)
+    return Path(target)
+
+
+def _move_to_fresh(
+    path: Path, dir_fd: int | None, folder: str, folder_fd: int | None, name: str, *, numbered: bool
+) -> str | None:
+    """The new path, or None if `folder` is on another device."""
+    is_dir = stat.S_ISDIR(os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mode)
+    target = _reserve(os.path.join(folder, name), folder_fd, is_dir=is_dir, numbered=numbered)
+    try:
+        disk.rename(os.fspath(path), target, source_dir=dir_fd, target_dir=folder_fd)
+    except OSError as error:
+        _release(target, folder_fd, is_dir=is_dir)
+        if error.errno == errno.EXDEV:
+            return None
+        raise
+    return target
+
+
+def _reserve(wanted: str, dir_fd: int | None, *, is_dir: bool, numbered: bool) -> str:
+    for number in itertools.count(1):
+        target = f"{wanted}.{number}" if numbered or number > 1 else wanted
+        try:
+            if is_dir:
+                disk.mkdir(target, dir_fd=dir_fd)
+            else:
+                os.close(disk.open_file(target, _NEW_FILE, dir_fd=dir_fd))
+        except FileExistsError:
+            continue
+        return target
+    raise AssertionError("unreachable")
+
+
+def _release(target: str, dir_fd: int | None, *, is_dir: bool) -> None:
+    try:
+        if is_dir:
+            disk.rmdir(target, dir_fd=dir_fd)
+        else:
+            disk.unlink(target, dir_fd=dir_fd)
+    except OSError:
+        pass  # an empty reservation harms nobody; the first error is the one to show
+
+
+def fresh_file(folder: Path, name: str) -> tuple[Path, int]:
+    """A new file `NAME.TIMESTAMP.N` in `folder` that collides with nothing: its path and descriptor."""
+    make_dirs(folder, sync=False)
+    target = _reserve(os.path.join(folder, f"{name}.{_stamp()}"), None, is_dir=False, numbered=True)
+    return Path(target), disk.open_file(target, os.O_WRONLY)
+
+
+def keep_copy(path: Path, into: Path, *, label: str) -> Path:
+    """A second, durable copy of a file in `into` under a fresh name; the original stays where it is."""
+    reader = open_regular(os.fspath(path))
+    try:
+        return _copy_aside(reader, 0, f"{_shortened(path.name)}.{label}", into)
+    finally:
+        os.close(reader)
+
+
+def cut_tail(fd: int, path: Path, keep: int, into: Path) -> Path:
+    """Cut an open file to `keep` bytes after putting the rest into `into`; gives the path of the rest.
+
+    A kill before the cut leaves a copy too many, never one too few.
+    """
+    kept_as = _copy_aside(fd, keep, f"{_shortened(path.name)}.tail", into)
+    disk.truncate(fd, keep, os.fspath(path))
+    disk.sync_file(fd, os.fspath(path))
+    return kept_as
+
+
+def _copy_aside(reader: int, start: int, name: str, into: Path) -> Path:
+    target, writer = fresh_file(into, name)
+    try:
+        try:
+            copy_range(reader, start, os.fstat(reader).st_size, writer, os.fspath(target))
+            disk.sync_file(writer, os.fspath(target))
+        finally:
+            os.close(writer)
+    except BaseException:
+        _discard(os.fspath(target), None)
+        raise
+    disk.sync_dir(into)
+    return target
+
+
+def _stamp() -> str:
+    return clock.iso(clock.now())[:19].replace("-", "").replace(":", "") + "Z"
+
+
+def _shortened(name: str) -> str:
+    raw = os.fsencode(name)
+    return name if len(raw) <= _NAME_KEPT else raw[:_NAME_KEPT].decode("utf-8", "ignore")
+
+
+def clear_litter(folder: Path) -> int:
+    """Remove temporary files that dead processes of ours left in `folder`; call it only under the lock."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return 0
+    litter = [name for name in names if _LITTER.fullmatch(name)]
+    removed = 0
+    for name in litter:
+        path = os.path.join(folder, name)
+        if stat.S_ISREG(os.lstat(path).st_mode):
+            disk.unlink(path)
+            removed += 1
+    return removed

@@ -1,0 +1,207 @@
+"""The only module that changes the disk: every mutating system call of Holdfast goes through here.
+
+That makes one place for three things: counting syncs, turning them off for tests (`HOLDFAST_FSYNC=off`),
+and failing on purpose. A `hook` is called before each operation with its name and path; it may raise an
+OSError, raise `TornWrite`, or kill the process. `HOLDFAST_KILL_AT=N` kills any process before its N-th
+operation (`N:torn`: a write is half done first), which is how crash tests stop real processes everywhere.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Hook = Callable[[str, str], None]
+
+hook: Hook | None = None
+syncs = 0
+writes = 0
+sync_enabled = os.environ.get("HOLDFAST_FSYNC", "") != "off"
+
+# Opening for reading waits for nobody, follows nothing and leaks into no child.
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# macOS answers fsync before the drive has the data; only this command waits for the platter.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+class TornWrite(Exception):  # noqa: N818 - a request to `write_all`, not an error
+    """Raised by a hook: half of the data is written, then `then` is called (to kill, or to raise)."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__("torn write")
+        self.then = then
+
+
+def open_file(path: str, flags: int, *, dir_fd: int | None = None, mode: int = 0o666) -> int:
+    """A descriptor opened without following a link at the end of `path`."""
+    if hook is not None:
+        hook("open", path)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+
+
+def write_all(fd: int, data: bytes, path: str = "") -> None:
+    """Write all of `data`; a short write is legal and simply continued."""
+    global writes
+    writes += 1
+    if hook is not None:
+        try:
+            hook("write", path)
+        except TornWrite as torn:
+            os.write(fd, data[: len(data) // 2])
+            torn.then()
+    try:
+        done = os.write(fd, data)
+        while done < len(data):
+            done += os.write(fd, memoryview(data)[done:])
+    except OSError as error:
+        raise _named(error, path) from None
+
+
+def sync_file(fd: int, path: str = "") -> None:
+    """Data and metadata of the file are on the medium when this returns."""
+    _sync(fd, path, os.fsync)
+
+
+def sync_data(fd: int, path: str = "") -> None:
+    """As `sync_file`, without metadata that reading the data back does not need."""
+    _sync(fd, path, getattr(os, "fdatasync", os.fsync))
+
+
+def sync_dir(target: str | os.PathLike[str] | int) -> None:
+    """The directory's entries are on the medium when this returns."""
+    if isinstance(target, int):
+        _sync(target, "", os.fsync)
+        return
+    path = os.fspath(target)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _sync(fd, path, os.fsync)
+    finally:
+        os.close(fd)
+
+
+def _sync(fd: int, path: str, call: Callable[[int], None]) -> None:
+    global syncs
+    syncs += 1
+    if hook is not None:
+        hook("sync", path)
+    if not sync_enabled:
+        return
+    try:
+        if _FULL_SYNC is not None and sys.platform == "darwin":
+            fcntl.fcntl(fd, _FULL_SYNC)
+        else:
+            call(fd)
+    except OSError as error:
+        raise _named(error, path) from None
+
+
+def _named(error: OSError, path: str) -> OSError:
+    """The error with the file's name in it, which a call on a descriptor cannot know."""
+    return OSError(error.errno, error.strerror, path) if path else error
+
+
+def rename(source: str, target: str, *, source_dir: int | None = None, target_dir: int | None = None) -> None:
+    if hook is not None:
+        hook("rename", target)
+    os.rename(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir)
+
+
+def link(source: str, target: str) -> None:
+    if hook is not None:
+        hook("link", target)
+    os.link(source, target, follow_symlinks=False)
+
+
+def unlink(path: str, *, dir_fd: int | None = None) -> None:
+    if hook is not None:
+        hook("unlink", path)
+    os.unlink(path, dir_fd=dir_fd)
+
+
+def mkdir(path: str, *, dir_fd: int | None = None) -> None:
+    if hook is not None:
+        hook("mkdir", path)
+    os.mkdir(path, 0o777, dir_fd=dir_fd)
+
+
+def rmdir(path: str, *, dir_fd: int | None = None) -> None:
+    if hook is not None:
+        hook("rmdir", path)
+    os.rmdir(path, dir_fd=dir_fd)
+
+
+def truncate(fd: int, size: int, path: str = "") -> None:
+    if hook is not None:
+        hook("truncate", path)
+    os.ftruncate(fd, size)
+
+
+def remove_tree(path: str) -> None:
+    """Delete a folder and all in it; one operation to the hook, since nobody relies on its parts."""
+    if hook is not None:
+        hook("remove_tree", path)
+    shutil.rmtree(path)
+
+
+def kill_at(number: int, *, torn: bool = False) -> None:
+    """Install a hook that kills this process before its `number`-th operation from now."""
+    global hook
+    counter = itertools.count(1)
+
+    def kill(op: str, path: str) -> None:
+        if next(counter) != number:
+            return
+        if torn and op == "write":
+            raise TornWrite(_kill_self)
+        _kill_self()
+
+    hook = kill
+
+
+@contextmanager
+def failing_at(number: int, error: int, *, torn: bool = False) -> Iterator[list[str]]:
+    """Within the block, the `number`-th operation fails with the errno `error` (0: none does).
+
+    Gives the list of operations, `OP PATH`, as they come: its length tells how many there are to fail.
+    """
+    global hook
+    seen: list[str] = []
+
+    def fail(op: str, path: str) -> None:
+        seen.append(f"{op} {path}")
+        if len(seen) != number:
+            return
+        if torn and op == "write":
+            raise TornWrite(lambda: _fail(error, path))
+        _fail(error, path)
+
+    before, hook = hook, fail
+    try:
+        yield seen
+    finally:
+        hook = before
+
+
+def _fail(error: int, path: str) -> None:
+    raise OSError(error, os.strerror(error), path)
+
+
+def _kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_as_environment_says() -> None:
+    number, _, how = os.environ.get("HOLDFAST_KILL_AT", "").partition(":")
+    if number.isdigit() and int(number) > 0:
+        kill_at(int(number), torn=how == "torn")
+
+
+_kill_as_environment_says()

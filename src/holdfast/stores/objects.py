@@ -1,0 +1,310 @@
+"""Every accepted artifact by content hash, so that a lost one is put back for nothing.
+
+    objects/RUN_ID.pack         objects up to 1 MiB of one run, only appended to (`packs.py` has the format)
+    objects/loose/ab/cdef...    larger ones, one file each, named by their hash
+
+Crash story. An append may be torn: the next writer moves the torn bytes to quarantine and cuts them off. A
+record is believed only after hashing, so lost or mixed-up blocks are damage, never a wrong object. `put`
+makes nothing durable by itself, except loose files; `sync` does, and also covers what an earlier process
+appended and may not have synced. After a failed write or sync the store refuses to write: what the disk
+holds is then unknown, and only a new process that reads it again can tell.
+
+An object that another run's pack holds is kept once more in this run's: `clean` removes packs whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.errors import StorageError
+from holdfast.stores import atomic, disk
+from holdfast.stores.packs import Pack, encode_record
+
+PACKED_MAX = 1 << 20
+_LOOSE_DIR = "loose"
+_PACK_SUFFIX = ".pack"
+_BLOCK = 1 << 20
+_UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR)
+
+
+class ObjectStore:
+    """The objects of a project as one run sees them. One writer a run; safe to use from several threads."""
+
+    def __init__(
+        self,
+        objects: Path,
+        run_id: str,
+        tmp: Path,
+        quarantine: Path | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self.damage: list[str] = []
+        self._dir = objects
+        self._tmp = tmp
+        self._quarantine = quarantine if quarantine is not None else objects / "quarantine"
+        self._read_only = read_only
+        self._own = Pack(objects / f"{run_id}{_PACK_SUFFIX}")
+        self._own_scanned = False
+        self._others: dict[str, Pack] = {}
+        self._fd = -1
+        self._appended = 0  # counts appends; what `_synced` has reached is durable
+        self._synced = 0
+        self._dir_synced = False
+        self._trusted: set[str] = set()  # hashed or written by this process: `put` need not look again
+        self._broken = ""
+        self._mutex = threading.RLock()
+        self._sync_mutex = threading.Lock()
+
+    def put(self, data: bytes, sha256: str | None = None) -> str:
+        """Keep `data`; gives its hash (pass it if you have it). Durable after the next `sync`."""
+        sha = sha256 or hashlib.sha256(data).hexdigest()
+        if sha in self._trusted:
+            return sha
+        with self._mutex:
+            self._writable()
+            if not self._kept_whole(sha):
+                if len(data) <= PACKED_MAX:
+                    self._append(sha, data)
+                else:
+                    self._put_loose(sha, data)
+            self._trusted.add(sha)
+        return sha
+
+    def put_file(self, path: Path) -> tuple[str, int]:
+        """Keep a file, streaming it if it is large; gives its hash and size."""
+        if os.stat(path).st_size <= PACKED_MAX:
+            data = atomic.read_file(path)
+            return self.put(data), len(data)
+        self._writable()
+        atomic.make_dirs(self._tmp, sync=False)
+        temp, writer = atomic.create_temp(os.fspath(self._tmp))
+        try:
+            try:
+                sha, size = _copy_hashing(path, writer, temp)
+            finally:
+                os.close(writer)
+            with self._mutex:
+                self._take_in(Path(temp), sha)
+        finally:
+            if os.path.lexists(temp):
+                disk.unlink(temp)
+        return sha, size
+
+    def get(self, sha: str) -> bytes | None:
+        """The object, hashed; None if it is nowhere whole. What was found damaged is told in `damage`."""
+        with self._mutex:
+            for pack in self._packs_with(sha):
+                data = self._read_packed(pack, sha)
+                if data is not None:
+                    return data
+        return self._read_loose(sha)
+
+    def has(self, sha: str) -> bool:
+        """Whether an object of this name is there; only `get` proves that it is whole."""
+        with self._mutex:
+            return os.path.lexists(self._loose(sha)) or any(True for _ in self._packs_with(sha))
+
+    def copy_to(self, sha: str, dest: Path) -> bool:
+        """Write the object to the new file `dest`; False, and no file, if it is nowhere whole."""
+        fd = disk.open_file(os.fspath(dest), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        is_whole = False
+        try:
+            is_whole = self._copy_whole(sha, fd, os.fspath(dest))
+        finally:
+            os.close(fd)
+            if not is_whole:
+                disk.unlink(os.fspath(dest))
+        return is_whole
+
+    def _copy_whole(self, sha: str, writer: int, name: str) -> bool:
+        """Large objects are streamed and judged by the hash of what was copied."""
+        if os.path.lexists(self._loose(sha)):
+            if _copy_hashing(self._loose(sha), writer, name)[0] == sha:
+                return True
+            self.damage.append(f"loose object {sha[:12]} is damaged")
+            return False
+        data = self.get(sha)
+        if data is not None:
+            disk.write_all(writer, data, name)
+        return data is not None
+
+    def sync(self) -> None:
+        """Everything put so far is durable when this returns; costs nothing if nothing was."""
+        with self._sync_mutex:
+            goal = self._appended
+            if self._synced >= goal:
+                return
+            self._refuse_if_broken()
+            try:
+                if os.fstat(self._fd).st_nlink == 0:
+                    raise FileNotFoundError(errno.ENOENT, "Removed while in use", os.fspath(self._own.path))
+                disk.sync_data(self._fd, os.fspath(self._own.path))
+                if not self._dir_synced:
+                    disk.sync_dir(self._dir)
+                    self._dir_synced = True
+            except OSError as error:
+                self._broken = str(error)
+                raise
+            self._synced = goal
+
+    def close(self) -> None:
+        with self._mutex, self._sync_mutex:
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = -1
+
+    def _writable(self) -> None:
+        assert not self._read_only, "a read-only store was asked to write"
+        self._refuse_if_broken()
+
+    def _refuse_if_broken(self) -> None:
+        if self._broken:
+            raise StorageError(
+                f"The object store {self._own.path} failed before: {self._broken}.",
+                fix="Nothing is lost: mend that, then run the same command.",
+            )
+
+    def _open(self) -> None:
+        """Open our pack for appending, cutting off what a dead writer left half done."""
+        atomic.make_dirs(self._dir, sync=True)
+        path = os.fspath(self._own.path)
+        self._fd = disk.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        self._own.scan(self._fd)
+        self._own_scanned = True
+        if os.fstat(self._fd).st_size > self._own.end:
+            kept_as = atomic.cut_tail(self._fd, self._own.path, self._own.end, self._quarantine)
+            self.damage.append(f"{self._own.path.name}: torn tail kept as {kept_as.name}")
+        if self._own.end:
+            self._appended += 1  # an earlier process may have been killed before its sync
+
+    def _append(self, sha: str, data: bytes) -> None:
+        if self._fd < 0:
+            self._open()
+            if sha in self._own.objects:  # found only now
+                return
+        record = encode_record(sha, data)
+        start = self._own.end + len(record) - len(data) - 1
+        try:
+            disk.write_all(self._fd, record, os.fspath(self._own.path))
+        except BaseException as error:
+            self._broken = str(error)
+            raise
+        self._own.add(sha, start, len(data))
+        self._appended += 1
+
+    def _kept_whole(self, sha: str) -> bool:
+        """Whether our pack or a loose file has it, hashed: `put` must not rely on a rotten copy."""
+        if self._fd < 0:
+            self._open()
+        if sha in self._own.objects:
+            return self._read_packed(self._own, sha) is not None
+        path = self._loose(sha)
+        if not os.path.lexists(path):
+            return False
+        if _hash_file(path) == sha:
+            disk.sync_dir(path.parent)  # whoever wrote it may have been killed just before this
+            return True
+        kept_as = atomic.set_aside(path, self._quarantine)
+        self.damage.append(f"loose object {sha[:12]} is damaged and kept as {kept_as.name}")
+        return False
+
+    def _put_loose(self, sha: str, data: bytes) -> None:
+        path = self._loose(sha)
+        atomic.make_dirs(path.parent, sync=True)
+        atomic.write_file(path, data, sync=True, tmp_dir=self._tmp)
+
+    def _take_in(self, temp: Path, sha: str) -> None:
+        if sha in self._trusted or self._kept_whole(sha):
+            return
+        path = self._loose(sha)
+        atomic.make_dirs(path.parent, sync=True)
+        atomic.move_file(temp, os.fspath(path), sync=True)
+        self._trusted.add(sha)
+
+    def _loose(self, sha: str) -> Path:
+        return self._dir / _LOOSE_DIR / sha[:2] / sha[2:]
+
+    def _read_packed(self, pack: Pack, sha: str) -> bytes | None:
+        try:
+            data = pack.read(sha)
+        except FileNotFoundError:
+            return None
+        self._collect(pack)
+        return data
+
+    def _read_loose(self, sha: str) -> bytes | None:
+        try:
+            data = atomic.read_file(self._loose(sha))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            data = b""
+        if hashlib.sha256(data).hexdigest() == sha:
+            return data
+        self.damage.append(f"loose object {sha[:12]} is damaged")
+        return None
+
+    def _packs_with(self, sha: str) -> Iterator[Pack]:
+        """Our pack, then, only if asked further, the others'; each is scanned when it is first needed."""
+        if self._fd < 0 and (not self._own_scanned or sha not in self._own.objects):
+            self._own.refresh()
+            self._own_scanned = True
+            self._collect(self._own)
+        if sha in self._own.objects:
+            yield self._own
+        if os.path.lexists(self._loose(sha)):
+            return
+        for pack in self._other_packs():
+            if sha not in pack.objects:
+                pack.refresh()
+                self._collect(pack)
+            if sha in pack.objects:
+                yield pack
+
+    def _other_packs(self) -> list[Pack]:
+        try:
+            names = sorted(os.listdir(self._dir), reverse=True)
+        except FileNotFoundError:
+            return []
+        for name in names:
+            if name.endswith(_PACK_SUFFIX) and name != self._own.path.name and name not in self._others:
+                self._others[name] = Pack(self._dir / name)
+        return list(self._others.values())
+
+    def _collect(self, pack: Pack) -> None:
+        self.damage += pack.damage
+        pack.damage.clear()
+
+
+def _hash_file(path: Path) -> str:
+    """The hash of a file of any size; none if it is not to be read as one."""
+    try:
+        fd = atomic.open_regular(os.fspath(path))
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
+        return ""
+    with os.fdopen(fd, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _copy_hashing(source: Path, writer: int, name: str) -> tuple[str, int]:
+    """Copy a file to the open one called `name`; gives hash and size of what was copied."""
+    hasher, size = hashlib.sha256(), 0
+    reader = atomic.open_regular(os.fspath(source))
+    try:
+        while block := os.read(reader, _BLOCK):
+            hasher.update(block)
+            size += len(block)
+            disk.write_all(writer, block, name)
+    finally:
+        os.close(reader)
+    return hasher.hexdigest(), size

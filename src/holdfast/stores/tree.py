@@ -1,0 +1,183 @@
+"""Artifacts inside the project folder: nothing is read or written through a link, or outside the root.
+
+Every folder on the way is opened by name beneath the one above it, never followed. Descriptors of folders
+are kept (a bounded number), and each use compares the kept folder with what its name means now, so that a
+replaced folder is noticed. A folder in use by one thread stays open while another evicts it: its
+descriptor is closed when the last user lets go.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from holdfast.errors import UsageError
+from holdfast.stores import atomic, disk
+
+_FOLDERS_KEPT = 64
+
+
+class _Folder:
+    """An open directory, closed when nobody refers to it any more."""
+
+    __slots__ = ("fd", "identity")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.identity = _identity(os.fstat(fd))
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+class WorkTree:
+    """The project folder `root`; temporaries go to `tmp`. Safe to use from several threads."""
+
+    def __init__(self, root: Path, tmp: Path) -> None:
+        self._root = _Folder(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        self._tmp = tmp
+        self._folders: OrderedDict[tuple[str, ...], _Folder] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def close(self) -> None:
+        """Let go of all kept folders; the tree stays usable."""
+        with self._mutex:
+            self._folders.clear()
+
+    def write(self, rel: str, data: bytes, *, sync: bool) -> None:
+        """Replace the file by one holding `data`, making folders as needed."""
+        folder, name = self._parent(rel, create=True, sync=sync)
+        atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
+
+    def move_in(self, source: Path, rel: str, *, sync: bool) -> None:
+        """Move a finished regular file into place."""
+        if not stat.S_ISREG(os.lstat(source).st_mode):
+            raise UsageError(f"{source} is not a regular file.", fix="A step must leave a plain file there.")
+        folder, name = self._parent(rel, create=True, sync=sync)
+        atomic.move_file(source, name, dir_fd=folder.fd, sync=sync)
+
+    def read(self, rel: str) -> bytes:
+        """The file's bytes; the OSErrors are those of `atomic.read_file`."""
+        folder, name = self._parent(rel)
+        return atomic.read_at(name, dir_fd=folder.fd)
+
+    def open_read(self, rel: str) -> int:
+        """A descriptor for reading the regular file."""
+        folder, name = self._parent(rel)
+        return atomic.open_regular(name, dir_fd=folder.fd)
+
+    def append_open(self, rel: str) -> int:
+        """A descriptor for appending to the file, created with its folders if missing."""
+        folder, name = self._parent(rel, create=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        fd = disk.open_file(name, flags, dir_fd=folder.fd)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise UsageError(f"{rel} is not a regular file.", fix="Move it away.")
+        return fd
+
+    def stat(self, rel: str) -> os.stat_result | None:
+        """What is there, links not followed; None only if nothing is."""
+        try:
+            folder, name = self._parent(rel)
+            return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def exists(self, rel: str) -> bool:
+        """Whether anything at all has this name."""
+        return self.stat(rel) is not None
+
+    def remove(self, rel: str) -> None:
+        """Delete the file; one that is not there is fine."""
+        try:
+            folder, name = self._parent(rel)
+            disk.unlink(name, dir_fd=folder.fd)
+        except FileNotFoundError:
+            pass
+
+    def back_up(self, rel: str) -> str:
+        """Rename to `NAME.bak.TIMESTAMP` beside it; gives the new relative path."""
+        folder, name = self._parent(rel)
+        kept_as = atomic.back_up(Path(name), dir_fd=folder.fd)
+        return os.path.join(os.path.dirname(rel), kept_as)
+
+    def set_aside(self, rel: str, into: Path) -> Path:
+        """Move whatever is there into the folder `into`, under a fresh name; gives the new path."""
+        folder, name = self._parent(rel)
+        return atomic.set_aside(Path(name), into, dir_fd=folder.fd)
+
+    def _parent(self, rel: str, *, create: bool = False, sync: bool = False) -> tuple[_Folder, str]:
+        """The open folder that holds `rel`, and its name there."""
+        *folders, name = _parts(rel)
+        if not folders:
+            return self._root, name
+        with self._mutex:
+            return self._walk(tuple(folders), create, sync), name
+
+    def _walk(self, parts: tuple[str, ...], create: bool, sync: bool) -> _Folder:
+        folder = self._root
+        for depth, name in enumerate(parts, 1):
+            folder = self._step_into(folder, parts[:depth], name, create, sync)
+        return folder
+
+    def _step_into(
+        self, parent: _Folder, key: tuple[str, ...], name: str, create: bool, sync: bool
+    ) -> _Folder:
+        status = _stat_or_make(parent, name, create, sync)
+        known = self._folders.get(key)
+        if known is not None and known.identity == _identity(status):
+            self._folders.move_to_end(key)
+            return known
+        folder = _open_folder(parent, key, status)
+        self._folders[key] = folder
+        if len(self._folders) > _FOLDERS_KEPT:
+            self._folders.popitem(last=False)
+        return folder
+
+
+def _parts(rel: str) -> list[str]:
+    parts = rel.split("/")
+    if "\0" in rel or any(part in ("", ".", "..") for part in parts):
+        raise UsageError(
+            f"{rel!r} is not a path inside the project.",
+            fix="Use a relative path without '..', such as drafts/a.md.",
+        )
+    return parts
+
+
+def _stat_or_make(parent: _Folder, name: str, create: bool, sync: bool) -> os.stat_result:
+    try:
+        return os.stat(name, dir_fd=parent.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        if not create:
+            raise
+    try:
+        disk.mkdir(name, dir_fd=parent.fd)
+    except FileExistsError:
+        pass  # someone else was faster; the check that follows is the same
+    if sync:
+        disk.sync_dir(parent.fd)
+    return os.stat(name, dir_fd=parent.fd, follow_symlinks=False)
+
+
+def _open_folder(parent: _Folder, key: tuple[str, ...], status: os.stat_result) -> _Folder:
+    shown = "/".join(key)
+    if stat.S_ISLNK(status.st_mode):
+        raise UsageError(
+            f"{shown} is a symbolic link; artifacts are not written through links.",
+            fix="Replace it by a folder.",
+        )
+    if not stat.S_ISDIR(status.st_mode):
+        raise UsageError(f"{shown} is in the way: it is not a folder.", fix="Move it away.")
+    try:
+        return _Folder(os.open(key[-1], disk.DIR_FLAGS, dir_fd=parent.fd))
+    except NotADirectoryError:  # replaced between the look and the opening
+        raise UsageError(f"{shown} is not a folder any more.", fix="Run the same command again.") from None

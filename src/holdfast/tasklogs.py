@@ -1,0 +1,73 @@
+"""Python logging inside a step, also in runs/ID/logs/TASK.log: told apart by the task the code runs for."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from holdfast.context import current_task
+
+NAME_MAX_BYTES = 200
+
+LogObserver = Callable[[str, str, str], None]
+"""Called with task id, level name and the message."""
+
+
+class TaskLogs(logging.Handler):
+    """A handler on the root logger for as long as a run lasts."""
+
+    def __init__(self, folder: Path, observer: LogObserver | None = None) -> None:
+        super().__init__()
+        self._folder = folder
+        self._observer = observer
+        self._made = False
+        self._level_before: int | None = None
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+
+    def __enter__(self) -> TaskLogs:
+        root = logging.getLogger()
+        if root.level == logging.WARNING and not root.handlers:
+            # Nobody has set logging up: without this, a step's logging.info would go nowhere.
+            self._level_before = root.level
+            root.setLevel(logging.INFO)
+        root.addHandler(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        root = logging.getLogger()
+        root.removeHandler(self)
+        if self._level_before is not None:
+            root.setLevel(self._level_before)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        task = current_task.get()
+        if not task:
+            return
+        try:
+            line = self.format(record)
+            self._write(task, line)
+            if self._observer is not None:
+                self._observer(task, record.levelname, record.getMessage())
+        except Exception:  # noqa: BLE001 - logging must not fail the step: logging's own rule
+            self.handleError(record)
+
+    def _write(self, task: str, line: str) -> None:
+        if not self._made:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._made = True
+        with (self._folder / log_name(task)).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(line + "\n")
+
+
+def log_name(task: str) -> str:
+    """The file name of a task's log: safe, and never too long for a file system."""
+    name = task.replace("/", "+")
+    if len(name.encode()) > NAME_MAX_BYTES:
+        short = name.encode()[: NAME_MAX_BYTES - 20].decode(errors="ignore")
+        name = f"{short}-{hashlib.sha256(task.encode()).hexdigest()[:16]}"
+    return name + ".log"

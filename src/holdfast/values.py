@@ -1,0 +1,70 @@
+"""Values as JSON holds them: checked strictly on the way in, hashed as stored, read back on the way out."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import ValueRefusedError
+
+DEPTH_MAX = 200
+"""Deeper nesting is refused: readers in other languages, and our own decoder, have a limit too."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def encode_json(value: Any, where: str = "value") -> bytes:
+    """The JSON bytes of `value`; ValueRefusedError names the field that JSON cannot hold faithfully."""
+    _check(value, where, 0)
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        raise _refused(where, "text with a lone surrogate") from None
+
+
+def decode_json(data: bytes | memoryview | msgspec.Raw) -> Any:
+    """The value in `data`, a fresh copy at every call."""
+    return _decode(data)
+
+
+def digest(data: bytes) -> str:
+    """Hex SHA-256: the only hash that decides anything."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _check(value: Any, where: str, depth: int) -> None:
+    # Exact types first: they are nearly all there is, and msgspec would take far more than JSON has.
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return
+    if depth > DEPTH_MAX:
+        raise _refused(where, f"nesting deeper than {DEPTH_MAX}")
+    if kind is dict:
+        _check_dict(value, where, depth)
+    elif kind is list or kind is tuple:
+        for index, item in enumerate(value):
+            _check(item, f"{where}[{index}]", depth + 1)
+    elif kind is float:
+        if value != value or value in (float("inf"), float("-inf")):
+            raise _refused(where, f"{value!r}, which JSON has no number for")
+    else:
+        raise _refused(where, f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
+
+
+def _check_dict(value: dict[Any, Any], where: str, depth: int) -> None:
+    for key, item in value.items():
+        if type(key) is not str:
+            raise _refused(where, f"a key that is not text: {key!r:.40}")
+        kind = type(item)
+        if kind is not str and kind is not int:
+            _check(item, f"{where}.{key}", depth + 1)
+
+
+def _refused(where: str, what: str) -> ValueRefusedError:
+    return ValueRefusedError(
+        f"{where} is {what}; a value must be JSON (text, numbers, true/false, null, lists, dicts with text keys).",
+        where=where,
+    )

@@ -1,0 +1,158 @@
+"""Reading a journal: all good lines, in order, and the truth about the rest."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.journal.codec import LINE_MAX, NO_SUM, encode_line
+from holdfast.journal.scan import START, Position, scan
+
+from .journal_lines import TS, make_lines
+
+
+def scanned(path, content: bytes, after: Position | None = None):
+    path.write_bytes(content)
+    found = scan(path, after)
+    return [line.seq for line in found], found
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "events.jsonl"
+
+
+def test_a_whole_journal_is_read_without_findings(path):
+    """Every line comes with its number, time and end; the position is after the last."""
+    lines = make_lines(5)
+    seqs, found = scanned(path, b"".join(lines))
+    assert seqs == [1, 2, 3, 4, 5]
+    assert (found.torn, found.damage, found.duplicates) == (0, [], 0)
+    assert found.position.offset == path.stat().st_size
+    assert [line.event() for line in scan(path)][1] == {"seq": 2, "ts": TS, "event": "e2"}
+
+
+def test_a_missing_file_is_an_empty_journal(path):
+    """Nothing there means no lines; a position in it is then not anchored."""
+    found = scan(path, Position(3, "a" * 16, 100))
+    assert list(found) == []
+    assert (found.position, found.anchored) == (START, False)
+
+
+def test_a_journal_torn_at_every_byte_of_its_last_line_keeps_all_others(path):
+    """However the last line is cut, the lines before it are whole and the rest is counted as torn."""
+    lines = make_lines(3)
+    for cut in range(len(lines[2])):
+        seqs, found = scanned(path, lines[0] + lines[1] + lines[2][:cut])
+        assert seqs == [1, 2]
+        assert (found.torn, found.damage) == (cut, [])
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 5000, b"\n\n\n", b"garbage\nmore garbage\n", b"\xff" * 100])
+def test_a_garbage_tail_is_torn_not_damage(path, tail):
+    """Zeros and garbage with no good line after them are the tail."""
+    seqs, found = scanned(path, b"".join(make_lines(2)) + tail)
+    assert seqs == [1, 2]
+    assert (found.torn, found.damage) == (len(tail), [])
+
+
+def test_a_bad_line_in_the_middle_costs_only_itself(path):
+    """The lines around it are read, and both the bad line and the gap are told."""
+    lines = make_lines(5)
+    lines[2] = lines[2].replace(b"e3", b"e9")
+    seqs, found = scanned(path, b"".join(lines))
+    assert seqs == [1, 2, 4, 5]
+    assert found.missing == [(3, 3)]
+    assert "checksum" in found.damage[0]
+    assert found.torn == 0
+
+
+def test_bom_and_crlf_cost_only_their_lines(path):
+    """A BOM costs the first line; a line with CRLF costs itself."""
+    lines = make_lines(4)
+    lines[2] = lines[2].replace(b"\n", b"\r\n")
+    seqs, _ = scanned(path, b"\xef\xbb\xbf" + b"".join(lines))
+    assert seqs == [2, 4]
+
+
+def test_duplicates_are_ignored_and_counted(path):
+    """The same line again, at once or later, changes nothing."""
+    lines = make_lines(4)
+    seqs, found = scanned(path, lines[0] + lines[1] * 2 + lines[2] + lines[0] + lines[3])
+    assert seqs == [1, 2, 3, 4]
+    assert (found.duplicates, found.damage) == (2, [])
+
+
+def test_swapped_lines_are_told_and_none_is_lost(path):
+    """The one that comes too late is kept in `late`."""
+    lines = make_lines(4)
+    seqs, found = scanned(path, lines[0] + lines[2] + lines[1] + lines[3])
+    assert seqs == [1, 3, 4]
+    assert [line.seq for line in found.late] == [2]
+    assert found.damage
+
+
+def test_a_forked_journal_is_told(path):
+    """Two different lines of one number, as two writers without lock would make, are damage."""
+    lines = make_lines(3)
+    other, _ = encode_line(3, TS, b'{"event":"other"}', NO_SUM)
+    seqs, found = scanned(path, b"".join(lines) + other)
+    assert seqs == [1, 2, 3]
+    assert "two different lines 3" in found.damage[0]
+
+
+def test_a_line_rewritten_with_a_fitting_sum_breaks_the_chain(path):
+    """Changing a line and its sum is noticed by the next line."""
+    lines = make_lines(3)
+    lines[1], _ = encode_line(2, TS, b'{"event":"forged"}', lines[0][-19:-3].decode())
+    seqs, found = scanned(path, b"".join(lines))
+    assert seqs == [1, 2, 3]
+    assert found.damage == ["line 3 does not continue line 2"]
+
+
+def test_a_line_of_20_mb_is_damage_and_costs_only_itself(path):
+    """It is passed over, and the line after it is read."""
+    lines = make_lines(2)
+    seqs, found = scanned(path, lines[0] + b"x" * (LINE_MAX + (4 << 20)) + b"\n" + lines[1])
+    assert seqs == [1, 2]
+    assert "longer than" in found.damage[0]
+
+
+def test_scanning_goes_on_after_a_position(path):
+    """With a position that fits only what follows is read, and its end is the same."""
+    lines = make_lines(6)
+    path.write_bytes(b"".join(lines))
+    everything = list(scan(path))
+    found = scan(path, everything[2].position)
+    assert [line.seq for line in found] == [4, 5, 6]
+    assert found.anchored
+    assert found.position == everything[-1].position
+
+
+@pytest.mark.parametrize("wrong", [Position(2, "f" * 16, 0), Position(9, NO_SUM, 10**6)])
+def test_a_position_that_does_not_fit_starts_over(path, wrong):
+    """A journal that does not have the named line there is read from its beginning."""
+    lines = make_lines(3)
+    after = Position(wrong.seq, wrong.sum, wrong.offset or len(lines[0]) + len(lines[1]))
+    seqs, found = scanned(path, b"".join(lines), after)
+    assert seqs == [1, 2, 3]
+    assert not found.anchored
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_random_damage_never_invents_or_hides_a_line(tmp_path_factory, data):
+    """Whatever is cut, doubled, swapped or overwritten: lines read are lines written, and a loss is told."""
+    path = tmp_path_factory.mktemp("scan") / "events.jsonl"
+    lines = make_lines(8)
+    content = bytearray(b"".join(lines))
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.integers(start, min(len(content), start + 300)))
+        content[start:end] = data.draw(st.binary(max_size=50) | st.sampled_from(lines))
+    seqs, found = scanned(path, bytes(content))
+    good = {line.raw for line in scan(path)} | {line.raw for line in found.late}
+    assert good <= set(lines)
+    assert seqs == sorted(set(seqs))
+    lost_inside = set(range(1, max(seqs, default=0))) - set(seqs)
+    assert not lost_inside or found.damage
+    assert found.torn <= len(content)

@@ -1,0 +1,56 @@
+"""Paths that two tasks would share."""
+
+import pytest
+from declaring import nothing, only
+
+from holdfast.pipeline.definition import Pipeline
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "path"),
+    [
+        ("a.md", "a.md", "a.md"),
+        ("a.md", "A.MD", "A.MD"),
+        ("{topic}.md", "{topic}.md", "{topic}.md"),
+        ("{part}.md", "{part}.md", "x1.md"),
+        ("{part}.md", "{other}.md", "X1.md"),
+        ("{part}.md", "x2.md", "x2.md"),
+        ({"a": "a.md", "b": "A.md"}, "c.md", "A.md"),
+    ],
+)
+def test_two_tasks_with_one_path(first, second, path):
+    """Paths that are the same for two tasks, as templates or for given items, in any case, are told."""
+    pipe = Pipeline("p", params={"topic": str})
+    pipe.items("part", ["x1", "x2"])
+    pipe.items("other", ["X1", "y"])
+    for name, writes in (("one", first), ("two", second)):
+        each = next((var for var in ("part", "other") if f"{{{var}}}" in str(writes)), None)
+        pipe.step(name=name, each=each, writes=writes)(nothing)
+    line = only(pipe)
+    assert f"writes '{path}', and so does step " in line
+
+
+def test_a_file_is_no_folder():
+    """A path below a path that is a file can never be written."""
+    pipe = Pipeline("p")
+    pipe.step(name="one", writes="out/a")(nothing)
+    pipe.step(name="two", writes="out/A/b.md")(nothing)
+    assert "into what step one writes as a file" in only(pipe)
+
+
+def test_two_items_of_one_step_with_one_path():
+    """Fields that run into each other can give two items the same path."""
+    pipe = Pipeline("p")
+    pipe.items("a", ["x", "xy"])
+    pipe.items("b", ["yz", "z"], each="a")
+    pipe.step(name="one", each="b", writes="{a}{b}.md")(nothing)
+    assert "writes 'xyz.md' for two items" in only(pipe)
+
+
+def test_nested_items_need_every_field():
+    """Ids are unique within their parent only, so a path needs the parent's too."""
+    pipe = Pipeline("p")
+    pipe.items("a", ["x"])
+    pipe.items("b", ["y"], each="a")
+    pipe.step(name="one", each="b", writes="{b}.md")(nothing)
+    assert "Put {a} into it" in only(pipe)

@@ -1,0 +1,87 @@
+"""The disk: hooks, counters, short writes, and processes that die where they are told to."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.stores import disk
+
+WRITER = """
+import sys
+from pathlib import Path
+from holdfast.stores import atomic
+atomic.write_file(Path(sys.argv[1]), b"new" * 1000, sync=True)
+"""
+
+
+def run_killed_at(when: str, target: Path) -> int:
+    environment = {**os.environ, "HOLDFAST_KILL_AT": when, "HOLDFAST_FSYNC": "off"}
+    return subprocess.run(
+        [sys.executable, "-c", WRITER, str(target)], env=environment, check=False
+    ).returncode
+
+
+def test_write_all_continues_after_short_writes(tmp_path, monkeypatch):
+    """A write that takes only some bytes at a time still puts all of them in order."""
+    real_write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real_write(fd, bytes(data)[:7]))
+    fd = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+    disk.write_all(fd, bytes(range(100)))
+    os.close(fd)
+    assert (tmp_path / "file").read_bytes() == bytes(range(100))
+
+
+def test_syncs_are_counted_even_when_turned_off(tmp_path, monkeypatch):
+    """With syncing off no fsync is made, and the count is the same."""
+    monkeypatch.setattr(disk, "sync_enabled", False)
+    monkeypatch.setattr(os, "fsync", lambda fd: pytest.fail("synced"))
+    before = disk.syncs
+    disk.sync_dir(tmp_path)
+    assert disk.syncs == before + 1
+
+
+def test_failing_at_fails_the_chosen_operation_only(tmp_path):
+    """The operation with that number raises the errno; the one before it was done."""
+    with disk.failing_at(2, errno.ENOSPC), pytest.raises(OSError, match="No space left"):
+        disk.mkdir(str(tmp_path / "a"))
+        disk.mkdir(str(tmp_path / "b"))
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_an_open_never_follows_a_link(tmp_path):
+    """Opening a link for writing is refused, and its target is untouched."""
+    (tmp_path / "real").write_bytes(b"precious")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(OSError) as caught:
+        disk.open_file(str(tmp_path / "link"), os.O_WRONLY | os.O_TRUNC)
+    assert caught.value.errno == errno.ELOOP
+    assert (tmp_path / "real").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("how", ["", ":torn"])
+def test_a_process_killed_at_every_operation_leaves_the_old_file_or_the_new(tmp_path, how):
+    """HOLDFAST_KILL_AT stops a real process at each operation; the target is never anything in between."""
+    target = tmp_path / "target"
+    outcomes = []
+    for number in range(1, 20):
+        target.write_bytes(b"old")
+        status = run_killed_at(f"{number}{how}", target)
+        outcomes.append((status, target.read_bytes()))
+        if status == 0:
+            break
+    assert {content for _, content in outcomes} == {b"old", b"new" * 1000}
+    assert [status for status, _ in outcomes[:-1]] == [-signal.SIGKILL] * (len(outcomes) - 1)
+    assert outcomes[-1] == (0, b"new" * 1000)
+    assert len(outcomes) == 6  # open, write, sync, rename, sync of the folder; then undisturbed
+
+
+def test_a_torn_kill_leaves_half_of_the_write(tmp_path):
+    """With `:torn` the first half of the data is on disk when the process dies."""
+    assert run_killed_at("2:torn", tmp_path / "target") == -signal.SIGKILL
+    (litter,) = os.listdir(tmp_path)
+    assert (tmp_path / litter).read_bytes() == (b"new" * 1000)[:1500]

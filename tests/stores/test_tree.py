@@ -1,0 +1,154 @@
+"""The work tree: nothing is read or written through links or outside the root."""
+
+import os
+
+import pytest
+
+from holdfast.errors import UsageError
+from holdfast.stores import disk
+from holdfast.stores.tree import WorkTree
+
+
+@pytest.fixture
+def tree(tmp_path):
+    (tmp_path / "project").mkdir()
+    tree = WorkTree(tmp_path / "project", tmp_path / "tmp")
+    yield tree
+    tree.close()
+
+
+@pytest.fixture
+def root(tmp_path, tree):
+    return tmp_path / "project"
+
+
+def test_a_file_is_written_with_its_folders_and_read_back(tree, root):
+    """Missing folders are made; what was written is what is read."""
+    tree.write("drafts/deep/a.md", b"text", sync=True)
+    assert (root / "drafts/deep/a.md").read_bytes() == b"text"
+    assert tree.read("drafts/deep/a.md") == b"text"
+    assert tree.exists("drafts/deep/a.md")
+
+
+def test_a_synced_write_syncs_file_and_every_new_entry(tree):
+    """Two new folders, the file and its entry cost four syncs; without sync there is none."""
+    before = disk.syncs
+    tree.write("a/b/c", b"x", sync=True)
+    assert disk.syncs == before + 4
+    tree.write("a/b/d", b"x", sync=False)
+    assert disk.syncs == before + 4
+
+
+@pytest.mark.parametrize("rel", ["../x", "a/../x", "/etc/x", "", "a//b", "./a", "a/", "a\0b", ".."])
+def test_a_path_outside_the_root_is_refused(tree, tmp_path, rel):
+    """Every way out is a UsageError in one line, and nothing is created."""
+    with pytest.raises(UsageError) as caught:
+        tree.write(rel, b"x", sync=False)
+    assert "\n" not in str(caught.value)
+    assert os.listdir(tmp_path / "project") == []
+
+
+@pytest.mark.parametrize("use", ["read", "stat", "open_read", "append_open", "remove", "back_up"])
+def test_a_link_among_the_parents_is_refused(tree, root, tmp_path, use):
+    """No method goes through a linked folder, wherever it leads."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a").write_bytes(b"precious")
+    (root / "link").symlink_to(tmp_path / "outside")
+    with pytest.raises(UsageError, match="link is a symbolic link"):
+        getattr(tree, use)("link/a")
+    assert (tmp_path / "outside" / "a").read_bytes() == b"precious"
+
+
+def test_a_folder_replaced_by_a_link_is_noticed(tree, root):
+    """A folder that was used before is not trusted once its name means a link, even to the same folder."""
+    tree.write("a/b/one", b"1", sync=False)
+    (root / "a").rename(root / "moved")
+    (root / "a").symlink_to("moved")
+    with pytest.raises(UsageError):
+        tree.write("a/b/two", b"2", sync=False)
+    assert os.listdir(root / "moved" / "b") == ["one"]
+
+
+def test_a_folder_that_was_removed_is_made_again(tree, root):
+    """A kept descriptor of a deleted folder is not written to."""
+    tree.write("a/one", b"1", sync=False)
+    (root / "a" / "one").unlink()
+    (root / "a").rmdir()
+    tree.write("a/two", b"2", sync=False)
+    assert (root / "a" / "two").read_bytes() == b"2"
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused(tree, root):
+    """A file in the way is named, not overwritten."""
+    (root / "drafts").write_bytes(b"a file")
+    with pytest.raises(UsageError, match="drafts is in the way"):
+        tree.write("drafts/a.md", b"x", sync=False)
+    assert (root / "drafts").read_bytes() == b"a file"
+
+
+def test_stat_tells_absent_from_everything_else(tree, root):
+    """None only for nothing; a dangling link is something."""
+    (root / "dangling").symlink_to("nowhere")
+    assert tree.stat("missing/too") is None
+    assert tree.stat("missing") is None
+    assert tree.exists("dangling")
+
+
+def test_an_artifact_that_is_a_link_is_not_read(tree, root):
+    """Reading a link as an artifact is ELOOP; writing replaces the link itself."""
+    (root / "a").symlink_to("/etc/hostname")
+    with pytest.raises(OSError):
+        tree.read("a")
+    tree.write("a", b"mine", sync=False)
+    assert not (root / "a").is_symlink()
+
+
+def test_descriptors_stay_bounded(tree):
+    """Using many folders keeps at most 64 of them open."""
+    before = len(os.listdir("/dev/fd"))
+    for number in range(200):
+        tree.write(f"d{number}/x", b"x", sync=False)
+    assert len(os.listdir("/dev/fd")) <= before + 64
+    tree.close()
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_finished_file_is_moved_in(tree, root, tmp_path):
+    """The source is gone, the artifact is there; a link as source is refused."""
+    (tmp_path / "out").write_bytes(b"large")
+    tree.move_in(tmp_path / "out", "data/out.bin", sync=True)
+    assert (root / "data/out.bin").read_bytes() == b"large"
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    with pytest.raises(UsageError):
+        tree.move_in(tmp_path / "link", "data/other", sync=False)
+
+
+def test_appending_grows_a_part_file(tree):
+    """Two openings append one after the other."""
+    for text in (b"one ", b"two"):
+        fd = tree.append_open("drafts/a.md.part")
+        os.write(fd, text)
+        os.close(fd)
+    assert tree.read("drafts/a.md.part") == b"one two"
+
+
+def test_backing_up_and_setting_aside_keep_the_content(tree, tmp_path):
+    """The backup stays beside the original; what is set aside goes to the given folder."""
+    tree.write("drafts/a.md", b"one", sync=False)
+    backup = tree.back_up("drafts/a.md")
+    assert backup.startswith("drafts/a.md.bak.")
+    assert tree.read(backup) == b"one"
+    assert not tree.exists("drafts/a.md")
+    kept = tree.set_aside(backup, tmp_path / "q")
+    assert kept.read_bytes() == b"one"
+    assert not tree.exists(backup)
+
+
+def test_removing_is_idempotent(tree):
+    """A file that is not there is as good as removed."""
+    tree.write("a/b", b"", sync=False)
+    tree.remove("a/b")
+    tree.remove("a/b")
+    tree.remove("no/such")
+    assert not tree.exists("a/b")

@@ -285,12 +285,11 @@ _NOTHING: Any = object()
 
 def split_output(step: StepSpec, output: Any) -> tuple[dict[str, Any], Any]:
     """What goes to files, by key, and what is kept as a value (`_NOTHING`: no value)."""
-    if step.writes is None:
-        return {}, output
     if isinstance(step.writes, str):
         if output is None:
             raise OutputRefusedError(f"returned nothing, but writes {step.writes}")
         return {"": output}, _NOTHING
+    assert step.writes is not None
     if not isinstance(output, dict):
         raise OutputRefusedError(f"returned {type(output).__name__}, but writes needs a dict with {_listed(step.writes)}")
     missing = [key for key in step.writes if output.get(key) is None]

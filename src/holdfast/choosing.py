@@ -11,10 +11,11 @@ from typing import Any
 from holdfast import seals
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
+from holdfast.pipeline import templates
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph, task_id
+from holdfast.pipeline.graph import task_id
 from holdfast.pipeline.names import check_run_id
-from holdfast.pipeline.templates import render_path
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.runs import RunInfo, checked_run_id, list_runs, read_run
 from holdfast.seals import Seal
 from holdfast.settings import Settings
@@ -144,20 +145,26 @@ def _sealed_paths(
 ) -> dict[str, Seal]:
     """The seals that lie where this pipeline's first tasks would write."""
     fields = {name: str(value) for name, value in params.items()}
-    graph = build_graph(compiled.spec, {})
     found: dict[str, Seal] = {}
-    for node in graph.tasks():
-        if node.kind != "step" or node.spec.writes is None:
-            continue
-        values = {**fields, **dict(zip(graph.fan_of(node.spec.name), node.path, strict=True))}
-        for template in node.spec.files.values():
-            if "{run_id}" in template:
-                continue
-            path = render_path(template, values)
-            seal = _seal_at(layout, path)
-            if seal is not None and seal.task == task_id(node.spec.name, node.path):
-                found[path] = seal
+    for step in compiled.spec.steps:
+        for path in _known_paths(compiled.spec, step.each) if step.writes is not None else ():
+            values = {**fields, **dict(zip(compiled.spec.fan_path(step.each), path, strict=True))}
+            for template in step.files.values():
+                if "run_id" in templates.fields(template):
+                    continue
+                target = templates.render_path(template, values)
+                seal = _seal_at(layout, target)
+                if seal is not None and seal.task == task_id(step.name, path):
+                    found[target] = seal
     return found
+
+
+def _known_paths(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:
+    """The items of a fan-out that are given in the pipeline; none of one that a function makes."""
+    if var is None:
+        return [()]
+    fan = next(items for items in spec.items if items.var == var)
+    return [(*parent, item["id"]) for parent in _known_paths(spec, fan.each) for item in fan.given or ()]
 
 
 def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:

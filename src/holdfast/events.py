@@ -30,7 +30,7 @@ class FileRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 # --- the run ---------------------------------------------------------------------------------------------
 
 
-class RunStarted(Event, tag="run_started"):
+class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     run_id: str
     pipeline: str
     ordinal: int
@@ -41,14 +41,14 @@ class RunStarted(Event, tag="run_started"):
     holdfast: str = ""
 
 
-class PipelineDeclared(Event, tag="pipeline_declared"):
+class PipelineDeclared(Event, frozen=True, kw_only=True, tag="pipeline_declared"):
     """The pipeline as data, recorded whenever it differs from what was recorded before."""
 
     spec: msgspec.Raw
     renamed: dict[str, str] = {}  # old step name -> new
 
 
-class RunContinued(Event, tag="run_continued"):
+class RunContinued(Event, frozen=True, kw_only=True, tag="run_continued"):
     params: dict[str, Any] | None = None
     file: str = ""
     fresh_attempts: bool = False
@@ -56,19 +56,19 @@ class RunContinued(Event, tag="run_continued"):
     pid: int = 0
 
 
-class RunStopped(Event, tag="run_stopped"):
+class RunStopped(Event, frozen=True, kw_only=True, tag="run_stopped"):
     status: str  # completed | failed | paused | in_progress (interrupted)
     reason: str = ""
 
 
-class SnapshotWritten(Event, tag="snapshot_written"):
+class SnapshotWritten(Event, frozen=True, kw_only=True, tag="snapshot_written"):
     number: int
 
 
 # --- tasks -----------------------------------------------------------------------------------------------
 
 
-class NodeEntered(Event, tag="node_enter"):
+class NodeEntered(Event, frozen=True, kw_only=True, tag="node_enter"):
     step_id: str
     node: str
     parent_id: str = ""
@@ -77,7 +77,7 @@ class NodeEntered(Event, tag="node_enter"):
     attempt: int = 1
 
 
-class NodeExited(Event, tag="node_exit"):
+class NodeExited(Event, frozen=True, kw_only=True, tag="node_exit"):
     """An attempt ended: `completed`, or `failed` (another is due), `needs_review` or `skipped`."""
 
     step_id: str
@@ -100,7 +100,7 @@ class NodeExited(Event, tag="node_exit"):
     retry_in: float = 0.0
 
 
-class TaskAdopted(Event, tag="task_adopted"):
+class TaskAdopted(Event, frozen=True, kw_only=True, tag="task_adopted"):
     """A whole artifact without a record was believed; `evidence` says what kind of proof it carried."""
 
     step_id: str
@@ -116,14 +116,14 @@ class TaskAdopted(Event, tag="task_adopted"):
     tokens: int = 0
 
 
-class TaskInvalidated(Event, tag="task_invalidated"):
+class TaskInvalidated(Event, frozen=True, kw_only=True, tag="task_invalidated"):
     """Finished work that no longer applies: it will run again, in a new round."""
 
     step_id: str
     reason: str
 
 
-class TaskKept(Event, tag="task_kept"):
+class TaskKept(Event, frozen=True, kw_only=True, tag="task_kept"):
     """Finished work that stays accepted against another input (`keep`), or moved to another path."""
 
     step_id: str
@@ -134,7 +134,7 @@ class TaskKept(Event, tag="task_kept"):
     files: tuple[FileRecord, ...] = ()
 
 
-class ValueMigrated(Event, tag="value_migrated"):
+class ValueMigrated(Event, frozen=True, kw_only=True, tag="value_migrated"):
     """A value brought from an older step version; consumers know it by its old digest."""
 
     step_id: str
@@ -145,25 +145,25 @@ class ValueMigrated(Event, tag="value_migrated"):
     value_ref: str = ""
 
 
-class TaskSkipped(Event, tag="task_skipped"):
+class TaskSkipped(Event, frozen=True, kw_only=True, tag="task_skipped"):
     step_id: str
     reason: str
 
 
-class ArtifactHealed(Event, tag="artifact_healed"):
+class ArtifactHealed(Event, frozen=True, kw_only=True, tag="artifact_healed"):
     step_id: str
     path: str
     problem: str
 
 
-class ArtifactSetAside(Event, tag="artifact_set_aside"):
+class ArtifactSetAside(Event, frozen=True, kw_only=True, tag="artifact_set_aside"):
     step_id: str
     path: str
     to: str
     reason: str
 
 
-class QuestionAsked(Event, tag="question_asked"):
+class QuestionAsked(Event, frozen=True, kw_only=True, tag="question_asked"):
     """Something that a person must decide before this task can go on."""
 
     step_id: str
@@ -171,7 +171,7 @@ class QuestionAsked(Event, tag="question_asked"):
     detail: str
 
 
-class Overran(Event, tag="overran"):
+class Overran(Event, frozen=True, kw_only=True, tag="overran"):
     """A sync step went on after its timeout; its context is dead."""
 
     step_id: str
@@ -181,14 +181,14 @@ class Overran(Event, tag="overran"):
 # --- sending back ----------------------------------------------------------------------------------------
 
 
-class RewindRequested(Event, tag="rewind_requested"):
+class RewindRequested(Event, frozen=True, kw_only=True, tag="rewind_requested"):
     step_id: str  # the raiser: a task, a gate, or "" for a person
     targets: dict[str, str]  # task id -> feedback
     keep: tuple[str, ...] = ()  # task ids
     duration: float = 0.0
 
 
-class TaskRewound(Event, tag="task_rewound"):
+class TaskRewound(Event, frozen=True, kw_only=True, tag="task_rewound"):
     step_id: str
     feedback: tuple[str, ...]
 
@@ -196,7 +196,7 @@ class TaskRewound(Event, tag="task_rewound"):
 # --- paid calls and spend --------------------------------------------------------------------------------
 
 
-class OnceRecorded(Event, tag="once_recorded"):
+class OnceRecorded(Event, frozen=True, kw_only=True, tag="once_recorded"):
     step_id: str
     key: str
     round: int = 0
@@ -206,7 +206,7 @@ class OnceRecorded(Event, tag="once_recorded"):
     spent: float = 0.0  # reported inside the call: no longer lost if the attempt fails
 
 
-class UsageRecorded(Event, tag="usage"):
+class UsageRecorded(Event, frozen=True, kw_only=True, tag="usage"):
     step_id: str
     round: int = 0
     once: str = ""  # the paid call after which it was reported; "" for none
@@ -220,33 +220,33 @@ class UsageRecorded(Event, tag="usage"):
 # --- what a step, or a person, says ----------------------------------------------------------------------
 
 
-class SectionWritten(Event, tag="section"):
+class SectionWritten(Event, frozen=True, kw_only=True, tag="section"):
     step_id: str
     title: str = ""
     text: str = ""
     sources: tuple[str, ...] = ()
 
 
-class NoteAdded(Event, tag="note"):
+class NoteAdded(Event, frozen=True, kw_only=True, tag="note"):
     text: str
     step_id: str = ""
     impact: str = ""
 
 
-class DecisionMade(Event, tag="decision"):
+class DecisionMade(Event, frozen=True, kw_only=True, tag="decision"):
     what: str
     why: str
     step_id: str = ""
     outcome: str = ""
 
 
-class Logged(Event, tag="log"):
+class Logged(Event, frozen=True, kw_only=True, tag="log"):
     step_id: str
     name: str
     fields: dict[str, Any] = {}
 
 
-class Tagged(Event, tag="tag"):
+class Tagged(Event, frozen=True, kw_only=True, tag="tag"):
     fields: dict[str, Any]
     step_id: str = ""
 
@@ -254,36 +254,36 @@ class Tagged(Event, tag="tag"):
 # --- people ----------------------------------------------------------------------------------------------
 
 
-class GateReached(Event, tag="gate_reached"):
+class GateReached(Event, frozen=True, kw_only=True, tag="gate_reached"):
     step_id: str
     ask: str = ""
 
 
-class GateApproved(Event, tag="gate_approved"):
+class GateApproved(Event, frozen=True, kw_only=True, tag="gate_approved"):
     step_id: str
     by: str = ""
 
 
-class ChecklistRefused(Event, tag="checklist_refused"):
+class ChecklistRefused(Event, frozen=True, kw_only=True, tag="checklist_refused"):
     step_id: str  # "phase:NAME"
     reasons: tuple[str, ...]
 
 
-class PhaseStarted(Event, tag="phase_started"):
+class PhaseStarted(Event, frozen=True, kw_only=True, tag="phase_started"):
     step_id: str
 
 
-class RetryRequested(Event, tag="retry_requested"):
+class RetryRequested(Event, frozen=True, kw_only=True, tag="retry_requested"):
     step_ids: tuple[str, ...]
 
 
-class RedoRequested(Event, tag="redo_requested"):
+class RedoRequested(Event, frozen=True, kw_only=True, tag="redo_requested"):
     """`--redo`: finished work that a person wants done again."""
 
     step_ids: tuple[str, ...]
 
 
-class JournalRepaired(Event, tag="journal_repaired"):
+class JournalRepaired(Event, frozen=True, kw_only=True, tag="journal_repaired"):
     missing: tuple[str, ...] = ()
 
 

@@ -45,10 +45,12 @@ class Inputs:
             parts["version"] = str(version or spec.version)
         if node.item is not None:
             parts["item"] = self._item_digest(node)
+        for parent in node.parents:
+            producer = parent.spec
+            name = producer.identity if isinstance(producer, StepSpec) else producer.name
+            parts[name] = self._output_digest(parent)
         for source in spec.sources.values():
-            if source.kind == "step" or source.kind == "items":
-                parts[self._identity(source.name)] = self._output_digest(source.name, node)
-            elif source.kind == "param":
+            if source.kind == "param":
                 parts[f"param {source.name}"] = self._param_digest(source.name)
         if isinstance(spec, StepSpec) and spec.reads:
             parts["reads"] = self._reads_digest(node)
@@ -57,12 +59,9 @@ class Inputs:
     def digest(self, node: Node, parts: Mapping[str, str]) -> str:
         """The one digest that a seal carries as `in`."""
         name = node.spec.identity if isinstance(node.spec, StepSpec) else node.spec.name
-        words = [name, *(f"{key}={value}" for key, value in parts.items())]
-        return hashlib.sha256("\n".join(words).encode()).hexdigest()
-
-    def _identity(self, name: str) -> str:
-        producer = self.graph.producer(name)
-        return producer.identity if isinstance(producer, StepSpec) else name
+        for key, value in parts.items():
+            name += f"\n{key}={value}"
+        return hashlib.sha256(name.encode()).hexdigest()
 
     def _item_digest(self, node: Node) -> str:
         if len(node.path) == 1 and node.item is not None and len(node.item) == 1:
@@ -76,13 +75,12 @@ class Inputs:
             known = self._params[name] = digest(encode_json(self.state.params.get(name)))
         return known
 
-    def _output_digest(self, name: str, node: Node) -> str:
-        producer_id = self.graph.related(name, node.path, self.graph.fan_of(node.spec.name))
-        producer = self.graph.nodes[producer_id]
+    def _output_digest(self, producer: Node) -> str:
         if producer.kind != "gather":
-            return self.state.task(producer_id).output_digest or UNKNOWN
+            record = self.state.tasks.get(producer.id)
+            return record.output_digest or UNKNOWN if record is not None else UNKNOWN
         if not producer.digest:
-            producer.digest = self._gather_digest(producer, name)
+            producer.digest = self._gather_digest(producer, producer.spec.name)
         return producer.digest
 
     def _gather_digest(self, gather: Node, name: str) -> str:
@@ -135,7 +133,14 @@ class Inputs:
 
     def arguments(self, node: Node, sources: Mapping[str, Source], ctx: Any, output: Any = None) -> dict[str, Any]:
         """The keyword arguments of a step, an items function, a check or a checklist item."""
-        return {parameter: self._argument(node, source, ctx, output) for parameter, source in sources.items()}
+        parents = iter(node.parents) if sources is node.spec.sources else None
+        found = {}
+        for parameter, source in sources.items():
+            if parents is not None and (source.kind == "step" or source.kind == "items"):
+                found[parameter] = self._loaded(source.name, next(parents))
+            else:
+                found[parameter] = self._argument(node, source, ctx, output)
+        return found
 
     def _argument(self, node: Node, source: Source, ctx: Any, output: Any) -> Any:
         if source.kind in ("step", "items"):

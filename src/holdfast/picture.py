@@ -136,7 +136,8 @@ class Picture:
     def next_steps(self) -> list[str]:
         """Tasks that run, are due, or could start: what happens when the run continues."""
         going = [task for task in self.tasks if self.state.task(task).status in (IN_PROGRESS, FAILED)]
-        return going + [task for task in self.ready if task not in set(going)]
+        seen = set(going)
+        return going + [task for task in self.ready if task not in seen]
 
     def continue_command(self) -> str:
         return f"holdfast resume {self.state.run_id}"

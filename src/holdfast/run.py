@@ -50,7 +50,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture, decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, Node, build_graph
-from holdfast.pipeline.spec import PipelineSpec
+from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.reconcile import Policy
 from holdfast.runs import open_project, read_run, run_ids
@@ -242,7 +242,7 @@ class _Session:
             process_executor=self._process_executor,
             observers=(self.keeper, self.hooks.on_events),
         )
-        self.views = ViewShelf(self.layout, self.run_layout)
+        self.views = self._closing(ViewShelf(self.layout, self.run_layout))
 
     def _judge(self, inputs: Inputs, attempts: Attempts) -> Judge:
         request, checks = self.request, self.compiled.checks
@@ -304,7 +304,7 @@ class _Session:
             yield ev.PipelineDeclared(spec=msgspec.Raw(spec))
             return
         if bytes(self.state.spec) != spec:
-            renamed = _renamed(decode_spec(self.state), self.compiled.spec)
+            renamed = renamed_steps(decode_spec(self.state), self.compiled.spec)
             yield ev.PipelineDeclared(spec=msgspec.Raw(spec), renamed=renamed)
         changed = self.choice.params != self.state.params
         yield ev.RunContinued(
@@ -400,17 +400,3 @@ def _copied(state: RunState) -> RunState:
         surprises=list(state.surprises),
         once={},
     )
-
-
-def _renamed(old: PipelineSpec, new: PipelineSpec) -> dict[str, str]:
-    """Steps that declare an earlier name which the run still uses."""
-    had = {step.name for step in old.steps}
-    return {
-        earlier: step.name
-        for step in new.steps
-        if step.name not in had
-        for earlier in step.was
-        if earlier in had
-    }
-
-

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import events as ev
 from holdfast.artifacts import Artifacts, LostValueError, OutputRefusedError, part_path, task_seal
-from holdfast.context import Context, Desk, current_task
+from holdfast.context import Context, Desk
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
 from holdfast.executors.base import Call, Outcome
 from holdfast.inputs import Inputs, shorten
@@ -18,7 +18,7 @@ from holdfast.pipeline.graph import Node
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
-from holdfast.state import COMPLETED, RunState
+from holdfast.state import COMPLETED, Accepted, RunState
 
 
 @dataclass(slots=True, eq=False)
@@ -105,14 +105,11 @@ class Attempts:
         """Accept the output, or say why not. Writes objects and files; records nothing."""
         if outcome.error is not None:
             return self._judge_error(attempt, outcome)
-        token = current_task.set(attempt.node.id)
         try:
             return self._accept(attempt, outcome)
         except (OutputRefusedError, ValueRefusedError, DefinitionError, UsageError) as error:
             kind = "definition" if isinstance(error, DefinitionError) else "refused"
             return Verdict(error=error, kind=kind, message=str(error))
-        finally:
-            current_task.reset(token)
 
     def _judge_error(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         error = outcome.error
@@ -127,8 +124,9 @@ class Attempts:
     def _accept(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         if attempt.node.kind == "items":
             return self._accept_items(attempt, outcome)
-        output = self._output(attempt, outcome.value)
-        refusal = self._refusal(attempt, output)
+        output = self._output(attempt, outcome.value) if outcome.value is None else outcome.value
+        checks = self.compiled.checks.get(attempt.node.spec.name)
+        refusal = self.run_checks(checks, attempt.node, attempt.ctx, output) if checks else ""
         if refusal:
             kept = self._keep_refused(attempt, output)
             return Verdict(
@@ -147,10 +145,6 @@ class Attempts:
             path = part_path(self.inputs.paths(attempt.node)[""])
             return self.artifacts.tree.read(path).decode()
         return value
-
-    def _refusal(self, attempt: Attempt, output: Any) -> str:
-        checks = self.compiled.checks.get(attempt.node.spec.name, ())
-        return self.run_checks(checks, attempt.node, attempt.ctx, output)
 
     def run_checks(self, checks: tuple[Check, ...], node: Node, ctx: Any, output: Any) -> str:
         """The first objection of these checks, or ""."""
@@ -175,16 +169,19 @@ class Attempts:
 
     def _store(self, attempt: Attempt, outcome: Outcome, output: Any) -> Verdict:
         node, spec = attempt.node, attempt.node.spec
-        record = self.state.task(node.id)
-        seal = task_seal(node.id, spec, self.state.run_id, attempt.input_digest, record)
-        accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal)
-        self._clear_part(attempt, output)
+        if spec.writes is None:
+            value, ref, out = self.artifacts.store_value(output)
+            accepted = Accepted((), value, ref)
+        else:
+            seal = task_seal(node.id, spec, self.state.run_id, attempt.input_digest, self.state.task(node.id))
+            accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal)
+            self._clear_part(attempt, output)
         return Verdict(
             exited=ev.NodeExited(
                 step_id=node.id,
                 node=spec.name,
                 status=COMPLETED,
-                parent_id=parent_ids(node)[0],
+                parent_id=node.parent_ids[0],
                 round=attempt.round,
                 attempt=attempt.number,
                 version=spec.version,
@@ -200,7 +197,7 @@ class Attempts:
 
     def _clear_part(self, attempt: Attempt, output: Any) -> None:
         """The stream has become the output; one that has not is a person's to look at."""
-        if attempt.node.spec.writes is None or not (attempt.partial or (attempt.ctx and attempt.ctx.streamed)):
+        if not (attempt.partial or (attempt.ctx and attempt.ctx.streamed)):
             return
         part = part_path(next(iter(self.inputs.paths(attempt.node).values())))
         tree = self.artifacts.tree
@@ -219,7 +216,7 @@ class Attempts:
             step_id=node.id,
             node=node.spec.name,
             status=COMPLETED,
-            parent_id=parent_ids(node)[0],
+            parent_id=node.parent_ids[0],
             round=attempt.round,
             attempt=attempt.number,
             duration=round(outcome.duration, 6),
@@ -240,11 +237,6 @@ def _objection(check: Check, arguments: dict[str, Any]) -> str:
     if isinstance(answer, str):
         return answer
     return f"{check.name} said no" if answer is False else ""
-
-
-def parent_ids(node: Node) -> tuple[str, ...]:
-    """The producers, for the journal; a gather is written `draft[*]`."""
-    return tuple(parent.id for parent in node.parents) or ("",)
 
 
 def describe(error: BaseException) -> str:

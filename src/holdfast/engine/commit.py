@@ -60,6 +60,8 @@ class Committer:
         self._leader = threading.Lock()
         self._batch: Batch | None = None
         self._recorded: list[Recorded] = []
+        self._at = 0.0
+        self._ts = ""
 
     # --- anyone --------------------------------------------------------------------------------------------
 
@@ -100,18 +102,23 @@ class Committer:
     def record(self, event: ev.Event) -> None:
         """Append an event to the open batch and fold it into the state."""
         assert self._batch is not None, "record outside a batch"
-        at = clock.now()
-        seq = self._batch.add(ev.encode(event), clock.iso(at))
+        at = self._at
+        seq = self._batch.add(ev.encode(event), self._ts)
         fold(self.state, event, seq, at)
         self._recorded.append(Recorded(seq, at, event))
 
     def _commit(self) -> None:
-        entries = [self._inbox.popleft() for _ in range(len(self._inbox))]
+        entries = []
+        durable = False
+        while self._inbox:
+            entry = self._inbox.popleft()
+            entries.append(entry)
+            durable = durable or entry.durable
         try:
             if self.failed is not None:
                 raise self.failed
             self._append(entries)
-            if any(entry.durable for entry in entries):
+            if durable:
                 self._journal.sync()
         except BaseException as error:
             self.failed = self.failed or _told(error)
@@ -129,6 +136,8 @@ class Committer:
         self._guard()
         self._objects.sync()
         batch = self._batch = self._journal.begin()
+        self._at = clock.now()  # one time for the batch: its events became true together
+        self._ts = clock.iso(self._at)
         try:
             for line in batch.foreign:
                 self._take_in(line)

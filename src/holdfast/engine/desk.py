@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import threading
@@ -43,26 +42,6 @@ class Saying:
             raise self.error
 
 
-class AsyncSaying(Saying):
-    """The same for a coroutine: `done` resolves a future on its loop."""
-
-    def __init__(self, committer: Committer, events: tuple[ev.Event, ...]) -> None:
-        super().__init__(committer, events, durable=True)
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[None] = self._loop.create_future()
-
-    def done(self, error: BaseException | None) -> None:
-        def resolve() -> None:
-            if self.future.cancelled():
-                return
-            if error is None:
-                self.future.set_result(None)
-            else:
-                self.future.set_exception(error)
-
-        self._loop.call_soon_threadsafe(resolve)
-
-
 class EngineDesk:
     """See `context.Desk`. `call_committer` asks a worker thread to pump on behalf of a coroutine."""
 
@@ -88,6 +67,8 @@ class EngineDesk:
         saying.wait()
 
     async def commit_async(self, *events: ev.Event) -> None:
+        from holdfast.engine.desk_async import AsyncSaying  # asyncio is loaded only where steps use it
+
         saying = AsyncSaying(self._committer, events)
         self._committer.submit(saying)
         self._call_committer()

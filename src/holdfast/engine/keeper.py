@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.engine.commit import Recorded
+from holdfast.state import COMPLETED
 
 PAUSE_S = 0.3
 SHARE = 0.05
 SNAPSHOT_EVENTS_MIN = 2000
 
-_URGENT = (
+_URGENT = {
     ev.PhaseStarted,
     ev.ChecklistRefused,
     ev.GateReached,
@@ -27,7 +28,7 @@ _URGENT = (
     ev.QuestionAsked,
     ev.RetryRequested,
     ev.DecisionMade,
-)
+}
 
 
 class Keeper:
@@ -40,7 +41,7 @@ class Keeper:
         self._dirty = threading.Event()
         self._urgent = threading.Event()
         self._events = 0
-        self._closed = False
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self.problem: BaseException | None = None
 
@@ -51,8 +52,10 @@ class Keeper:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._keep, name="holdfast-keeper", daemon=True)
                 self._thread.start()
-        if any(_is_urgent(entry.event) for entry in recorded):
-            self._urgent.set()
+        for entry in recorded:
+            event = entry.event
+            if type(event) in _URGENT or (type(event) is ev.NodeExited and event.status != COMPLETED):
+                self._urgent.set()
 
     def start_from(self, tail_events: int) -> None:
         """How much the journal had already grown since the last snapshot."""
@@ -60,7 +63,7 @@ class Keeper:
 
     def close(self) -> None:
         """Stop the thread. The last refresh and snapshot are the caller's."""
-        self._closed = True
+        self._closed.set()
         self._dirty.set()
         self._urgent.set()
         if self._thread is not None:
@@ -71,7 +74,7 @@ class Keeper:
         while True:
             self._dirty.wait()
             self._urgent.wait(rest)
-            if self._closed:
+            if self._closed.is_set():
                 return
             self._dirty.clear()
             self._urgent.clear()
@@ -87,8 +90,7 @@ class Keeper:
 
     def _rest_after(self, spent: float) -> None:
         """Stay within our share of the time, however urgent."""
-        pause = threading.Event()
-        pause.wait(min(30.0, spent * (1 / SHARE - 1)) if not self._closed else 0)
+        self._closed.wait(min(30.0, spent * (1 / SHARE - 1)))
 
     def _keep_once(self) -> None:
         if self._events >= max(SNAPSHOT_EVENTS_MIN, 2 * self._tasks()):
@@ -96,8 +98,3 @@ class Keeper:
             self._snapshot()
         self._refresh()
 
-
-def _is_urgent(event: object) -> bool:
-    if isinstance(event, ev.NodeExited):
-        return event.status != "completed"
-    return isinstance(event, _URGENT)

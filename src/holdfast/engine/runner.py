@@ -16,21 +16,20 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts import LostValueError
 from holdfast.context import current_task
 from holdfast.decisions import Decision
-from holdfast.engine.attempt import Attempt, Attempts, Verdict, parent_ids
+from holdfast.engine.attempt import Attempt, Attempts, Verdict
 from holdfast.engine.commit import Committer, Recorded
 from holdfast.engine.retry import may_retry, retry_delay_s
 from holdfast.engine.scheduler import Scheduler
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
-from holdfast.executors.loop import LoopExecutor
 from holdfast.inputs import Inputs
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import (
@@ -48,6 +47,9 @@ from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import ItemsSpec, StepSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState, rounds_key
 from holdfast.state import SKIPPED as STATUS_SKIPPED
+
+if TYPE_CHECKING:
+    from holdfast.executors.loop import LoopExecutor
 
 
 class Judge(Protocol):
@@ -103,7 +105,7 @@ class Runner:
         self.interrupted = False
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not secrets
         self._inline = InlineExecutor()
-        self._loop = LoopExecutor()
+        self._loop: LoopExecutor | None = None
         self._make_processes = process_executor
         self._processes: Executor | None = None
         self._workers = Workers(committer.pump, lambda: committer.waiting)
@@ -205,7 +207,8 @@ class Runner:
             attempt.overran = True
             if attempt.ctx is not None:
                 attempt.ctx.end("the run was stopped")
-        self._loop.cancel_all()
+        if self._loop is not None:
+            self._loop.cancel_all()
         status, reason = self._standing()
         self._commit(_Ending(self, status, reason))
         if self.committer.failed is not None:
@@ -226,7 +229,8 @@ class Runner:
 
     def _close(self) -> None:
         self._workers.close()
-        self._loop.close()
+        if self._loop is not None:
+            self._loop.close()
         if self._processes is not None:
             self._processes.close()
 
@@ -291,7 +295,10 @@ class Runner:
         self._act(node, decision, parts, digest)
 
     def _skipped_parent(self, node: Node) -> str:
-        return next((parent.id for parent in node.parents if parent.condition == SKIPPED), "")
+        for parent in node.parents:
+            if parent.condition == SKIPPED:
+                return parent.id
+        return ""
 
     def _act(self, node: Node, decision: Decision, parts: dict[str, str], digest: str) -> None:
         """Move the scheduler as the decision and the state it left say."""
@@ -358,7 +365,7 @@ class Runner:
         record = self.state.task(node.id)
         parts, digest, partial = self._prepared[node.id]
         attempt = Attempt(node, record.attempt + 1, record.round, digest, parts, partial)
-        parents = parent_ids(node)
+        parents = node.parent_ids
         self.committer.record(
             ev.NodeEntered(
                 step_id=node.id,
@@ -434,10 +441,9 @@ class Runner:
     def _work_on(self, attempt: Attempt) -> None:
         token = current_task.set(attempt.node.id)
         try:
-            outcome = self._execute(attempt)
+            self._report(attempt, self._execute(attempt))
         finally:
             current_task.reset(token)
-        self._report(attempt, outcome)
 
     def _execute(self, attempt: Attempt) -> Outcome:
         try:
@@ -464,9 +470,24 @@ class Runner:
             call.arguments = self.attempts.prepare(attempt).arguments
 
         def done(outcome: Outcome) -> None:
-            self._workers.add([lambda: self._report(attempt, outcome)])
+            self._workers.add([lambda: self._report_for(attempt, outcome)])
 
-        self._loop.start(call, prepare, done)
+        self._event_loop().start(call, prepare, done)
+
+    def _event_loop(self) -> LoopExecutor:
+        if self._loop is None:
+            from holdfast.executors.loop import LoopExecutor  # asyncio is loaded only where steps use it
+
+            self._loop = LoopExecutor()
+        return self._loop
+
+    def _report_for(self, attempt: Attempt, outcome: Outcome) -> None:
+        """The same for a body that ran on the loop: its checks and log lines belong to its task too."""
+        token = current_task.set(attempt.node.id)
+        try:
+            self._report(attempt, outcome)
+        finally:
+            current_task.reset(token)
 
     def _report(self, attempt: Attempt, outcome: Outcome) -> None:
         """Judge an outcome and hand it in. Whatever goes wrong here stops the run, and is told."""
@@ -624,7 +645,7 @@ class Runner:
                 step_id=attempt.node.id,
                 node=attempt.node.spec.name,
                 status=status,
-                parent_id=parent_ids(attempt.node)[0],
+                parent_id=attempt.node.parent_ids[0],
                 round=attempt.round,
                 attempt=attempt.number,
                 duration=round(duration, 6),

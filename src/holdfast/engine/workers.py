@@ -24,12 +24,14 @@ class Workers:
 
     def add(self, jobs: list[Job]) -> None:
         """Queue jobs. If the caller is itself a worker, it will take one of them when it is done here."""
+        mine = self._mine.__dict__
+        if jobs and mine.get("working") and mine.get("next") is None:
+            mine["next"] = jobs.pop()  # the common case, a chain: no lock, no other thread
         if not jobs:
             return
-        own = 1 if getattr(self._mine, "working", False) else 0
         with self._wake:
             self._jobs.extend(jobs)
-            self._call(len(self._jobs) - own)
+            self._call(len(self._jobs))
 
     def call_committer(self) -> None:
         """Have some thread look into the inbox."""
@@ -52,26 +54,23 @@ class Workers:
             threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def _work(self) -> None:
-        self._mine.working = True
+        mine = self._mine.__dict__
+        mine["working"] = True
         while True:
-            job = self._next()
+            job = mine.pop("next", None) or self._next()
             if job is None:
                 return
             job()
 
     def _next(self) -> Job | None:
         while True:
-            if self._jobs:
-                with self._wake:
-                    if self._jobs:
-                        return self._jobs.popleft()
             with self._wake:
-                if self._closed and not self._jobs:
-                    return None
-                if not self._jobs and not self._has_mail():
+                if not self._jobs and not self._closed and not self._has_mail():
                     self._idle += 1
                     self._wake.wait()
                     self._idle -= 1
-                    if self._jobs:
-                        return self._jobs.popleft()
+                if self._jobs:
+                    return self._jobs.popleft()
+                if self._closed:
+                    return None
             self._pump()

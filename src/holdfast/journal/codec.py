@@ -49,10 +49,8 @@ def encode_line(seq: int, ts: str, body: bytes, prev: str) -> tuple[bytes, str]:
     """The line for the JSON object `body` (without envelope), and its sum."""
     if body[:1] != b"{" or b"\n" in body:
         raise ValueError("the body of a line must be one JSON object on one line")
-    head = b'{"seq":%d,"ts":"%s","v":%d' % (seq, ts.encode(), FORMAT)
-    if len(body) > 2:
-        head = b"%s,%s" % (head, body[1:-1])
-    return close_line(head, prev)
+    fields = b"," + body[1:-1] if len(body) > 2 else b""
+    return close_line(b'{"seq":%d,"ts":"%s","v":%d%s' % (seq, ts.encode(), FORMAT, fields), prev)
 
 
 def close_line(head: bytes, prev: str) -> tuple[bytes, str]:

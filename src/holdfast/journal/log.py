@@ -59,7 +59,6 @@ class EventLog:
         self._is_strict = start is not None
         self._is_first_read = True
         self._name = os.fspath(self.path)
-        self._identity = (-1, -1)
         self._commits = 0
         self._synced = -1  # commits known durable; -1: what was here before us may not be
         self._sync_mutex = threading.Lock()
@@ -155,14 +154,13 @@ class EventLog:
             )
 
     def _catch_up(self) -> list[Line]:
-        """Lines that others appended since; in the common case none, found by one stat."""
+        """Lines that others appended since; in the common case none, found by one fstat."""
         if self._fd < 0:
             return self._open()
-        try:
-            now = os.stat(self._name, follow_symlinks=False)
-        except FileNotFoundError:
-            raise _lost(self._name, "was removed while in use") from None
-        if (now.st_ino, now.st_dev) != self._identity:
+        now = os.fstat(self._fd)
+        if not now.st_nlink:  # removed, or replaced by a repaired one
+            if not os.path.lexists(self._name):
+                raise _lost(self._name, "was removed while in use")
             with self._sync_mutex:
                 self._close_file()
             return self._open()
@@ -173,7 +171,6 @@ class EventLog:
     def _open(self) -> list[Line]:
         self._fd = disk.open_file(self._name, _APPEND_FLAGS)
         status = os.fstat(self._fd)
-        self._identity = (status.st_ino, status.st_dev)
         self._synced = -1
         if status.st_size == 0:
             disk.sync_dir(self.path.parent)

@@ -13,6 +13,7 @@ from holdfast.pipeline.names import printable
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, Source, StepSpec
 
 Functions = Mapping[str, Callable[..., Any]]
+Producers = Mapping[str, StepSpec | ItemsSpec]
 
 
 def check_returns(spec: PipelineSpec, functions: Functions, told: Mapping[str, Subject]) -> None:
@@ -37,7 +38,7 @@ class Consumer:
     told: Subject
 
 
-def check_inputs(consumer: Consumer, spec: PipelineSpec, functions: Functions) -> None:
+def check_inputs(consumer: Consumer, spec: PipelineSpec, producers: Producers, functions: Functions) -> None:
     """Tell parameters whose annotation excludes what they will receive."""
     hints = hints_of(consumer.fn)
     for parameter, source in consumer.sources.items():
@@ -46,7 +47,7 @@ def check_inputs(consumer: Consumer, spec: PipelineSpec, functions: Functions) -
         if source.kind == "item":
             _compare_id(parameter, hints[parameter], consumer.told)
         elif source.kind in ("step", "items", "output"):
-            _compare(parameter, hints[parameter], consumer, spec, functions)
+            _compare(parameter, hints[parameter], consumer, spec, producers, functions)
 
 
 def _compare_id(parameter: str, annotation: Any, told: Subject) -> None:
@@ -58,11 +59,15 @@ def _compare_id(parameter: str, annotation: Any, told: Subject) -> None:
 
 
 def _compare(
-    parameter: str, annotation: Any, consumer: Consumer, spec: PipelineSpec, functions: Functions
+    parameter: str,
+    annotation: Any,
+    consumer: Consumer,
+    spec: PipelineSpec,
+    producers: Producers,
+    functions: Functions,
 ) -> None:
     source = consumer.sources[parameter]
-    producers: list[StepSpec | ItemsSpec] = [*spec.steps, *_made(spec)]
-    producer = next(each for each in producers if each.name == source.name)
+    producer = producers[source.name]
     produced = _output_kinds(producer, functions[producer.name])
     levels = _levels(spec.fan_path(producer.each), spec.fan_path(consumer.each))
     if conflict(produced, annotation, levels):
@@ -71,6 +76,11 @@ def _compare(
             f"parameter {parameter} is annotated {_shown(annotation)}, but {producer.name} gives"
             f" {' or '.join(sorted(produced))}{gathered}. Change one of the two."
         )
+
+
+def producers_of(spec: PipelineSpec) -> Producers:
+    """Steps and items functions by name: what a parameter may come from."""
+    return {each.name: each for each in (*spec.steps, *_made(spec))}
 
 
 def _made(spec: PipelineSpec) -> list[ItemsSpec]:

@@ -263,8 +263,9 @@ class _Compiling:
         checklists: dict[str, tuple[Check, ...]],
     ) -> None:
         agreement.check_returns(spec, self.functions, self.told)
+        producers = agreement.producers_of(spec)
         for consumer in self._consumers(spec, checks, checklists):
-            agreement.check_inputs(consumer, spec, self.functions)
+            agreement.check_inputs(consumer, spec, producers, self.functions)
 
     def _consumers(
         self,

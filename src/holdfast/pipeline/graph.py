@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, Source, StepSpec
+from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, StepSpec
 
 DATA, AFTER, SETTLE = 0, 1, 2
 
@@ -49,6 +49,7 @@ class Node:
         "item",
         "kind",
         "order",
+        "parent_ids",
         "parents",
         "path",
         "queued",
@@ -69,7 +70,8 @@ class Node:
         self.item = item
         self.order = 0
         self.rank = 0
-        self.parents: tuple[Node, ...] = ()  # of its DATA edges, in the order of the parameters
+        self.parents: tuple[Node, ...] = ()  # what it takes, in the order of the parameters
+        self.parent_ids: tuple[str, ...] = ("",)
         self.consumers: list[tuple[Node, int]] = []
         # --- the scheduler's ---
         self.unmet = 0
@@ -268,19 +270,19 @@ class Graph:
         node = self._add(Node(node_id, kind, spec, path, item))
         node.rank = self._weights.get(spec.name, 0) + held
         fan = self._fans[spec.name]
-        data = [self._source_node(source, path, fan) for source in spec.sources.values()]
-        parents = tuple(dict.fromkeys(parent for parent in data if parent is not None))
-        node.parents = parents
+        parents = tuple(
+            self._named(source.name, path, fan)
+            for source in spec.sources.values()
+            if source.kind == "step" or source.kind == "items"
+        )
+        if parents:
+            node.parents = parents
+            node.parent_ids = tuple(parent.id for parent in parents)
         for parent in parents:
             self._edge(parent, node, AFTER if parent.is_virtual else DATA)
         if isinstance(spec, StepSpec):
             self._add_order_edges(node, spec, fan)
         return node
-
-    def _source_node(self, source: Source, path: Path, fan: tuple[str, ...]) -> Node | None:
-        if source.kind not in ("step", "items"):
-            return None
-        return self._named(source.name, path, fan)
 
     def _named(self, name: str, path: Path, fan: tuple[str, ...]) -> Node:
         """The node a task at `path` means by `name`, made if it is not there yet."""

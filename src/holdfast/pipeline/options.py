@@ -208,6 +208,8 @@ def _limit_spec(name: str, value: object, told: Subject) -> LimitSpec:
 
 def _was(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str, ...]:
     was = name_list("was", step.was, told)
+    if not was:
+        return ()
     for name in was:
         problem = check_name(name)
         if problem:

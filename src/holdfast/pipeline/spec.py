@@ -106,3 +106,15 @@ class PipelineSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             path.append(var)
             var = parents.get(var)
         return tuple(reversed(path))
+
+
+def renamed_steps(old: PipelineSpec, new: PipelineSpec) -> dict[str, str]:
+    """Old name -> new, for steps that declare (`was`) an earlier name which `old` still has."""
+    had = {step.name for step in old.steps}
+    return {
+        earlier: step.name
+        for step in new.steps
+        if step.name not in had
+        for earlier in step.was
+        if earlier in had
+    }

@@ -144,6 +144,8 @@ class Judge:
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Sequence[ev.Event]:
         """Carry the decision out on the files; gives the events that record it."""
+        if decision.action in _NO_ACT:
+            return ()
         acts: dict[str, Callable[[Node, Decision, Mapping[str, str], str], list[ev.Event]]] = {
             decisions.HEAL: self._heal,
             decisions.ADOPT: self._adopt,
@@ -154,8 +156,7 @@ class Judge:
             decisions.MOVE: self._move,
             decisions.MIGRATE: self._migrate,
         }
-        act = acts.get(decision.action)
-        return act(node, decision, parts, input_digest) if act else ()
+        return acts[decision.action](node, decision, parts, input_digest)
 
     def _seal_for(self, node: Node, input_digest: str, record: TaskState) -> Seal:
         return task_seal(node.id, node.spec, self.state.run_id, input_digest, record)
@@ -327,6 +328,7 @@ class Judge:
 
 
 _NOT_STARTED = Decision(decisions.RUN, "not started")
+_NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP})
 
 
 def _value_digest(accepted: Accepted) -> str:

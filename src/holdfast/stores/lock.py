@@ -46,7 +46,9 @@ class EngineLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._name = os.fspath(path)
         self._fd = -1
+        self._held = (-1, -1)
         _locks.add(self)
 
     def acquire(self, run_id: str) -> None:
@@ -60,16 +62,16 @@ class EngineLock:
         _write_holder(self._fd, self.path, run_id)
 
     def _try(self) -> bool:
-        fd = disk.open_file(os.fspath(self.path), _LOCK_FLAGS)
-        if _flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, self.path) and _is_at(fd, self.path):
-            self._fd = fd
+        fd = disk.open_file(self._name, _LOCK_FLAGS)
+        if _flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, self.path) and _is_at(_identity(fd), self._name):
+            self._fd, self._held = fd, _identity(fd)
             return True
         os.close(fd)
         return False
 
     def check(self) -> None:
         """LockLostError unless the lock file at the path is still the one we hold: one stat."""
-        if self._fd < 0 or not _is_at(self._fd, self.path):
+        if self._fd < 0 or not _is_at(self._held, self._name):
             raise LockLostError(
                 f"{self.path} was replaced or removed: another process may run this project now.",
                 fix="See who does with 'holdfast status', then 'holdfast resume'.",
@@ -147,6 +149,7 @@ class AppendLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._name = os.fspath(path)
         self._fd = -1
         self._mutex = threading.Lock()
         _locks.add(self)
@@ -157,9 +160,9 @@ class AppendLock:
         try:
             while True:
                 if self._fd < 0:
-                    self._fd = disk.open_file(os.fspath(self.path), _LOCK_FLAGS)
+                    self._fd = disk.open_file(self._name, _LOCK_FLAGS)
                 _flock(self._fd, fcntl.LOCK_EX, self.path)
-                if _is_at(self._fd, self.path):
+                if os.fstat(self._fd).st_nlink:  # else it was removed or replaced: nobody new can find it
                     return
                 self._close()
         except BaseException:
@@ -215,14 +218,18 @@ def _flock(fd: int, how: int, path: Path) -> bool:
     return True
 
 
-def _is_at(fd: int, path: Path) -> bool:
-    """Whether the open file is still the one at `path`."""
+def _identity(fd: int) -> tuple[int, int]:
+    held = os.fstat(fd)
+    return (held.st_ino, held.st_dev)
+
+
+def _is_at(identity: tuple[int, int], name: str) -> bool:
+    """Whether the file of that identity is still the one at the path `name`: one stat, before every append."""
     try:
-        there = os.stat(path, follow_symlinks=False)
+        there = os.stat(name, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    held = os.fstat(fd)
-    return there.st_ino == held.st_ino and there.st_dev == held.st_dev
+    return (there.st_ino, there.st_dev) == identity
 
 
 _locks: weakref.WeakSet[EngineLock | AppendLock] = weakref.WeakSet()

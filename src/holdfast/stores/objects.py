@@ -136,6 +136,8 @@ class ObjectStore:
 
     def sync(self) -> None:
         """Everything put so far is durable when this returns; costs nothing if nothing was."""
+        if self._synced >= self._appended:
+            return  # both only grow, and `_synced` is set last: a stale look only means one sync too many
         with self._sync_mutex:
             goal = self._appended
             if self._synced >= goal:

@@ -41,6 +41,7 @@ class WorkTree:
     """The project folder `root`; temporaries go to `tmp`. Safe to use from several threads."""
 
     def __init__(self, root: Path, tmp: Path) -> None:
+        self.root = root
         self._root = _Folder(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         self._tmp = tmp
         self._folders: OrderedDict[tuple[str, ...], _Folder] = OrderedDict()
@@ -102,6 +103,12 @@ class WorkTree:
             disk.unlink(name, dir_fd=folder.fd)
         except FileNotFoundError:
             pass
+
+    def rename(self, rel: str, new_rel: str) -> None:
+        """Give the file another name in the project, replacing what has it."""
+        folder, name = self._parent(rel)
+        target, new_name = self._parent(new_rel, create=True)
+        disk.rename(name, new_name, source_dir=folder.fd, target_dir=target.fd)
 
     def back_up(self, rel: str) -> str:
         """Rename to `NAME.bak.TIMESTAMP` beside it; gives the new relative path."""

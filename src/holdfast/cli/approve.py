@@ -1,0 +1,30 @@
+"""`holdfast approve`: let a gate, or a phase whose checklist objects, pass."""
+
+from __future__ import annotations
+
+import getpass
+
+import click
+
+from holdfast.cli.completion import complete_task
+from holdfast.cli.deciding import decide
+from holdfast.cli.options import json_option, project_options, run_option
+
+
+@click.command("approve")
+@click.argument("name", shell_complete=complete_task)
+@run_option
+@project_options
+@json_option
+def command(name: str, run_id: str | None, directory: str, as_json: bool) -> None:
+    """Approve a gate, or a phase (phase:NAME) whose checklist objects; only records it."""
+    from holdfast.people import approve
+
+    decide(directory, run_id, as_json, lambda layout, run: approve(layout, run, name, by=_user()))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser().encode("utf-8", "replace").decode()
+    except (OSError, KeyError, ImportError):  # an account without a name, as containers have
+        return ""

@@ -1,0 +1,68 @@
+"""The first lines of a run: what is started, or what is continued and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.choosing import Choice
+from holdfast.cli.printing import money, plain
+from holdfast.engine.drawing import draw
+from holdfast.layout import ProjectLayout
+from holdfast.runs import load_value
+from holdfast.state import FAILED, IN_PROGRESS, RunState
+from holdfast.stores.objects import ObjectStore
+
+# Drawing the graph only to name three tasks must not delay a large run.
+_DRAWN_MAX = 20_000
+_NEXT_SHOWN = 3
+_VALUE_MAX = 200
+
+
+def beginning(choice: Choice, pipeline: str, state: RunState, layout: ProjectLayout) -> Iterator[str]:
+    """The lines; `state` is what the record said before this session, empty for a new run."""
+    if choice.is_new:
+        given = "".join(f", {name}={_shown(value)}" for name, value in choice.params.items())
+        yield f"{pipeline}: new run {choice.run_id}{given}"
+        if choice.found_again:
+            yield f"The record of run {choice.run_id} was lost; its artifacts are there and carry its id."
+            yield "Whole ones are taken over and not paid for again."
+        return
+    yield f"{pipeline}: {'looking at completed' if choice.was_completed else 'continuing'} run {choice.run_id}"
+    yield from (f"  {line}" for line in _parameters(state.params, choice.params))
+    if state.last_completed:
+        yield f"  last completed: {state.last_completed}"
+    following = [] if choice.was_completed else _following(state, layout, choice.run_id)
+    if following:
+        yield f"  continuing from: {', '.join(following)}"
+    yield f"  cost so far: {money(state.cost_usd)}"
+
+
+def _parameters(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    for name in {**old, **new}:
+        if name not in new:
+            yield f"{name}: {_shown(old[name])} -> no longer a parameter"
+        elif name not in old:
+            yield f"{name}: {_shown(new[name])} (a new parameter)"
+        elif old[name] != new[name]:
+            yield f"{name}: {_shown(old[name])} -> {_shown(new[name])}"
+        else:
+            yield f"{name}: {_shown(new[name])}"
+
+
+def _shown(value: Any) -> str:
+    text = plain(value)
+    return text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"
+
+
+def _following(state: RunState, layout: ProjectLayout, run_id: str) -> list[str]:
+    """The first tasks that will be worked on."""
+    if len(state.tasks) > _DRAWN_MAX:
+        going = (task for task, record in state.tasks.items() if record.status in (IN_PROGRESS, FAILED))
+        return [task for task, _ in zip(going, range(_NEXT_SHOWN), strict=False)]
+    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    try:
+        picture = draw(state, lambda accepted: load_value(objects, accepted))
+    finally:
+        objects.close()
+    return picture.next_steps()[:_NEXT_SHOWN]

@@ -1,0 +1,52 @@
+"""`holdfast clean`: remove old finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.options import json_option, project_options
+from holdfast.cli.printing import print_json, say_all, size
+
+if TYPE_CHECKING:
+    from holdfast.cleaning import Cleaned
+
+
+@click.command("clean")
+@click.option("--max-age-days", metavar="DAYS", help="Remove completed runs older than this.  [default: 30]")
+@click.option("--max-runs", metavar="N", help="Keep at most this many runs.  [default: 50]")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@project_options
+@json_option
+def command(
+    max_age_days: str | None, max_runs: str | None, dry_run: bool, directory: str, as_json: bool
+) -> None:
+    """Remove the records of old completed runs; never an unfinished run, never a file of the work tree."""
+    from holdfast.cleaning import clean
+    from holdfast.runs import open_project
+    from holdfast.settings import load_settings
+
+    layout = open_project(directory)
+    settings = load_settings(layout.root, {"max_age_days": max_age_days, "max_runs": max_runs})
+    cleaned = clean(layout, max_age_days=settings.max_age_days, max_runs=settings.max_runs, dry_run=dry_run)
+    if as_json:
+        print_json({**asdict(cleaned), "dry_run": dry_run})
+    else:
+        say_all(_lines(cleaned, dry_run))
+
+
+def _lines(cleaned: Cleaned, dry_run: bool) -> Iterator[str]:
+    verb = "Would remove" if dry_run else "Removed"
+    for run in cleaned.runs:
+        yield f"{verb} run {run.run_id} ({run.reason}), {size(run.size)}"
+    for run_id in cleaned.finished:
+        yield f"{verb} what an interrupted clean had left of run {run_id}"
+    if cleaned.loose:
+        yield f"{verb} {cleaned.loose} large objects that only those runs used, {size(cleaned.loose_size)}"
+    if cleaned.kept_because:
+        yield f"Large objects stay, since it cannot be proved that nobody needs them: {cleaned.kept_because}"
+    if not cleaned.runs and not cleaned.finished:
+        yield "Nothing to clean."

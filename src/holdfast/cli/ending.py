@@ -1,0 +1,75 @@
+"""The last lines of a run: what was done and what it cost, or what needs a person, and the command that continues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from holdfast.cli.printing import addressed, money, span
+from holdfast.layout import ProjectLayout
+from holdfast.picture import Need, Picture
+from holdfast.runs import newest
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS
+
+if TYPE_CHECKING:
+    from holdfast.cli.running import Tally
+    from holdfast.run import RunResult
+
+NEEDS_MAX = 20
+
+
+def ending(
+    result: RunResult, tally: Tally, directory: str, layout: ProjectLayout, seconds: float
+) -> Iterator[str]:
+    """How the run ended. Unless it is complete, the last line is the command that continues it."""
+    picture = result.picture
+    if result.status == COMPLETED:
+        yield _completed(picture, tally, seconds)
+        return
+    yield _headline(result.status, picture, tally, seconds)
+    if result.status == IN_PROGRESS:
+        yield "State is saved: nothing finished is lost."
+    yield from needs_lines(picture, directory, layout)
+    yield f"Continue with: {addressed(picture.continue_command(), directory)}"
+
+
+def _completed(picture: Picture, tally: Tally, seconds: float) -> str:
+    done, total, cost = picture.done, picture.total, _cost(picture, tally)
+    if tally.is_idle and tally.choice is not None and not tally.choice.is_new:
+        return f"Nothing to do: all {total} steps of run {picture.state.run_id} are complete and verified, {cost}."
+    ran = len(tally.completed)
+    return (
+        f"Completed: {done} of {total} steps ({done - ran} reused, {ran} ran now) in {span(seconds)}, {cost}."
+    )
+
+
+def _headline(status: str, picture: Picture, tally: Tally, seconds: float) -> str:
+    words = {FAILED: "Failed", IN_PROGRESS: "Interrupted"}.get(status, "Paused")
+    reason = f" ({picture.state.reason})" if picture.state.reason and status != IN_PROGRESS else ""
+    far = f"{picture.done} of {picture.total} steps done ({len(tally.completed)} now)"
+    return f"{words}{reason}: {far} in {span(seconds)}, {_cost(picture, tally)}."
+
+
+def _cost(picture: Picture, tally: Tally) -> str:
+    state = picture.state
+    now = max(0.0, state.cost_usd - tally.cost_before)
+    return f"cost {money(state.cost_usd)} ({money(now)} now, {money(state.wasted_cost_usd)} wasted)"
+
+
+def needs_lines(picture: Picture, directory: str, layout: ProjectLayout) -> Iterator[str]:
+    """What waits for a person, why, and the command for each."""
+    needs = picture.needs()
+    if not needs:
+        return
+    yield "Needs a person:"
+    other = "" if newest(layout).run_id == picture.state.run_id else picture.state.run_id
+    for need in needs[:NEEDS_MAX]:
+        yield f"  {need.task}: {need.why}"
+        yield f"      {_command(need, directory, other)}"
+    if len(needs) > NEEDS_MAX:
+        yield f"  and {len(needs) - NEEDS_MAX} more: {addressed('holdfast status --json', directory)}"
+
+
+def _command(need: Need, directory: str, other_run: str) -> str:
+    """`resume` names its run already; the others mean the newest unfinished one unless told."""
+    return addressed(need.command, directory, "" if need.command.startswith("holdfast resume") else other_run)

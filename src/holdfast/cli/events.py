@@ -1,0 +1,95 @@
+"""`holdfast events`: the journal, readable; with -f as it grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.options import pick_run, project_options, run_argument
+from holdfast.cli.printing import day_and_hour, flush, plain, say, write_out
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast.journal.scan import Line
+
+POLL_S = 0.2
+_FIELD_MAX = 120
+# What only programs read: digests, links between lines, content.
+_LEFT_OUT = {
+    "seq",
+    "ts",
+    "event",
+    "step_id",
+    "node",
+    "parent_id",
+    "parents",
+    "in",
+    "out",
+    "inputs",
+    "spec",
+    "value",
+}
+_LEFT_OUT |= {"value_ref", "result", "result_ref", "host", "pid", "holdfast", "version"}
+
+
+@click.command("events")
+@run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on as events are added, until Ctrl-C.")
+@project_options
+@click.option("--json", "as_json", is_flag=True, help="Print the lines as they are, one JSON object each.")
+def command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> None:
+    """Print what happened in a run, event by event."""
+    from holdfast.runs import open_project, run_layout
+
+    layout = open_project(directory)
+    journal = run_layout(layout, pick_run(layout, run_id)).journal
+    for line in _followed(journal) if follow else _all(journal):
+        if as_json:
+            write_out(line.raw.decode())
+        else:
+            say(readable(line.event()))
+
+
+def _all(journal: Path) -> Iterator[Line]:
+    from holdfast.journal.scan import scan
+
+    reading = scan(journal)
+    yield from reading
+    for damage in reading.damage:
+        say(f"The journal is damaged: {damage}.", err=True)
+
+
+def _followed(journal: Path) -> Iterator[Line]:
+    """All lines, then those that are added; a journal that was repaired meanwhile is read on where it was left."""
+    from holdfast.journal.scan import scan
+
+    position, last = None, 0
+    while True:
+        reading = scan(journal, position)
+        for line in reading:
+            if line.seq > last:
+                last = line.seq
+                yield line
+        position = reading.position
+        flush()
+        time.sleep(POLL_S)
+
+
+def readable(event: dict[str, Any]) -> str:
+    """One event as a line: time, what, which task, and the fields that tell people something."""
+    parts = [day_and_hour(event["ts"]), f"{event['seq']:>6}", str(event.get("event", "?"))]
+    if event.get("step_id"):
+        parts.append(str(event["step_id"]))
+    parts += [f"{name}={_short(name, value)}" for name, value in event.items() if name not in _LEFT_OUT]
+    return "  ".join(parts)
+
+
+def _short(name: str, value: Any) -> str:
+    if name == "files":
+        value = " ".join(str(file.get("path")) for file in value)
+    text = f"{value:g}" if isinstance(value, float) else plain(value)
+    return text if len(text) <= _FIELD_MAX else text[: _FIELD_MAX - 1] + "…"

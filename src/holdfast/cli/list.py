@@ -1,0 +1,88 @@
+"""`holdfast list`: the runs of a project, newest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.options import holder_of, json_option, project_options
+from holdfast.cli.printing import money, plain, print_json, say, say_all, table
+
+if TYPE_CHECKING:
+    from holdfast.layout import ProjectLayout
+    from holdfast.runs import RunInfo
+
+
+@click.command("list")
+@project_options
+@json_option
+def command(directory: str, as_json: bool) -> None:
+    """List the runs of this project with parameters, tags, status, steps done and cost."""
+    from holdfast.runs import list_runs, open_project
+
+    layout = open_project(directory)
+    runs = list_runs(layout)
+    held = _held_run(layout, runs)
+    if as_json:
+        print_json([_document(info, info.run_id == held) for info in runs])
+    elif not runs:
+        say("This project has no runs yet. Start one: holdfast run FILE.py")
+    else:
+        say_all(_lines(runs, held))
+
+
+def _held_run(layout: ProjectLayout, runs: list[RunInfo]) -> str | None:
+    """The run that an engine is busy with now."""
+    from holdfast.runs import read_run
+    from holdfast.state import IN_PROGRESS
+    from holdfast.stores.lock import read_holder
+
+    if read_holder(layout.engine_lock) is None:
+        return None
+    going = [info.run_id for info in runs if info.status == IN_PROGRESS]
+    return next((run_id for run_id in going if holder_of(layout, read_run(layout, run_id).state)), None)
+
+
+def _lines(runs: list[RunInfo], held: str | None) -> list[str]:
+    names = list(dict.fromkeys(name for info in runs for name in (*info.params, *info.tags)))
+    headings = ["run", "pipeline", *names, "status", "done", "cost"]
+    return table(headings, [_row(info, names, info.run_id == held) for info in runs])
+
+
+def _row(info: RunInfo, names: list[str], running: bool) -> list[str]:
+    if info.problem:
+        return [info.run_id, "", *("" for _ in names), "unreadable", "", ""]
+    fields = {**info.params, **info.tags}
+    values = [plain(fields[name]) if name in fields else "" for name in names]
+    return [
+        info.run_id,
+        info.pipeline,
+        *values,
+        _status(info, running),
+        f"{info.done}/{info.total}",
+        money(info.cost_usd),
+    ]
+
+
+def _status(info: RunInfo, running: bool) -> str:
+    from holdfast.state import IN_PROGRESS
+
+    return "interrupted" if info.status == IN_PROGRESS and not running else info.status
+
+
+def _document(info: RunInfo, running: bool) -> dict[str, Any]:
+    return {
+        "run_id": info.run_id,
+        "pipeline": info.pipeline,
+        "params": info.params,
+        "tags": info.tags,
+        "status": info.status,
+        "running": running,
+        "done": info.done,
+        "total": info.total,
+        "total_cost_usd": info.cost_usd,
+        "started_at": info.started_at or None,
+        "updated_at": info.updated_at or None,
+        "problem": info.problem or None,
+    }

@@ -1,0 +1,169 @@
+"""The entry point: find the command, run it, and turn whatever happens into one line and an exit status.
+
+    main            the process: runs, flushes, leaves
+      run           arguments in, exit status out; never raises, never exits
+        _invoke     click; a command gives its exit status back (None: 0)
+        _told       an error as one line on stderr, or as a JSON document on stdout
+
+Exit statuses are those of `errors.py`. A closed stdout is no failure of the command: its status stays.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from holdfast import __version__
+from holdfast.cli.printing import escape_what_cannot_be_encoded, flush, print_json, say
+from holdfast.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, HoldfastError, StorageError
+
+PROGRAM = "holdfast"
+COMMANDS = (
+    "run",
+    "resume",
+    "list",
+    "status",
+    "plan",
+    "why",
+    "events",
+    "approve",
+    "reject",
+    "retry",
+    "note",
+    "clean",
+)
+_COMPLETION_VARIABLE = "_HOLDFAST_COMPLETE"
+
+
+class LazyGroup(click.Group):
+    """Commands by name; the module of one is imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"holdfast.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"max_content_width": 100})
+@click.version_option(__version__, prog_name=PROGRAM)
+@click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    help="Show the traceback of an error (or set HOLDFAST_DEBUG=1).",
+)
+@click.pass_context
+def cli(ctx: click.Context) -> int:
+    """Holdfast keeps long, expensive pipelines: nothing finished is lost, nothing is paid for twice."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+        return EXIT_USAGE
+    return EXIT_OK
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and leave with its exit status."""
+    escape_what_cannot_be_encoded()
+    code = run(sys.argv[1:])
+    code = _flushed(code)
+    if threading.active_count() > 1:
+        # A sync step that does not return must not keep the process: everything is on disk.
+        os._exit(code)
+    sys.exit(code)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Carry out `argv` and give the exit status; errors are told, not raised."""
+    as_json, debug = (
+        _asked(argv, "--json"),
+        _asked(argv, "--debug") or os.environ.get("HOLDFAST_DEBUG") == "1",
+    )
+    try:
+        return _invoke(argv)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        say("Interrupted.", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # click's own help; everything of ours goes through `say`
+        return EXIT_OK
+    except Exception as error:  # noqa: BLE001 - the last place: nothing above could tell it
+        if debug:
+            say(traceback.format_exc().rstrip(), err=True, multiline=True)
+        return _told(_as_ours(error), as_json)
+
+
+def _asked(argv: Sequence[str], flag: str) -> bool:
+    """Whether a flag was given, also where the rest of the line cannot be parsed."""
+    own = argv[: list(argv).index("--")] if "--" in argv else argv
+    return flag in own
+
+
+def _invoke(argv: Sequence[str]) -> int:
+    if _COMPLETION_VARIABLE in os.environ:
+        cli.main(args=list(argv), prog_name=PROGRAM, complete_var=_COMPLETION_VARIABLE)
+    with cli.make_context(PROGRAM, list(argv)) as ctx:
+        code = cli.invoke(ctx)
+    return code if isinstance(code, int) else EXIT_OK
+
+
+class _InternalError(HoldfastError):
+    exit_code = EXIT_FAILED
+    code = "internal"
+
+
+def _as_ours(error: Exception) -> HoldfastError:
+    """Any exception as one of ours, with a message and a way on."""
+    if isinstance(error, HoldfastError):
+        return error
+    if isinstance(error, click.ClickException):
+        return _usage(error)
+    if isinstance(error, OSError):
+        return StorageError.from_os(error, "work on")
+    return _InternalError(f"Internal error: {type(error).__name__}: {error}", fix="(run again with --debug)")
+
+
+def _usage(error: click.ClickException) -> HoldfastError:
+    told = HoldfastError(error.format_message(), fix=_help_hint(error))
+    told.code = "usage"
+    return told
+
+
+def _help_hint(error: click.ClickException) -> str:
+    ctx: Any = getattr(error, "ctx", None)
+    return f"See: {ctx.command_path if ctx is not None else PROGRAM} --help"
+
+
+def _told(error: HoldfastError, as_json: bool) -> int:
+    if as_json:
+        print_json({"error": {"code": error.code, "message": error.message, "fix": error.fix}})
+        return error.exit_code
+    lines = error.message.splitlines() or [type(error).__name__]
+    if len(lines) == 1:
+        lines = [f"{lines[0]} {error.fix}".rstrip()]
+    elif error.fix:
+        lines.append(error.fix)
+    for line in lines:
+        say(line, err=True)
+    return error.exit_code
+
+
+def _flushed(code: int) -> int:
+    """`code`, unless what was to be printed could not be: a success that nobody can read is none."""
+    try:
+        flush()
+    except OSError as error:
+        return code or _told(StorageError.from_os(error, "write to stdout"), as_json=False)
+    return code

@@ -1,0 +1,20 @@
+"""`holdfast note`: put a note into the run's record."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.deciding import decide
+from holdfast.cli.options import json_option, project_options, run_option
+
+
+@click.command("note")
+@click.argument("text")
+@run_option
+@project_options
+@json_option
+def command(text: str, run_id: str | None, directory: str, as_json: bool) -> None:
+    """Record a note for whoever continues the run; RESUME.md shows it."""
+    from holdfast.people import note
+
+    decide(directory, run_id, as_json, lambda layout, run: note(layout, run, text))

@@ -1,0 +1,95 @@
+"""Options that several commands share, and the run that a command means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from holdfast.cli.completion import complete_dir, complete_run
+
+if TYPE_CHECKING:
+    from holdfast.layout import ProjectLayout
+    from holdfast.state import RunState
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def project_options(function: F) -> F:
+    """--dir and --debug, which every command has."""
+    function = click.option(
+        "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
+    )(function)
+    return click.option(
+        "--dir",
+        "directory",
+        default=".",
+        show_default="the current folder",
+        metavar="DIR",
+        shell_complete=complete_dir,
+        help="The project's folder.",
+    )(function)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+run_option = click.option(
+    "--run",
+    "run_id",
+    metavar="RUN_ID",
+    shell_complete=complete_run,
+    help="The run that is meant.  [default: the newest unfinished one]",
+)
+run_argument = click.argument("run_id", required=False, metavar="[RUN_ID]", shell_complete=complete_run)
+
+
+def read_params(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """-p KEY=VALUE as a dict; what follows the first = is the value."""
+    values: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{text!r:.80} is not of the form KEY=VALUE.", ctx, param)
+        if key in values:
+            raise click.BadParameter(f"{key!r:.80} is given twice.", ctx, param)
+        values[key] = value
+    return values
+
+
+params_option = click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=read_params,
+    help="A parameter of the pipeline; may be given several times.",
+)
+
+
+def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
+    """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
+    from holdfast.errors import CheckpointCorruptionError
+    from holdfast.runs import list_runs, newest, run_layout
+
+    if run_id is not None:
+        run_layout(layout, run_id)
+        return run_id
+    runs = list_runs(layout)
+    if runs and all(info.problem for info in runs):
+        raise CheckpointCorruptionError(f"No run of this project can be read: {runs[0].problem}")
+    return newest(layout).run_id
+
+
+def holder_of(layout: ProjectLayout, state: RunState) -> dict[str, Any] | None:
+    """Who runs this very run now, or None. A project has one engine, which may be busy with another run."""
+    from holdfast.stores.lock import read_holder
+
+    holder = read_holder(layout.engine_lock)
+    if holder is None:
+        return None
+    if holder.get("run_id"):
+        is_ours = holder["run_id"] == state.run_id
+    else:
+        is_ours = (holder.get("host"), holder.get("pid")) == (state.host, state.pid)
+    return {name: holder.get(name) for name in ("host", "pid", "since")} if is_ours else None

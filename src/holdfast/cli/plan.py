@@ -1,0 +1,125 @@
+"""`holdfast plan`: what a run would do now, and what it would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.completion import complete_file, complete_run
+from holdfast.cli.options import json_option, params_option, pick_run, project_options
+from holdfast.cli.printing import money, print_json, say_all
+
+if TYPE_CHECKING:
+    from holdfast.layout import ProjectLayout
+    from holdfast.pipeline.compiling import CompiledPipeline
+    from holdfast.planning import Plan, Planned
+
+# What costs something first; what is merely reused last.
+_ORDER = ("ask", "redo", "continue", "run", "heal", "adopt", "trust")
+_MEANING = {
+    "ask": "wait for a person",
+    "redo": "run again",
+    "continue": "be continued",
+    "run": "run",
+    "heal": "be healed",
+    "adopt": "be adopted",
+    "trust": "be reused",
+}
+_SHOWN_MAX = 10
+_REUSED_SHOWN_MAX = 3
+
+
+@click.command("plan")
+@click.argument("file", required=False, metavar="[FILE.py[:NAME]]", shell_complete=complete_file)
+@params_option
+@click.option(
+    "--resume", metavar="RUN_ID", shell_complete=complete_run, help="The run that would be continued."
+)
+@project_options
+@json_option
+def command(
+    file: str | None, params: dict[str, str], resume: str | None, directory: str, as_json: bool
+) -> None:
+    """Show what would run, be reused, healed or asked, why, and the expected cost; changes nothing."""
+    from holdfast.choosing import Request, choose
+    from holdfast.planning import make_plan
+    from holdfast.runs import open_project
+    from holdfast.settings import load_settings
+
+    layout = open_project(directory)
+    settings = load_settings(layout.root)
+    compiled, resume = _pipeline(layout, file, resume)
+    choice = choose(compiled, layout, Request(params, resume=resume, settings=settings))
+    plan = make_plan(compiled, layout, None if choice.is_new else choice.run_id, choice.params, settings)
+    if as_json:
+        print_json(_document(plan))
+    else:
+        say_all(_lines(compiled.spec.name, plan))
+
+
+def _pipeline(
+    layout: ProjectLayout, file: str | None, resume: str | None
+) -> tuple[CompiledPipeline, str | None]:
+    """The pipeline, and the run it would continue if that is settled: without FILE a run must name it."""
+    from holdfast.cli.resume import load_recorded
+    from holdfast.cli.running import find_file
+    from holdfast.pipeline.loader import load_pipeline
+
+    if resume is not None or file is None:
+        resume = pick_run(layout, resume)
+    if file is not None:
+        return load_pipeline(file, base=find_file(file, layout)), resume
+    assert resume is not None
+    return load_recorded(layout, resume), resume
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    return {
+        "run_id": plan.run_id,
+        "tasks": [
+            {
+                "id": task.id,
+                "action": task.action,
+                "reason": task.reason,
+                "expected_cost_usd": task.expected_cost_usd,
+            }
+            for task in plan.tasks
+        ],
+        "orphans": list(plan.orphans),
+        "changes": list(plan.changes),
+        "expected_cost_usd": plan.expected_cost_usd,
+    }
+
+
+def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
+    yield f"{pipeline}: {f'run {plan.run_id}' if plan.run_id else 'a new run'}"
+    for change in plan.changes:
+        yield f"  changed: {change}"
+    groups: dict[str, list[Planned]] = {}
+    for task in plan.tasks:
+        groups.setdefault(task.action, []).append(task)
+    for action in (*_ORDER, *(name for name in groups if name not in _ORDER)):
+        if action in groups:
+            yield from _group(action, groups[action])
+    for orphan in plan.orphans[:_SHOWN_MAX]:
+        yield f"no longer in the pipeline, files kept: {orphan}"
+    if len(plan.orphans) > _SHOWN_MAX:
+        yield f"and {len(plan.orphans) - _SHOWN_MAX} more that are no longer in the pipeline"
+    yield f"Expected cost: {_cost(plan.expected_cost_usd)}"
+
+
+def _group(action: str, tasks: Sequence[Planned]) -> Iterator[str]:
+    costs = [task.expected_cost_usd for task in tasks if task.expected_cost_usd]
+    price = f", about {money(sum(costs))}" if costs else ""
+    yield f"{len(tasks)} would {_MEANING.get(action, action)}{price}"
+    shown = _REUSED_SHOWN_MAX if action == "trust" else _SHOWN_MAX
+    for task in tasks[:shown]:
+        yield f"  {task.id}: {task.reason}" if task.reason else f"  {task.id}"
+    if len(tasks) > shown:
+        yield f"  and {len(tasks) - shown} more"
+
+
+def _cost(expected: float | None) -> str:
+    return "unknown, none of these steps has run before" if expected is None else f"about {money(expected)}"

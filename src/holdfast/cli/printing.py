@@ -1,0 +1,155 @@
+"""Everything that is printed goes through here: made harmless for a terminal, and unhurt by a closed pipe."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from holdfast import clock
+from holdfast.escaping import terminal
+
+# JSON escapes C0 by itself; these could still deceive a terminal or a reader.
+_DECEIVING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_CELL_MAX = 40
+
+
+def say(text: str = "", *, err: bool = False, multiline: bool = False) -> None:
+    """Print a line, on stderr if `err`, and let it be seen at once."""
+    stream = sys.stderr if err else sys.stdout
+    try:
+        stream.write(terminal(text, multiline=multiline) + "\n")
+        if err or stream.isatty():
+            stream.flush()
+    except BrokenPipeError:
+        _silence(stream)
+
+
+def say_all(lines: Iterable[str], *, err: bool = False) -> None:
+    for line in lines:
+        say(line, err=err)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on stdout."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    write_out(_DECEIVING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+
+
+def write_out(text: str) -> None:
+    """Write text that is harmless already."""
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        _silence(sys.stdout)
+
+
+def flush() -> None:
+    """Write out what is buffered. A closed pipe is ignored; OSError if stdout could not be written."""
+    for stream in (sys.stderr, sys.stdout):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            _silence(stream)
+        except OSError:
+            _silence(stream)
+            if stream is sys.stdout:
+                raise
+
+
+def _silence(stream: TextIO) -> None:
+    """Nobody reads it any more: send the rest to nowhere, so that the interpreter's own last flush is quiet."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        pass  # a stream without descriptor: a test's
+
+
+def escape_what_cannot_be_encoded() -> None:
+    """In a locale without ✓, print its number instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def money(usd: float) -> str:
+    """`$0.0042`, `$0.123`, `$1,234.50`: more digits where they matter."""
+    if usd and abs(usd) < 0.01:
+        return f"${usd:.4f}"
+    return f"${usd:.3f}" if abs(usd) < 1 else f"${usd:,.2f}"
+
+
+def span(seconds: float) -> str:
+    """`0.4s`, `42s`, `3m 05s`, `2h 10m`."""
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s"
+
+
+def size(count: int) -> str:
+    """`512 B`, `1.5 MB`."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def hour(at: float) -> str:
+    """The local time of day."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def day_and_hour(iso: str) -> str:
+    """A recorded time as people here write it."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(clock.parse_iso(iso)))
+    except (ValueError, OverflowError, OSError):
+        return iso
+
+
+def plain(value: Any) -> str:
+    """A parameter or tag as text: strings as they are, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    import msgspec
+
+    return msgspec.json.encode(value).decode()
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Aligned lines; long cells are cut."""
+    from holdfast.views.matrix import clipped, display_width
+
+    shown = [[clipped(terminal(cell), _CELL_MAX) for cell in row] for row in (headings, *rows)]
+    widths = [max(display_width(row[n]) for row in shown) for n in range(len(headings))]
+    return [
+        "  ".join(
+            cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in shown
+    ]
+
+
+def addressed(command: str, directory: str, run_id: str = "") -> str:
+    """`command` as it must be typed from here: with --dir, and with --run where another run would be meant."""
+    words, gap, remark = command.partition("   (")
+    if run_id:
+        words += f" --run {run_id}"
+    if directory != ".":
+        words += f" --dir {shlex.quote(directory)}"
+    return words + gap + remark

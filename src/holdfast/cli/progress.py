@@ -1,0 +1,118 @@
+"""What is worth telling while a run goes on: events as lines for people, and a tally of what is running. Pure.
+
+Times are those of the events. A line is text that was not yet made harmless: whoever prints it does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast import events as ev
+from holdfast.cli.printing import money, span
+from holdfast.state import COMPLETED, FAILED, SKIPPED
+
+GOOD, BAD, WARN, INFO = "green", "red", "yellow", "cyan"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One noteworthy happening."""
+
+    at: float
+    style: str
+    text: str
+    is_completion: bool = False  # the ordinary case, of which there may be very many
+
+
+@dataclass(slots=True)
+class Running:
+    """A task that is being worked on."""
+
+    since: float
+    attempt: int
+    last_log: str = ""
+
+
+class Progress:
+    """What the events of this session add up to."""
+
+    def __init__(self, attempts_of: Mapping[str, int]) -> None:
+        self.running: dict[str, Running] = {}
+        self.completed = 0
+        self._attempts_of = attempts_of  # step -> attempts it has in all
+        self._spent: dict[str, float] = {}
+
+    def take(self, event: Any, at: float) -> Told | None:
+        """Count an event; gives the line for it, if it deserves one."""
+        teller = _TELLERS.get(type(event))
+        told = teller(self, event) if teller is not None else None
+        if isinstance(event, ev.NodeEntered):
+            self.running[event.step_id] = Running(at, event.attempt)
+        return Told(at, *told) if told is not None else None
+
+    def log(self, task: str, text: str) -> None:
+        """Remember the last words of a running task."""
+        running = self.running.get(task)
+        if running is not None:
+            running.last_log = text
+
+    def _exited(self, event: ev.NodeExited) -> tuple[Any, ...]:
+        self.running.pop(event.step_id, None)
+        spent = self._spent.pop(event.step_id, 0.0)
+        cost = f"  {money(spent)}" if spent else ""
+        if event.status == COMPLETED:
+            self.completed += 1
+            return GOOD, f"✓ {event.step_id}  {span(event.duration)}{cost}", True
+        of = self._attempts_of.get(event.node)
+        attempt = (
+            f"attempt {event.attempt}/{of}" if of and event.attempt <= of else f"attempt {event.attempt}"
+        )
+        words = f"✗ {event.step_id}  {attempt}: {event.error}"
+        if event.status == FAILED:
+            return WARN, f"{words}; again in {span(event.retry_in)}"
+        if event.status == SKIPPED:
+            return WARN, f"{words}; skipped"
+        return BAD, f"{words}; needs a person"
+
+    def _usage(self, event: ev.UsageRecorded) -> None:
+        self._spent[event.step_id] = self._spent.get(event.step_id, 0.0) + event.cost_usd
+
+    def _sent_back(self, event: ev.RewindRequested) -> tuple[Any, ...]:
+        self.running.pop(event.step_id, None)
+        back = "; ".join(f"{task}: {text}" if text else task for task, text in event.targets.items())
+        return WARN, f"↩ {event.step_id or 'a person'} sends back {back}"
+
+    def _logged(self, event: ev.Logged) -> None:
+        fields = " ".join(f"{name}={value}" for name, value in event.fields.items())
+        self.log(event.step_id, f"{event.name} {fields}".strip())
+
+
+_Teller = Callable[[Progress, Any], tuple[Any, ...] | None]
+
+_TELLERS: dict[type, _Teller] = {
+    ev.NodeExited: Progress._exited,
+    ev.UsageRecorded: Progress._usage,
+    ev.RewindRequested: Progress._sent_back,
+    ev.Logged: Progress._logged,
+    ev.TaskAdopted: lambda _, e: (GOOD, f"= {e.step_id}  adopted from disk ({e.evidence})", True),
+    ev.TaskInvalidated: lambda _, e: (INFO, f"↻ {e.step_id}  will run again: {e.reason}"),
+    ev.TaskKept: lambda _, e: (INFO, f"= {e.step_id}  kept: {e.reason}"),
+    ev.ValueMigrated: lambda _, e: (INFO, f"= {e.step_id}  value brought to version {e.version}"),
+    ev.TaskSkipped: lambda _, e: (WARN, f"- {e.step_id}  skipped: {e.reason}"),
+    ev.ArtifactHealed: lambda _, e: (INFO, f"+ {e.step_id}  {e.path} was {e.problem}; put back"),
+    ev.ArtifactSetAside: lambda _, e: (WARN, f"! {e.step_id}  {e.path} was {e.reason}; set aside as {e.to}"),
+    ev.QuestionAsked: lambda _, e: (WARN, f"? {e.step_id}  {e.detail}"),
+    ev.Overran: lambda _, e: (WARN, f"! {e.step_id}  goes on after its timeout of {e.timeout:g}s"),
+    ev.GateReached: lambda _, e: (WARN, f"? {e.step_id}  waits for approval{': ' + e.ask if e.ask else ''}"),
+    ev.GateApproved: lambda _, e: (INFO, f"» {e.step_id}  approved"),
+    ev.ChecklistRefused: lambda _, e: (WARN, f"? {e.step_id}  its checklist says: {'; '.join(e.reasons)}"),
+    ev.PhaseStarted: lambda _, e: (INFO, f"» {e.step_id}  begins"),
+    ev.RetryRequested: lambda _, e: (INFO, f"↻ {', '.join(e.step_ids)}  to be tried again"),
+    ev.NoteAdded: lambda _, e: (INFO, f"• {e.step_id + '  ' if e.step_id else ''}{e.text}"),
+    ev.JournalRepaired: lambda _, e: (
+        WARN,
+        f"! the journal was damaged and repaired: {'; '.join(e.missing)}",
+    ),
+}

@@ -1,0 +1,79 @@
+"""`holdfast resume`: continue a run, with the pipeline's file taken from the run's record."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.options import pick_run, run_argument
+from holdfast.cli.printing import print_json, say
+from holdfast.cli.running import Manner, carry_out, engine_options, settings_options
+from holdfast.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from holdfast.layout import ProjectLayout
+    from holdfast.pipeline.compiling import CompiledPipeline
+
+
+@click.command("resume")
+@run_argument
+@engine_options
+def command(
+    run_id: str | None,
+    directory: str,
+    params: dict[str, str],
+    redo: tuple[str, ...],
+    no_retry: bool,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Continue the newest unfinished run of this project, or the one that is named."""
+    from holdfast.choosing import Request
+    from holdfast.runs import open_project
+    from holdfast.settings import load_settings
+
+    layout = open_project(directory)
+    settings = load_settings(layout.root, settings_options(**options))
+    chosen = pick_run(layout, run_id)
+    if run_id is None and _is_completed(layout, chosen):
+        return _nothing_to_continue(layout, chosen, as_json)
+    compiled = load_recorded(layout, chosen)
+    request = Request(params, resume=chosen, redo=redo, no_retry=no_retry, settings=settings)
+    return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))
+
+
+def _is_completed(layout: ProjectLayout, run_id: str) -> bool:
+    from holdfast.runs import run_info
+    from holdfast.state import COMPLETED
+
+    return run_info(layout, run_id).status == COMPLETED
+
+
+def _nothing_to_continue(layout: ProjectLayout, run_id: str, as_json: bool) -> int:
+    from holdfast.runs import read_picture
+    from holdfast.views.summary import status_document
+
+    if as_json:
+        print_json({**status_document(read_picture(layout, run_id), None), "exit_code": EXIT_OK})
+    else:
+        say(f"Nothing to continue: the newest run {run_id} is completed, and no other is unfinished.")
+    return EXIT_OK
+
+
+def load_recorded(layout: ProjectLayout, run_id: str) -> CompiledPipeline:
+    """The pipeline of a run, from the file that its record names."""
+    from holdfast.errors import UsageError
+    from holdfast.pipeline.loader import load_pipeline
+    from holdfast.runs import read_run
+
+    reference = read_run(layout, run_id).state.file
+    fix = f"Say where it is: holdfast run FILE.py --resume {run_id}"
+    if not reference:
+        raise UsageError(f"Run {run_id} was started from Python: its record names no file.", fix=fix)
+    file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
+    if not os.path.lexists(layout.root / file):
+        raise UsageError(f"{file}, the pipeline of run {run_id}, is gone.", fix=fix)
+    return load_pipeline(reference, base=layout.root)

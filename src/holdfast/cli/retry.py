@@ -1,0 +1,26 @@
+"""`holdfast retry`: give tasks a fresh set of attempts."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.completion import complete_task
+from holdfast.cli.deciding import decide
+from holdfast.cli.options import json_option, project_options, run_option
+
+
+@click.command("retry")
+@click.argument("tasks", nargs=-1, metavar="[TASK]...", shell_complete=complete_task)
+@click.option("--all", "everything", is_flag=True, help="All tasks that failed, need review or were skipped.")
+@run_option
+@project_options
+@json_option
+def command(
+    tasks: tuple[str, ...], everything: bool, run_id: str | None, directory: str, as_json: bool
+) -> None:
+    """Give tasks that failed, need review or were skipped a fresh set of attempts; only records it."""
+    from holdfast.people import retry
+
+    if bool(tasks) == everything:
+        raise click.UsageError("Name the tasks to retry, or give --all.")
+    decide(directory, run_id, as_json, lambda layout, run: retry(layout, run, None if everything else tasks))

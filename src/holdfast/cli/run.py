@@ -1,0 +1,50 @@
+"""`holdfast run`: start a pipeline, or continue it where it stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast.cli.completion import complete_file, complete_run
+from holdfast.cli.running import Manner, carry_out, engine_options, find_file, settings_options
+
+
+@click.command("run")
+@click.argument("file", metavar="FILE.py[:NAME]", shell_complete=complete_file)
+@click.option(
+    "--resume",
+    metavar="RUN_ID",
+    shell_complete=complete_run,
+    help="Continue that run; -p then changes its parameters.",
+)
+@click.option("--force", is_flag=True, help="Always start a new run, and set aside what is in its way.")
+@click.option("--run-id", metavar="ID", help="The id of the new run.  [default: made from the time]")
+@engine_options
+def command(
+    file: str,
+    resume: str | None,
+    force: bool,
+    run_id: str | None,
+    directory: str,
+    params: dict[str, str],
+    redo: tuple[str, ...],
+    no_retry: bool,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Start a pipeline, or continue the newest run of it that has the same parameters."""
+    from holdfast.choosing import Request
+    from holdfast.pipeline.loader import load_pipeline
+    from holdfast.runs import checked_run_id, open_project
+    from holdfast.settings import load_settings
+
+    layout = open_project(directory)
+    for given in (resume, run_id):
+        if given is not None:
+            checked_run_id(given)
+    settings = load_settings(layout.root, settings_options(**options))
+    compiled = load_pipeline(file, base=find_file(file, layout))
+    request = Request(params, resume, force, run_id, redo, no_retry, settings)
+    return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))

@@ -1,0 +1,230 @@
+"""What `run` and `resume` share: their options, and one run from its first line to its last.
+
+carry_out            checks what can be checked before anything is created, then runs and tells the end
+  _Stopper           Ctrl-C once: stop kindly; twice: at once
+  Tally              what this session did, counted from its events
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from holdfast import clock
+from holdfast.cli.completion import complete_task
+from holdfast.cli.options import json_option, params_option, project_options
+from holdfast.cli.printing import flush, print_json, say_all
+
+if TYPE_CHECKING:
+    from holdfast.choosing import Choice, Request
+    from holdfast.cli.console import Console
+    from holdfast.layout import ProjectLayout
+    from holdfast.pipeline.compiling import CompiledPipeline
+    from holdfast.state import RunState
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def engine_options(function: F) -> F:
+    """The options of whoever starts the engine, in the order in which --help shows them."""
+    options = [
+        params_option,
+        project_options,
+        click.option("--concurrency", metavar="N", help="How many steps may run at once.  [default: 8]"),
+        click.option("--budget", "budget_usd", metavar="USD", help="Pause when the run has cost this much."),
+        click.option(
+            "--redo",
+            multiple=True,
+            metavar="TASK|STEP",
+            shell_complete=complete_task,
+            help="Do a finished task, or a step's tasks, again; may be given several times.",
+        ),
+        click.option("--no-retry", is_flag=True, help="Do not give failed tasks a fresh set of attempts."),
+        click.option(
+            "--on-partial",
+            type=click.Choice(["redo", "continue", "ask"]),
+            help="What to do about half-finished output.  [default: redo]",
+        ),
+        click.option(
+            "--on-changed",
+            type=click.Choice(["ask", "restore", "keep"]),
+            help="What to do about files that someone edited.  [default: ask]",
+        ),
+        json_option,
+        click.option("--quiet", is_flag=True, help="Print no progress, only how it ended."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the run is shown."""
+
+    directory: str
+    as_json: bool = False
+    quiet: bool = False
+
+
+@dataclass(slots=True)
+class Tally:
+    """What this session did."""
+
+    choice: Choice | None = None
+    cost_before: float = 0.0
+    completed: set[str] = field(default_factory=set)
+    is_idle: bool = True  # nothing ran, was adopted, healed or set aside
+
+    def count(self, recorded: Sequence[Any]) -> None:
+        from holdfast import events as ev
+
+        for one in recorded:
+            event = one.event
+            if isinstance(event, ev.NodeExited) and event.status == "completed":
+                self.completed.add(event.step_id)
+            if isinstance(event, ev.NodeEntered | ev.TaskAdopted | ev.ArtifactHealed | ev.ArtifactSetAside):
+                self.is_idle = False
+
+
+def settings_options(
+    concurrency: str | None, budget_usd: str | None, on_partial: str | None, on_changed: str | None
+) -> dict[str, str | None]:
+    """Options as `load_settings` takes them."""
+    return {
+        "concurrency": concurrency,
+        "budget_usd": budget_usd,
+        "on_partial": on_partial,
+        "on_changed": on_changed,
+    }
+
+
+def find_file(reference: str, layout: ProjectLayout) -> Path:
+    """The folder that FILE.py[:NAME] is relative to: where the command was typed, else the project's."""
+    file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
+    here = Path.cwd()
+    try:
+        is_in_project = not os.path.lexists(here / file) and os.path.lexists(layout.root / file)
+    except ValueError:  # a NUL in the name; the loader says so
+        return here
+    return layout.root if is_in_project else here
+
+
+def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> int:
+    """Run, show it, tell how it ended, and give the exit status."""
+    from holdfast.cli.console import make_console
+    from holdfast.cli.ending import ending
+    from holdfast.run import execute
+    from holdfast.views.summary import status_document
+
+    if request.redo:
+        check_redo(compiled, layout, request)
+    console = make_console(_attempts_of(compiled), quiet=manner.quiet or manner.as_json)
+    tally, began = Tally(), clock.monotonic()
+    with _Stopper(console, request.settings.grace_s) as stopper:
+        try:
+            result = execute(
+                compiled, layout, request, _hooks(compiled, console, stopper, tally, layout, manner)
+            )
+        finally:
+            console.close()
+    if manner.as_json:
+        print_json({**status_document(result.picture, None), "exit_code": result.exit_code})
+    else:
+        say_all(ending(result, tally, manner.directory, layout, clock.monotonic() - began))
+    return result.exit_code
+
+
+def _hooks(
+    compiled: CompiledPipeline,
+    console: Console,
+    stopper: _Stopper,
+    tally: Tally,
+    layout: ProjectLayout,
+    manner: Manner,
+) -> Any:
+    from holdfast.cli.beginning import beginning
+    from holdfast.run import Hooks
+
+    pipeline = compiled.spec.name
+
+    def on_begin(choice: Choice, state: RunState) -> None:
+        tally.choice, tally.cost_before = choice, state.cost_usd
+        if not manner.quiet and not manner.as_json:
+            say_all(beginning(choice, pipeline, state, layout))
+            flush()
+
+    def on_events(recorded: Sequence[Any]) -> None:
+        tally.count(recorded)
+        console.events(recorded)
+
+    def on_open(picture: Any, stop: Callable[[], None]) -> None:
+        stopper.stop = stop
+        console.open(picture)
+
+    return Hooks(on_begin, on_events, console.log, on_open, signals=False)
+
+
+def _attempts_of(compiled: CompiledPipeline) -> dict[str, int]:
+    return {step.name: step.retries + 1 for step in compiled.spec.steps}
+
+
+def check_redo(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> None:
+    """UsageError unless every --redo names a step of the pipeline or a task of the run."""
+    from holdfast.choosing import choose
+    from holdfast.errors import UsageError
+    from holdfast.pipeline.names import did_you_mean, printable
+    from holdfast.runs import read_run
+
+    choice = choose(compiled, layout, request)
+    known = [step.name for step in compiled.spec.steps] + [fan.name for fan in compiled.spec.items]
+    if not choice.is_new:
+        known += read_run(layout, choice.run_id).state.tasks
+    for name in request.redo:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UsageError(f"--redo: there is no step or task '{printable(name, 160)}'.{hint}")
+
+
+class _Stopper:
+    """Turns SIGINT and SIGTERM into a kind stop once the run is open; before that, into an interruption."""
+
+    def __init__(self, console: Console, grace_s: float) -> None:
+        self.stop: Callable[[], None] | None = None
+        self._console = console
+        self._grace_s = grace_s
+        self._asked = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Stopper:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.stop is None:
+            raise KeyboardInterrupt
+        self._asked += 1
+        self._console.stopping(self._kindly if self._asked == 1 else lambda running: "Stopping at once.")
+        self.stop()
+
+    def _kindly(self, running: int) -> str:
+        if not running:
+            return "Stopping."
+        steps = "1 running step" if running == 1 else f"{running} running steps"
+        return f"Stopping: waiting up to {self._grace_s:g} s for {steps}; Ctrl-C again stops at once"

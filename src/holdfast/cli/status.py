@@ -1,0 +1,78 @@
+"""`holdfast status`: how a run stands, from its record alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.options import holder_of, json_option, pick_run, project_options, run_argument
+from holdfast.cli.printing import addressed, day_and_hour, plain, print_json, say_all
+
+if TYPE_CHECKING:
+    from holdfast.layout import ProjectLayout
+    from holdfast.picture import Picture
+
+
+@click.command("status")
+@run_argument
+@project_options
+@json_option
+def command(run_id: str | None, directory: str, as_json: bool) -> None:
+    """Show how a run stands, what needs a person, what it has cost, and the command that continues it."""
+    from holdfast.runs import open_project, read_picture
+    from holdfast.views.summary import status_document
+
+    layout = open_project(directory)
+    picture = read_picture(layout, pick_run(layout, run_id))
+    holder = holder_of(layout, picture.state)
+    if as_json:
+        print_json(status_document(picture, holder))
+    else:
+        say_all(_lines(picture, holder, directory, layout))
+
+
+def _lines(
+    picture: Picture, holder: Mapping[str, Any] | None, directory: str, layout: ProjectLayout
+) -> Iterator[str]:
+    from holdfast.cli.ending import needs_lines
+    from holdfast.state import COMPLETED
+    from holdfast.views.matrix import LEGEND, text_matrix
+
+    yield from _head(picture, holder)
+    yield ""
+    yield from text_matrix(picture, shutil.get_terminal_size().columns)
+    yield ""
+    yield from _totals(picture)
+    yield LEGEND
+    yield from needs_lines(picture, directory, layout)
+    if holder is not None:
+        yield f"Follow it with: {addressed(f'holdfast events {picture.state.run_id} -f', directory)}"
+    elif picture.state.status != COMPLETED:
+        yield f"Continue with: {addressed(picture.continue_command(), directory)}"
+
+
+def _head(picture: Picture, holder: Mapping[str, Any] | None) -> Iterator[str]:
+    from holdfast.views.summary import shown_status
+
+    state = picture.state
+    status = shown_status(picture, holder is not None)
+    reason = f" ({state.reason})" if state.reason and status != "interrupted" else ""
+    yield f"{state.pipeline}, run {state.run_id}: {status}{reason}"
+    if holder is not None:
+        since = day_and_hour(str(holder["since"]))
+        yield f"  running since {since} as process {holder['pid']} on {holder['host']}"
+    for name, value in {**state.params, **state.tags}.items():
+        yield f"  {name}: {plain(value)}"
+    if picture.phase and status != "completed":
+        yield f"  phase: {picture.phase}"
+
+
+def _totals(picture: Picture) -> Iterator[str]:
+    from holdfast.views.summary import cost_line
+
+    counts = [f"{number} {status.replace('_', ' ')}" for status, number in picture.counts.items() if number]
+    yield f"Steps: {picture.done} of {picture.total} done ({', '.join(counts) or 'none known'})"
+    yield f"Cost: {cost_line(picture)}"

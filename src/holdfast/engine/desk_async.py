@@ -1,0 +1,29 @@
+"""The half of the desk that needs an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast import events as ev
+from holdfast.engine.commit import Committer
+from holdfast.engine.desk import Saying
+
+
+class AsyncSaying(Saying):
+    """The same for a coroutine: `done` resolves a future on its loop."""
+
+    def __init__(self, committer: Committer, events: tuple[ev.Event, ...]) -> None:
+        super().__init__(committer, events, durable=True)
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self._loop.create_future()
+
+    def done(self, error: BaseException | None) -> None:
+        def resolve() -> None:
+            if self.future.cancelled():
+                return
+            if error is None:
+                self.future.set_result(None)
+            else:
+                self.future.set_exception(error)
+
+        self._loop.call_soon_threadsafe(resolve)

@@ -1,0 +1,133 @@
+"""Text from outside, made harmless for where it is shown: on a terminal, or in Markdown. Pure.
+
+Titles, errors, notes and sections are written by models and by other people's code. Whatever they contain, it
+may change nothing but its own place: no cursor moves, no reversed lines, no further table cell, no heading,
+no HTML. What was harmless stays as it was, so that ordinary names read as they were written.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Control sequences are dropped whole: an error with colours in it should read as its words.
+_SEQUENCE = re.compile(
+    r"""\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)      # an operating system command, up to its end
+      | \x1b[PX^_][^\x1b]*\x1b\\               # other strings for the terminal
+      | (?:\x1b\[|\x9b)[0-?]*[\ -/]*[@-~]      # cursor, colour, erase
+      | \x1b[\ -/]*[0-~]                       # two-character sequences
+    """,
+    re.VERBOSE,
+)
+_NEWLINE = re.compile("\r\n|[\r\n\x0b\x0c\x85\u2028\u2029]")
+# C0, DEL, C1; marks and overrides of writing direction; invisible tags; surrogates, which no file can hold.
+_UNSAFE = re.compile(
+    "[\x00-\x09\x0e-\x1f\x7f-\x84\x86-\x9f"
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_HARMLESS_LINE = re.compile(r"[\w .,;:/()'\"%@=+?!—–-]*\Z")
+
+_ANYWHERE = re.compile(r"[\\`*|\[\]<>~$]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+# What begins a heading, a list or an underline when it stands first in a line.
+_FIRST = re.compile(r"(?:#{1,6}|[-+=]+)(?=\s|\Z)|\d{1,9}(?=[.)](?:\s|\Z))")
+
+_HEADING = re.compile(r"((?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*)(#{1,6})(?=[ \t]|\Z)")
+_UNDERLINE = re.compile(r"([ \t>]*)((?:=+|-+)[ \t]*)\Z")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_FENCE_OPENS = re.compile(r"(`{3,})[^`]*\Z|(~{3,})")
+_OWN_COMMENT = re.compile(r"<!--(?=\s*holdfast)")
+
+
+def terminal(text: str, *, multiline: bool = False) -> str:
+    """`text` without anything that a terminal would obey; on one line unless `multiline`."""
+    if text.isprintable() and _UNSAFE.search(text) is None:
+        return text
+    text = _SEQUENCE.sub("", text)
+    text = _NEWLINE.sub("\n" if multiline else " ", text)
+    return _UNSAFE.sub(_visible, text)
+
+
+def markdown_cell(text: str) -> str:
+    """`text` as the content of one table cell: one line, and nothing in it is markup."""
+    line = terminal(text).strip()
+    return line if _is_plain(line) else _ANYWHERE.sub(_escaped, line)
+
+
+def markdown_line(text: str) -> str:
+    """`text` as one line of running Markdown, also where a line or a list item begins."""
+    line = markdown_cell(text)
+    first = _FIRST.match(line)
+    if first is None:
+        return line
+    # A number is a list only with what follows it; the others are markup by themselves.
+    at = first.end() if first[0].isdigit() else 0
+    return f"{line[:at]}\\{line[at:]}"
+
+
+def markdown_code(text: str) -> str:
+    """`text` as a code span: for commands, task ids and paths."""
+    line = terminal(text).strip()
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    ticks = "`" * (longest + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}"
+
+
+def markdown_block(text: str, *, below: int = 2) -> str:
+    """`text`, which is Markdown itself, so that it stays within a section whose heading has level `below`.
+
+    Its headings become smaller than that heading, HTML is shown and not obeyed, and a code fence left open is
+    closed. Only fences at the margin count: an indented one may belong to a list, and where that ends is not
+    for us to guess, so text inside it is treated like any other.
+    """
+    lines: list[str] = []
+    fence = ""
+    for line in terminal(text, multiline=True).strip("\n").split("\n"):
+        if fence:
+            lines.append(_OWN_COMMENT.sub("< !--", line))
+            fence = "" if _closes(line, fence) else fence
+        else:
+            opening = _FENCE_OPENS.match(line)
+            fence = (opening[1] or opening[2]) if opening else ""
+            lines.append(_TAG.sub("&lt;", line) if fence else _tamed(line, lines, below))
+    if fence:
+        lines.append(fence)
+    return "\n".join(lines)
+
+
+def _is_plain(line: str) -> bool:
+    """Whether nothing in it needs a second look; an underscore does, unless it stands inside a word."""
+    return _HARMLESS_LINE.match(line) is not None and "_" not in line
+
+
+def _visible(match: re.Match[str]) -> str:
+    """A character that must not be obeyed, as its number; a tab is only a space."""
+    code = ord(match[0])
+    if code == 9:
+        return " "
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return _ENTITIES.get(match[0]) or "\\" + match[0]
+
+
+def _closes(line: str, fence: str) -> bool:
+    bare = line.rstrip(" \t")
+    marks = bare.lstrip(" ")
+    return len(bare) - len(marks) < 4 and len(marks) >= len(fence) and not marks.strip(fence[0])
+
+
+def _tamed(line: str, before: list[str], below: int) -> str:
+    """One line outside code: headings lowered, underlines that would make one escaped, HTML shown."""
+    heading = _HEADING.match(line)
+    if heading:
+        level = min(6, len(heading[2]) + below)
+        line = heading[1] + "#" * level + line[heading.end() :]
+    elif before and before[-1].strip():
+        underline = _UNDERLINE.match(line)
+        if underline:
+            line = underline[1] + "\\" + underline[2]
+    return _TAG.sub("&lt;", line)

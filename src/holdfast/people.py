@@ -1,0 +1,134 @@
+"""What people decide about a run: approve, reject, retry, note. They only record, also while an engine runs.
+
+Each function checks its names against the run first, appends one event to the journal, and gives back the
+sentence that says what was recorded. A wrong name is a UsageError, and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast import events as ev
+from holdfast.errors import UsageError
+from holdfast.journal.log import EventLog
+from holdfast.layout import ProjectLayout
+from holdfast.picture import Picture
+from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.runs import read_picture, run_layout
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, SKIPPED
+from holdfast.views.matrix import gates
+
+_NAME_SHOWN_MAX = 160
+_RETRYABLE = (NEEDS_REVIEW, FAILED, SKIPPED)
+
+
+def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> str:
+    """Let a gate, or a phase whose checklist objects (`phase:NAME`), pass."""
+    picture = read_picture(layout, run_id)
+    standings = _gates_and_phases(picture)
+    _require(name, standings, "gate or phase")
+    if standings[name] == "approved":
+        return f"{name} is approved already."
+    _record(layout, run_id, ev.GateApproved(step_id=name, by=by))
+    if standings[name] == "started":
+        return f"{name} is approved; it had started already."
+    return f"{name} is approved." if standings[name] else f"{name} is approved; it is not reached yet."
+
+
+def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str) -> str:
+    """Send the finished task `to` back with `feedback`, in the name of a gate, a phase or a task."""
+    picture = read_picture(layout, run_id)
+    _require(name, known_names(picture), "gate, phase or task")
+    _require(to, picture.tasks, "task")
+    if picture.status(to) != COMPLETED:
+        raise UsageError(f"{to} is {_words(picture.status(to))}; only finished work can be sent back.")
+    if to in picture.state.recalls:
+        raise UsageError(f"{to} is being sent back already.", fix="Wait until it has been redone.")
+    if name in picture.tasks and picture.status(name) == IN_PROGRESS:
+        raise UsageError(f"{name} is running.", fix="Reject when it has ended.")
+    _record(layout, run_id, ev.RewindRequested(step_id=name, targets={to: _text(feedback, "The feedback")}))
+    return f"{to} is sent back."
+
+
+def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> str:
+    """Give tasks a fresh set of attempts: those named, or (None) all that failed, were given up or left out."""
+    picture = read_picture(layout, run_id)
+    if tasks is None:
+        chosen = [task for task in picture.tasks if picture.status(task) in _RETRYABLE]
+    else:
+        chosen = list(dict.fromkeys(tasks))
+        for task in chosen:
+            _require(task, picture.tasks, "task")
+            _require_retryable(picture, task)
+    if not chosen:
+        return "There is nothing to retry."
+    _record(layout, run_id, ev.RetryRequested(step_ids=tuple(chosen)))
+    return f"To be tried again: {_listed(chosen)}."
+
+
+def note(layout: ProjectLayout, run_id: str, text: str) -> str:
+    """Put a note into the run's record; RESUME.md shows it."""
+    read_picture(layout, run_id)
+    _record(layout, run_id, ev.NoteAdded(text=_text(text, "The note")))
+    return "The note is recorded."
+
+
+def known_names(picture: Picture) -> list[str]:
+    """Everything in a run that a person can name: its tasks, gates and phases."""
+    return [*picture.tasks, *_gates_and_phases(picture)]
+
+
+def _gates_and_phases(picture: Picture) -> dict[str, str]:
+    """Each gate and phase with its standing; "" if it is not reached yet."""
+    phases = {f"phase:{phase.name}": "" for phase in picture.spec.phases}
+    return gates(picture) | phases | picture.state.phases
+
+
+def _require(name: str, known: Iterable[str], what: str) -> None:
+    names = list(known)
+    if name in names:
+        return
+    hint = did_you_mean(name, names)
+    if not hint and names and len(names) <= 10:
+        hint = f" There are: {', '.join(names)}."
+    raise UsageError(f"There is no {what} '{printable(name, _NAME_SHOWN_MAX)}'.{hint}")
+
+
+def _require_retryable(picture: Picture, task: str) -> None:
+    status = picture.status(task)
+    if status in _RETRYABLE:
+        return
+    question = picture.record(task).question
+    if question:
+        command = next((need.command for need in picture.needs() if need.task == task), "")
+        raise UsageError(f"{task} waits for an answer, not for another attempt.", fix=f"Answer: {command}")
+    fix = (
+        f"To do it again: holdfast resume {picture.state.run_id} --redo '{task}'"
+        if status == COMPLETED
+        else ""
+    )
+    raise UsageError(f"{task} is {_words(status)}: there is nothing to retry.", fix=fix)
+
+
+def _words(status: str) -> str:
+    return status.replace("_", " ")
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
+    return ", ".join(tasks[:5]) + more
+
+
+def _text(text: str, what: str) -> str:
+    """Words from the command line, as the journal can hold them: bytes that are no UTF-8 become `?`."""
+    if not text.strip():
+        raise UsageError(f"{what} is empty.")
+    return text.encode("utf-8", "replace").decode()
+
+
+def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> None:
+    run = run_layout(layout, run_id)
+    with EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine) as log:
+        log.append(msgspec.to_builtins(event))

@@ -1,0 +1,239 @@
+"""checkpoint.md: the whole run on one page, for people and agents. Pure.
+
+It is written so that it can be read back: a task's symbol stands in the row of its item and the column of its
+step, the table's first cell names the fan-out, and gates, phases and lone steps carry their symbol first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from holdfast.clock import iso
+from holdfast.escaping import markdown_cell, markdown_code, markdown_line
+from holdfast.picture import Path, Picture
+from holdfast.pipeline.graph import split_task_id
+from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
+from holdfast.views import matrix
+from holdfast.views.matrix import (
+    DONE_MARK,
+    FAILED_MARK,
+    GOING_MARK,
+    LEGEND,
+    NOT_STARTED_MARK,
+    REVIEW_MARK,
+    Matrix,
+)
+from holdfast.views.stamp import stamp
+from holdfast.views.summary import cost_line
+
+LISTED_MAX = 40
+
+_WORDS = {
+    DONE_MARK: "completed",
+    GOING_MARK: "in progress",
+    FAILED_MARK: "failed",
+    REVIEW_MARK: "needs human review",
+    NOT_STARTED_MARK: "not started",
+}
+_GATE_MARKS = {"approved": DONE_MARK, "reached": REVIEW_MARK}
+
+
+def render(picture: Picture) -> str:
+    """checkpoint.md with its stamp."""
+    parts = [
+        _head(picture),
+        _needs(picture),
+        _phases(picture),
+        _single_steps(picture),
+        *(_fan_out(picture, table) for table in matrix.matrices(picture)),
+        _gates(picture),
+        _orphans(picture),
+        f"## Legend\n\n{LEGEND}; {NOT_STARTED_MARK} blocked: waits for something that needs a person;"
+        f" {NOT_STARTED_MARK} skipped: left out on purpose.\n",
+    ]
+    return stamp("\n".join(filter(None, parts)), picture.state.run_id, picture.state.seq)
+
+
+def progress_words(picture: Picture) -> str:
+    """How far it is, in one sentence: `12 of 40 tasks finished (30 %); 3 in progress, 1 failed`."""
+    share = f" ({100 * picture.done // picture.total} %)" if picture.total else ""
+    names = {
+        IN_PROGRESS: "in progress",
+        FAILED: "failed",
+        NEEDS_REVIEW: "need review",
+        BLOCKED: "blocked",
+        PENDING: "not started",
+        SKIPPED: "skipped",
+    }
+    rest = [f"{picture.counts[key]} {word}" for key, word in names.items() if picture.counts.get(key)]
+    finished = f"{picture.done} of {picture.total} tasks finished{share}"
+    return "; ".join([finished, ", ".join(rest)]) if rest else finished
+
+
+def phase_mark(picture: Picture, phase: str) -> str:
+    """A phase's symbol: from its tasks, and from what its checklist said."""
+    standing = picture.state.phases.get(f"phase:{phase}", "")
+    if standing.startswith("refused"):
+        return REVIEW_MARK
+    fans = {step.name: step.each for step in picture.spec.steps if step.phase == phase}
+    marks = [matrix.mark(picture, task) for task in picture.tasks if task.partition("[")[0] in fans]
+    grown = all(matrix.is_expanded(picture, var) for var in fans.values() if var)
+    reached = matrix.overall(marks)
+    if reached == DONE_MARK:
+        return DONE_MARK if grown else GOING_MARK
+    if reached == NOT_STARTED_MARK and standing:
+        return GOING_MARK if marks or not grown else DONE_MARK
+    return reached
+
+
+def and_more(items: list[str], limit: int = LISTED_MAX) -> list[str]:
+    """At most `limit` lines of a list, and how many were left out."""
+    if len(items) <= limit:
+        return items
+    return [*items[:limit], f"- ... and {len(items) - limit} more"]
+
+
+def _head(picture: Picture) -> str:
+    state = picture.state
+    lines = [
+        f"# {markdown_line(state.pipeline)} checkpoint",
+        "",
+        f"- Last updated: {iso(state.updated_at or 0.0)}",
+        f"- Run: {markdown_code(state.run_id)}",
+        f"- Status: {state.status}" + (f" ({markdown_cell(state.reason)})" if state.reason else ""),
+    ]
+    if picture.phase is not None:
+        lines.append(f"- Current phase: {markdown_cell(picture.phase)}")
+    if picture.batch is not None:
+        lines.append(f"- Current batch: {picture.batch}")
+    lines += [
+        f"- Progress: {progress_words(picture)}",
+        f"- Cost: {cost_line(picture)}",
+    ]
+    if state.status != COMPLETED:
+        lines.append(f"- To continue: {markdown_code(picture.continue_command())}")
+    return _paragraph(lines)
+
+
+def _needs(picture: Picture) -> str:
+    needs = [
+        f"- {markdown_code(need.task)}: {markdown_cell(need.why) or 'waits'}\n"
+        f"  - {markdown_code(need.command)}"
+        for need in picture.needs()
+    ]
+    return _section("Needs a person", and_more(needs))
+
+
+def _phases(picture: Picture) -> str:
+    lines = []
+    for number, phase in enumerate(picture.spec.phases, start=1):
+        one = phase_mark(picture, phase.name)
+        standing = picture.state.phases.get(f"phase:{phase.name}", "")
+        said = f": {markdown_cell(standing)}" if standing.startswith("refused") else ""
+        lines.append(f"{number}. {one} {markdown_cell(phase.name)} ({_WORDS[one]}{said})")
+    return _section("Phases", lines)
+
+
+def _single_steps(picture: Picture) -> str:
+    table = matrix.single_tasks(picture)
+    if not table.columns:
+        return ""
+    (row,) = matrix.cells(picture, table)
+    lines = ["| step | state | title |", "| --- | --- | --- |"]
+    for column, one in zip(table.columns, row.marks, strict=True):
+        lines.append(f"| {markdown_cell(column.name)} | {one} | {markdown_cell(column.title)} |")
+    return _section("Steps", lines)
+
+
+# --- fan-outs --------------------------------------------------------------------------------------------
+
+
+def _fan_out(picture: Picture, table: Matrix) -> str:
+    lines = list(_unknown_items(picture, table.var))
+    batches = _by_batch(picture, table)
+    drawn = {number: _drawn(picture, table, paths) for number, paths in batches.items()}
+    if len(batches) > 1:
+        for number, (rows, one) in drawn.items():
+            lines.append(f"- Batch {number}: {one} {_WORDS[one]}, {_counted(len(rows), 'item')}")
+    for number, (rows, _) in drawn.items():
+        if len(batches) > 1:
+            lines += ["", f"### {table.var}: batch {number}", ""]
+        elif lines:
+            lines.append("")
+        lines += _heading(table)
+        lines += rows
+    if not lines:
+        lines.append("There are no items.")
+    return _section(f"Each {table.var}", lines)
+
+
+def _unknown_items(picture: Picture, var: str) -> Iterator[str]:
+    if matrix.is_expanded(picture, var):
+        return
+    maker = next(fan for fan in picture.spec.items if fan.var == var)
+    source = f"they come from {markdown_code(maker.name)}" if maker.given is None else "they belong to items"
+    if var in picture.unexpanded:
+        yield f"The items are not known yet: {source}, which has not finished."
+    else:
+        parents = sum(1 for name, _ in picture.items if name == var)
+        yield f"Not all items are known yet: {source}, which has finished {_counted(parents, 'time')} so far."
+
+
+def _by_batch(picture: Picture, table: Matrix) -> dict[int, list[Path]]:
+    numbers = picture.batches(table.var)
+    grouped: dict[int, list[Path]] = {}
+    for path in table.rows:
+        grouped.setdefault(numbers[path], []).append(path)
+    return dict(sorted(grouped.items()))
+
+
+def _heading(table: Matrix) -> list[str]:
+    titles = [markdown_cell(column.title) for column in table.columns]
+    return [
+        f"| {table.var} | " + " | ".join(titles) + " |",
+        "| --- |" + " :-: |" * len(titles),
+    ]
+
+
+def _drawn(picture: Picture, table: Matrix, paths: Iterable[Path]) -> tuple[list[str], str]:
+    """The rows of one matrix, and one symbol for all of it."""
+    lines: list[str] = []
+    seen: list[str] = []
+    for row in matrix.cells(picture, table, paths):
+        lines.append(f"| {markdown_cell(row.label)} | {' | '.join(row.marks)} |")
+        seen += row.marks
+    return lines, matrix.overall(seen)
+
+
+# --- gates and leftovers ---------------------------------------------------------------------------------
+
+
+def _gates(picture: Picture) -> str:
+    specs = {gate.name: gate for gate in picture.spec.gates}
+    lines = []
+    for gate, standing in matrix.gates(picture).items():
+        one = _GATE_MARKS.get(standing, NOT_STARTED_MARK)
+        spec = specs.get(split_task_id(gate)[0])
+        ask = f": {markdown_cell(spec.ask)}" if spec and spec.ask else ""
+        lines.append(f"- {one} {markdown_code(gate)} ({standing or 'not reached yet'}){ask}")
+    return _section("Gates", lines)
+
+
+def _orphans(picture: Picture) -> str:
+    orphans = [f"- {markdown_code(task)}" for task in picture.orphans()]
+    if not orphans:
+        return ""
+    said = "On record, but the pipeline no longer has them. Their files are kept."
+    return _section("No longer in the pipeline", [said, "", *and_more(orphans)])
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _section(title: str, lines: list[str]) -> str:
+    return _paragraph([f"## {title}", "", *lines]) if lines else ""
+
+
+def _paragraph(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"

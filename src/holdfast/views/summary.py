@@ -1,0 +1,235 @@
+"""The run as one JSON document: checkpoint.json, small, and `status --json`, with every task. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.clock import iso
+from holdfast.picture import Picture
+from holdfast.pipeline.graph import split_task_id
+from holdfast.pipeline.spec import StepSpec
+from holdfast.state import (
+    BLOCKED,
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    NEEDS_REVIEW,
+    PENDING,
+    SKIPPED,
+    Accepted,
+    TaskState,
+)
+from holdfast.views.matrix import is_expanded
+from holdfast.views.stamp import stamp_json
+
+INTERRUPTED = "interrupted"
+
+_TOTALS = (COMPLETED, FAILED, NEEDS_REVIEW, BLOCKED, SKIPPED, PENDING, IN_PROGRESS)
+
+Json = dict[str, Any]
+
+
+def summary(picture: Picture, *, journal_bytes: int = 0) -> Json:
+    """The content of checkpoint.json, without its stamp; parameters and tags also at the top level."""
+    state = picture.state
+    document: Json = {
+        "run_id": state.run_id,
+        "pipeline": state.pipeline,
+        "file": state.file,
+        "ordinal": state.ordinal,
+        "params": state.params,
+        "tags": state.tags,
+        "status": state.status,
+        "started_at": _time(state.started_at),
+        "updated_at": _time(state.updated_at),
+        "totals": totals(picture),
+        "completed_steps": _steps(picture),
+        **_standing(picture),
+        "journal_bytes": journal_bytes,
+    }
+    for key, value in (state.tags | state.params).items():
+        if key != "stamp":
+            document.setdefault(key, value)
+    return document
+
+
+def encode_summary(picture: Picture, *, journal_bytes: int = 0) -> bytes:
+    """checkpoint.json as it is written, stamp last."""
+    document = summary(picture, journal_bytes=journal_bytes)
+    return stamp_json(document, picture.state.run_id, picture.state.seq)
+
+
+def status_document(picture: Picture, holder: Mapping[str, Any] | None) -> Json:
+    """What `status --json` prints; `holder` says who runs it now, if anyone does."""
+    state = picture.state
+    return {
+        "run_id": state.run_id,
+        "pipeline": state.pipeline,
+        "params": state.params,
+        "tags": state.tags,
+        "status": state.status,
+        "running": holder is not None,
+        "holder": None if holder is None else dict(holder),
+        "started_at": _time(state.started_at),
+        "updated_at": _time(state.updated_at),
+        "phase": picture.phase,
+        "batch": picture.batch,
+        "totals": totals(picture),
+        "next": picture.next_steps(),
+        **_standing(picture),
+        "tasks": [_task(picture, task) for task in picture.tasks],
+    }
+
+
+def shown_status(picture: Picture, running: bool) -> str:
+    """The run's status as people see it: one in progress that nobody runs was interrupted."""
+    status = picture.state.status
+    return INTERRUPTED if status == IN_PROGRESS and not running else status
+
+
+def totals(picture: Picture) -> dict[str, int]:
+    """How many tasks there are, and how many in each status."""
+    return {"tasks": picture.total} | {status: picture.counts.get(status, 0) for status in _TOTALS}
+
+
+def cost_line(picture: Picture) -> str:
+    """What it has cost so far, in one sentence."""
+    state = picture.state
+    tokens = state.input_tokens + state.output_tokens
+    return (
+        f"${state.cost_usd:,.4f} in total, of which ${state.wasted_cost_usd:,.4f} was thrown away; "
+        f"{tokens:,} tokens ({state.input_tokens:,} in, {state.output_tokens:,} out)"
+    )
+
+
+def _standing(picture: Picture) -> Json:
+    """Where it stands, what it cost, and what is wrong: the same in both documents."""
+    state = picture.state
+    return {
+        "last_completed_step": state.last_completed or None,
+        "next_step": next(iter(picture.next_steps()), None),
+        "total_cost_usd": _money(state.cost_usd),
+        "wasted_cost_usd": _money(state.wasted_cost_usd),
+        "total_tokens": state.input_tokens + state.output_tokens,
+        "error": state.reason or None,
+    }
+
+
+# --- one entry per step ----------------------------------------------------------------------------------
+
+
+def _steps(picture: Picture) -> list[Json]:
+    """The steps that have begun, in the pipeline's order."""
+    of_step: dict[str, list[str]] = {step.name: [] for step in picture.spec.steps}
+    for task in picture.tasks:
+        known = of_step.get(task.partition("[")[0])
+        if known is not None:
+            known.append(task)
+    entries = []
+    for step in picture.spec.steps:
+        records = [picture.state.tasks.get(task) for task in of_step[step.name]]
+        if any(record is not None and _has_begun(record) for record in records):
+            entries.append(_step(picture, step, [record or TaskState() for record in records]))
+    return entries
+
+
+def _has_begun(record: TaskState) -> bool:
+    return record.status != PENDING or bool(record.attempt or record.round or record.cut_off)
+
+
+def _step(picture: Picture, step: StepSpec, records: list[TaskState]) -> Json:
+    through = all(record.status in (COMPLETED, SKIPPED) for record in records)
+    finished = through and (step.each is None or is_expanded(picture, step.each))
+    started = [record.started_at for record in records if record.started_at is not None]
+    ended = [record.completed_at for record in records if record.completed_at is not None]
+    return {
+        "step": step.name,
+        "status": _step_status(records, finished) if step.each else picture.status(step.name),
+        "started_at": _time(min(started, default=None)),
+        "completed_at": _time(max(ended, default=None) if finished else None),
+        # Work, not wall time: clocks jump, and a run may lie still for days between two items.
+        "duration_seconds": round(sum(record.duration for record in records), 3),
+        "outputs": _counted(records) if step.each else _files(records[0]),
+        "metrics": _metrics(records),
+        "error": next((record.error for record in records if record.error), None),
+    }
+
+
+def _step_status(records: list[TaskState], finished: bool) -> str:
+    """A fanned-out step's status: going on while anything of it can, else what is wrong with it."""
+    found = {record.status for record in records}
+    if finished:
+        return SKIPPED if found == {SKIPPED} else COMPLETED
+    for status in (IN_PROGRESS, NEEDS_REVIEW, FAILED):
+        if status in found:
+            return status
+    return IN_PROGRESS
+
+
+def _counted(records: list[TaskState]) -> Json:
+    statuses = [record.status for record in records]
+    return {
+        "total": len(records),
+        "completed": statuses.count(COMPLETED),
+        "failed": statuses.count(FAILED) + statuses.count(NEEDS_REVIEW),
+        "skipped": statuses.count(SKIPPED),
+    }
+
+
+# --- one entry per task ----------------------------------------------------------------------------------
+
+
+def _task(picture: Picture, task: str) -> Json:
+    step, path = split_task_id(task)
+    record = picture.state.task(task)
+    return {
+        "id": task,
+        "step": step,
+        "item": "/".join(path) if path else None,
+        "status": picture.status(task),
+        "attempts": record.attempt,
+        "round": record.round,
+        "started_at": _time(record.started_at),
+        "completed_at": _time(record.completed_at),
+        "duration_seconds": round(record.duration, 3),
+        "outputs": _files(record),
+        "value": _value(record.accepted) if record.status == COMPLETED else None,
+        "metrics": _metrics([record]),
+        "error": record.error or None,
+    }
+
+
+def _files(record: TaskState) -> list[Json]:
+    """What the task gave; what was accepted before it was sent back no longer counts."""
+    if record.status != COMPLETED or record.accepted is None:
+        return []
+    return [{"path": file.path, "bytes": file.size, "sha256": file.sha256} for file in record.accepted.files]
+
+
+def _value(accepted: Accepted | None) -> Any:
+    if accepted is None:
+        return None
+    if accepted.value_ref:
+        return {"ref": accepted.value_ref}
+    data = bytes(accepted.value)
+    return msgspec.json.decode(data) if data else None
+
+
+def _metrics(records: list[TaskState]) -> Json:
+    return {
+        "input_tokens": sum(record.input_tokens for record in records),
+        "output_tokens": sum(record.output_tokens for record in records),
+        "cost_usd": _money(sum(record.cost_usd for record in records)),
+    }
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else iso(seconds)
+
+
+def _money(usd: float) -> float:
+    """Sums of cents carry noise in the last digits; nobody pays that."""
+    return round(usd, 9)

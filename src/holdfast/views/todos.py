@@ -1,0 +1,296 @@
+"""todos.db: the run as SQL rows, so that one query lists what can start.
+
+It is a cache: nothing that happens to it may stop a run. A file that cannot be used is set aside and written
+anew; one that is locked, or a disk that is full, waits for the next time.
+
+Two traps. The contract's query joins a dependency with its row, so that one which names no row would count as
+done: here every dependency has a row, an unknown one a blocked row of its own. And the picture knows more
+than data and `after` (the order of items, a phase's checklist): a task is `pending` only if it can start, or
+if a dependency that is on file holds it; if anything else does, it is `blocked`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from holdfast.clock import iso
+from holdfast.errors import HoldfastError
+from holdfast.escaping import terminal
+from holdfast.picture import Picture
+from holdfast.pipeline.graph import SETTLE, Graph, Node, split_task_id
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, TaskState
+from holdfast.views import matrix
+
+TODO, GOING, DONE, WAITING = "pending", "in_progress", "done", "blocked"
+
+READY_QUERY = """
+SELECT t.* FROM todos t WHERE t.status = 'pending' AND NOT EXISTS (
+  SELECT 1 FROM todo_deps td JOIN todos dep ON td.depends_on = dep.id
+  WHERE td.todo_id = t.id AND dep.status != 'done')
+"""
+
+Edge = tuple[str, str]
+Edges = Callable[[], Iterable[tuple[str, str | None]]]  # (task, what it depends on; None: something nameless)
+Row = tuple[str, str, str]  # title, description, status
+
+_SCHEMA = {
+    "todos": "CREATE TABLE todos (id TEXT NOT NULL PRIMARY KEY, title TEXT, description TEXT,"
+    " status TEXT NOT NULL CHECK (status IN ('pending', 'in_progress', 'done', 'blocked')),"
+    " created_at TEXT, updated_at TEXT)",
+    "todo_deps": "CREATE TABLE todo_deps (todo_id TEXT NOT NULL REFERENCES todos (id),"
+    " depends_on TEXT NOT NULL REFERENCES todos (id), PRIMARY KEY (todo_id, depends_on))",
+    # Which moment the rows show: what a reader needs to tell an edit from age.
+    "todo_view": "CREATE TABLE todo_view (run TEXT NOT NULL, seq INTEGER NOT NULL)",
+}
+_UPSERT = (
+    "INSERT INTO todos (id, title, description, status, created_at, updated_at)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?5)"
+    " ON CONFLICT (id) DO UPDATE SET title = ?2, description = ?3, status = ?4, updated_at = ?5"
+)
+_BUSY_S = 0.05
+# Nothing is wrong with the file itself: another time will do.
+_PASSING = frozenset(
+    [
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+    ]
+)
+_STATUS = {
+    PENDING: TODO,
+    FAILED: TODO,  # another attempt is due
+    IN_PROGRESS: GOING,
+    COMPLETED: DONE,
+    SKIPPED: DONE,
+    NEEDS_REVIEW: WAITING,
+}
+_GATHERED_MAX = 10_000
+
+
+class _UnusableError(Exception):
+    """What lies at this path is not a database of ours."""
+
+
+class TodosView:
+    """todos.db of one project. Calls come from one thread at a time, and none of them raises."""
+
+    def __init__(self, path: Path, *, set_aside: Callable[[Path], object]) -> None:
+        self.path = path
+        self._set_aside = set_aside
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None  # device and inode of what is open
+        self._rows: dict[str, Row] | None = None  # as they stand in the file; None: not looked at yet
+        self._deps: set[Edge] = set()
+        self._drawn: set[str] = set()  # the rows that `_edges` was made for
+        self._edges: set[Edge] = set()
+
+    def update(self, picture: Picture, edges: Edges) -> bool:
+        """Write what has changed since the last time; False if it has to wait for the next."""
+        for _ in range(2):
+            try:
+                self._write(self._opened(), picture, edges)
+            except (sqlite3.Error, _UnusableError) as error:
+                if _is_passing(error):
+                    self._roll_back()
+                    return False
+                self.close()
+                if not self._cleared_away():
+                    return False
+            except OSError:
+                self.close()
+                return False
+            else:
+                return True
+        return False
+
+    def close(self) -> None:
+        """Let go of the file; the next update looks at all of it."""
+        connection, self._connection = self._connection, None
+        self._file = self._rows = None
+        if connection is not None:
+            connection.close()
+
+    # --- the file ----------------------------------------------------------------------------------------
+
+    def _opened(self) -> sqlite3.Connection:
+        """The open database; another file at its path, or none, means beginning anew."""
+        here = _identity(self.path)
+        if self._connection is None or here is None or here != self._file:
+            self.close()
+            self._connection = sqlite3.connect(
+                self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA synchronous = OFF")
+            _prepare(self._connection)
+            self._file = _identity(self.path)
+        return self._connection
+
+    def _roll_back(self) -> None:
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.rollback()
+
+    def _cleared_away(self) -> bool:
+        """Whether the path is free now."""
+        if not os.path.lexists(self.path):
+            return False  # the trouble is not the file: there is none
+        try:
+            self._set_aside(self.path)
+        except (OSError, HoldfastError):
+            return False
+        return True
+
+    def _write(self, connection: sqlite3.Connection, picture: Picture, edges: Edges) -> None:
+        rows, deps = self._wanted(picture, edges)
+        connection.execute("BEGIN IMMEDIATE")
+        old, old_deps = self._rows, self._deps
+        if old is None:
+            old, old_deps = _read(connection, picture.state.run_id)
+        now = iso(picture.state.updated_at or 0.0)
+        changed = [(name, *row, now) for name, row in rows.items() if old.get(name) != row]
+        connection.executemany(
+            "DELETE FROM todo_deps WHERE todo_id = ? AND depends_on = ?", sorted(old_deps - deps)
+        )
+        gone = [(name,) for name in old if name not in rows]
+        connection.executemany("DELETE FROM todos WHERE id = ?", gone)
+        connection.executemany(_UPSERT, changed)
+        connection.executemany(
+            "INSERT INTO todo_deps (todo_id, depends_on) VALUES (?, ?)", sorted(deps - old_deps)
+        )
+        connection.execute("DELETE FROM todo_view")
+        connection.execute("INSERT INTO todo_view VALUES (?, ?)", (picture.state.run_id, picture.state.seq))
+        connection.execute("COMMIT")
+        self._rows, self._deps = rows, deps
+
+    # --- what should be there ------------------------------------------------------------------------------
+
+    def _wanted(self, picture: Picture, edges: Edges) -> tuple[dict[str, Row], set[Edge]]:
+        rows = _own_rows(picture)
+        if rows.keys() != self._drawn or self._rows is None:
+            self._edges = {(task, named or f"missing:{task}") for task, named in edges() if task in rows}
+            self._drawn = set(rows)
+        unknown = {named for _, named in self._edges if named not in rows}
+        rows |= dict.fromkeys(sorted(unknown), ("unknown", "a dependency that names nothing", WAITING))
+        ready = set(picture.ready)
+        open_edges = {edge for edge in self._edges if rows[edge[1]][2] != DONE}
+        # The picture knows of orders that are satisfied otherwise: what it calls ready shall be listed.
+        satisfied = {edge for edge in open_edges if edge[0] in ready and edge[1] not in unknown}
+        held = ready | {task for task, _ in open_edges}
+        for task, (title, description, status) in rows.items():
+            if status == TODO and task not in held and picture.state.task(task).status != FAILED:
+                rows[task] = (title, description, WAITING)
+        return rows, self._edges - satisfied
+
+
+def graph_edges(graph: Graph) -> Iterator[Edge]:
+    """(task, what it depends on) by data and `after`, for `update`; gathers are passed through.
+
+    A gather that many tasks share would need a row for each pair; above a limit its edges are left out, and
+    those tasks show as blocked until they can start.
+    """
+    nodes = list(graph.nodes.values())
+    members = Counter(consumer.id for node in nodes for consumer, _ in node.consumers if consumer.is_virtual)
+    for node in nodes:
+        if not node.is_virtual:
+            yield from ((consumer.id, node.id) for consumer in _behind(node, members))
+    for fan in graph.spec.items:
+        if fan.given is None and not any(var == fan.var for var, _ in graph.items):
+            yield f"fanout:{fan.var}", fan.name if fan.each is None else f"fanout:{fan.each}"
+
+
+def _behind(node: Node, members: Counter[str]) -> Iterator[Node]:
+    stack = [node]
+    while stack:
+        for consumer, kind in stack.pop().consumers:
+            if consumer.kind == "gather":
+                if members[consumer.id] * len(consumer.consumers) <= _GATHERED_MAX:
+                    stack.append(consumer)
+            elif kind != SETTLE and not consumer.is_virtual:
+                yield consumer
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+def _own_rows(picture: Picture) -> dict[str, Row]:
+    """Phases, tasks, gates and fan-outs not yet expanded; only tasks can be `pending`."""
+    state = picture.state
+    rows: dict[str, Row] = {}
+    for phase in picture.spec.phases:
+        standing = state.phases.get(f"phase:{phase.name}", "")
+        status = DONE if standing in ("started", "approved") else WAITING
+        rows[f"phase:{phase.name}"] = (phase.name, terminal(standing), status)
+    titles = {step.name: terminal(step.title) for step in picture.spec.steps}
+    for task in picture.tasks:
+        rows[task] = _task_row(picture, task, titles)
+    asks = {gate.name: gate.ask for gate in picture.spec.gates}
+    for gate, standing in matrix.gates(picture).items():
+        ask = asks.get(split_task_id(gate)[0], "")
+        rows[gate] = (gate, terminal(ask), DONE if standing == "approved" else WAITING)
+    for var in picture.unexpanded:
+        rows[f"fanout:{var}"] = (f"items of {var}", "not known yet", WAITING)
+    return rows
+
+
+def _task_row(picture: Picture, task: str, titles: dict[str, str]) -> Row:
+    name, bracket, rest = task.partition("[")
+    title = titles.get(name, name) + (f": {rest[:-1]}" if bracket else "")
+    record = picture.state.tasks.get(task)
+    if record is None:
+        return title, "", WAITING if task in picture.blocked else TODO
+    asked = bool(record.question) or task in picture.state.recalls
+    held = asked or (record.status in (PENDING, FAILED) and task in picture.blocked)
+    return title, _description(record), WAITING if held else _STATUS[record.status]
+
+
+def _description(record: TaskState) -> str:
+    """What went wrong or why it is done again; else what it wrote."""
+    if record.error or record.redo_reason:
+        return terminal(record.error or record.redo_reason)
+    if record.status == COMPLETED and record.accepted is not None:
+        return ", ".join(terminal(file.path) for file in record.accepted.files)
+    return ""
+
+
+# --- the database ----------------------------------------------------------------------------------------
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise _UnusableError
+    return found.st_dev, found.st_ino
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables in an empty database; one with other tables, or damage, is not ours to use."""
+    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
+    if not found:
+        connection.executescript(";\n".join(["BEGIN IMMEDIATE", *_SCHEMA.values(), "COMMIT"]))
+        return
+    ours = all(found.get(table) == sql for table, sql in _SCHEMA.items())
+    if not ours or connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        raise _UnusableError
+
+
+def _read(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Row], set[Edge]]:
+    """The rows on file; those of another run are removed."""
+    if connection.execute("SELECT run FROM todo_view").fetchall() != [(run_id,)]:
+        connection.execute("DELETE FROM todo_deps")
+        connection.execute("DELETE FROM todos")
+    rows = connection.execute("SELECT id, title, description, status FROM todos").fetchall()
+    deps = connection.execute("SELECT todo_id, depends_on FROM todo_deps").fetchall()
+    return {name: (title, description, status) for name, title, description, status in rows}, set(deps)
+
+
+def _is_passing(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING

@@ -3,14 +3,19 @@
 import sys
 
 if sys.platform == "win32":
-    raise ImportError("Holdfast needs Linux or macOS: it relies on POSIX locks and renames. On Windows, use WSL.")
+    _REFUSAL = "Holdfast needs Linux or macOS: it relies on POSIX locks and renames. On Windows, use WSL."
+    raise SystemExit(_REFUSAL) if sys.argv[0].endswith(("holdfast", "holdfast.exe")) else ImportError(_REFUSAL)
+
+from typing import TYPE_CHECKING, Any
 
 from holdfast.context import Context
 from holdfast.errors import CheckpointCorruptionError, HoldfastError
-from holdfast.journal.log import EventLog
 from holdfast.pipeline.definition import Pipeline
 from holdfast.pipeline.rewind import Rewind
-from holdfast.snapshots import CheckpointManager
+
+if TYPE_CHECKING:
+    from holdfast.journal.log import EventLog
+    from holdfast.snapshots import CheckpointManager
 
 __all__ = [
     "CheckpointCorruptionError",
@@ -22,3 +27,16 @@ __all__ = [
     "Rewind",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """The pieces that work alone are loaded when they are first asked for: a pipeline needs neither."""
+    if name == "EventLog":
+        from holdfast.journal.log import EventLog
+
+        return EventLog
+    if name == "CheckpointManager":
+        from holdfast.snapshots import CheckpointManager
+
+        return CheckpointManager
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

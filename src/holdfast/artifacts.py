@@ -25,10 +25,7 @@ from holdfast.state import NO_VALUE, Accepted, TaskState
 from holdfast.stores import atomic, disk
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
-from holdfast.values import decode_json, digest, encode_json
-
-INLINE_VALUE_MAX = 2048
-"""Values up to this many bytes stand in the journal itself; larger ones are kept once, by hash."""
+from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
 
 UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
 """A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
@@ -291,7 +288,9 @@ def split_output(step: StepSpec, output: Any) -> tuple[dict[str, Any], Any]:
         return {"": output}, _NOTHING
     assert step.writes is not None
     if not isinstance(output, dict):
-        raise OutputRefusedError(f"returned {type(output).__name__}, but writes needs a dict with {_listed(step.writes)}")
+        raise OutputRefusedError(
+            f"returned {type(output).__name__}, but writes needs a dict with {_listed(step.writes)}"
+        )
     missing = [key for key in step.writes if output.get(key) is None]
     if missing:
         raise OutputRefusedError(f"returned no {_listed(missing)}, which its writes names")

@@ -140,9 +140,7 @@ def _new(
     )
 
 
-def _sealed_paths(
-    compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]
-) -> dict[str, Seal]:
+def _sealed_paths(compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
     """The seals that lie where this pipeline's first tasks would write."""
     fields = {name: str(value) for name, value in params.items()}
     found: dict[str, Seal] = {}
@@ -198,5 +196,3 @@ def _fresh_id(layout: ProjectLayout, known: set[str]) -> str:
         number += 1
         name = f"{base}_{number}"
     return name
-
-

@@ -1,11 +1,11 @@
 """Removing finished runs that are too old or too many. The work tree is never touched, nor an unfinished run.
 
-Order, and what a kill leaves. A doomed run's folder is renamed to `.clean-ID` first, so that it is gone from the
-list in one step; then go the large objects that only doomed runs refer to, then its pack, then the folder. A
-`.clean-` folder is therefore the record of an unfinished clean, and the next one finishes it.
+Order, and what a kill leaves. A doomed run's folder is renamed to `.clean-ID` first, so that it is gone from
+the list in one step; then go the large objects that only doomed runs refer to, then its pack, then the
+folder. A `.clean-` folder is therefore the record of an unfinished clean, and the next one finishes it.
 
-A large ("loose") object is removed only with proof: a doomed run names it, and no file of any other run does. If a
-remaining run cannot be read to its end, loose objects stay.
+A large ("loose") object is removed only with proof: a doomed run names it, and no file of any other run does.
+If a remaining run cannot be read to its end, loose objects stay.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def clean(layout: ProjectLayout, *, max_age_days: float, max_runs: int, dry_run:
         if dry_run or not os.path.lexists(layout.runs):
             doomed = tuple(_doomed(layout, max_age_days, max_runs))
             leftovers = _trash(layout)
-            loose, why_not = _removable_loose(
-                layout, [*leftovers, *(layout.run(d.run_id).dir for d in doomed)]
-            )
+            loose, why_not = _removable_loose(layout, [*leftovers, *(layout.run(d.run_id).dir for d in doomed)])
             return _result(layout, doomed, leftovers, loose, why_not)
         return _clean_locked(layout, max_age_days, max_runs)
     except OSError as error:
@@ -141,7 +139,7 @@ def _trash(layout: ProjectLayout) -> list[Path]:
 
 
 def _empty_trash(layout: ProjectLayout) -> tuple[dict[str, int], str]:
-    """Delete what was renamed away: loose objects, packs, folders; the folder last, since it is the record."""
+    """Delete what was renamed away: loose objects, packs, folders; the folder last: it is the record."""
     trash = _trash(layout)
     loose, why_not = _removable_loose(layout, trash)
     for sha in loose:
@@ -191,7 +189,7 @@ def _require_whole(folders: Iterable[Path]) -> None:
 
 
 def _hashes(folders: Iterable[Path]) -> set[str]:
-    """Everything in the folders' files that looks like the hash of an object: rather too much than too little."""
+    """Everything in the folders' files that looks like an object's hash: rather too much than too little."""
     return {sha for folder in folders for path in _files(folder, skip=LOGS_DIR) for sha in _hashes_in(path)}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,10 +15,9 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast import events as ev
-from holdfast.artifacts import INLINE_VALUE_MAX
 from holdfast.errors import HoldfastError
 from holdfast.state import OnceRecord
-from holdfast.values import decode_json, encode_json
+from holdfast.values import INLINE_VALUE_MAX, decode_json, encode_json
 
 _inside_once: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_once", default="")
 current_task: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_task", default="")
@@ -69,7 +67,7 @@ class Context:
         params: Mapping[str, Any],
         directory: Path,
         attempt: int = 1,
-        round: int = 0,  # noqa: A002 - the contract's name
+        round: int = 0,
         feedback: Sequence[str] = (),
         previous: Callable[[], Any] | Any = None,
         partial: str | None = None,
@@ -126,7 +124,8 @@ class Context:
             raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {key!r:.40}.")
         if key in self._used:
             raise HoldfastError(
-                f"{self.task_id}: ctx.once({key!r:.60}) was used twice in one round.", fix="Give each paid call its own key."
+                f"{self.task_id}: ctx.once({key!r:.60}) was used twice in one round.",
+                fix="Give each paid call its own key.",
             )
         self._used.add(key)
         record = self._recorded.get(key)
@@ -244,6 +243,8 @@ class Context:
         """A line shown beside the running step, and kept."""
         encode_json(fields, "log")
         self._say(ev.Logged(step_id=self.task_id, name=event, fields=fields))
+        import logging  # loaded by whoever logs; a pipeline that never does need not wait for it
+
         words = " ".join([event, *(f"{name}={value}" for name, value in fields.items())])
         logging.getLogger("holdfast.step").info("%s", words)
 

@@ -100,5 +100,6 @@ class StorageError(HoldfastError):
         name = f" {error.filename}" if isinstance(error.filename, str) else ""
         reason = error.strerror or str(error)
         return cls(
-            f"Could not {doing}{name}: {reason}.", fix="Nothing is lost: mend that, then run the same command."
+            f"Could not {doing}{name}: {reason}.",
+            fix="Nothing is lost: mend that, then run the same command.",
         )

@@ -14,7 +14,7 @@ import msgspec
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError, FormatTooNewError
-from holdfast.journal.log import Position, scan
+from holdfast.journal.scan import Line, Position, scan
 from holdfast.layout import RunLayout
 from holdfast.snapshots import newest_snapshot
 from holdfast.state import RunState, fold
@@ -36,9 +36,10 @@ class History:
 
     state: RunState
     position: Position | None
-    tail_events: int = 0  # folded after the snapshot
+    tail_events: int = 0  # lines read after the snapshot
     torn: int = 0
-    damage: list[str] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)  # of snapshots
+    journal_damage: list[str] = field(default_factory=list)
 
 
 _decoder = msgspec.json.Decoder(SavedState)
@@ -57,17 +58,30 @@ def read_history(run: RunLayout, *, quarantine: Path | None = None) -> History:
     """The state of a run. With `quarantine` given, damaged snapshots are put there; else nothing is touched."""
     damage: list[str] = []
     saved = _newest(run, quarantine, damage)
-    start = saved.position if saved is not None else None
-    reading = scan(run.journal, start)
+    reading = scan(run.journal, saved.position if saved is not None else None)
+    lines = list(reading)
+    history = History(RunState(), reading.position, len(lines), reading.torn, damage, list(reading.damage))
     if saved is not None and not reading.anchored:
-        damage.append("the newest snapshot names a line that the journal does not have")
-        saved = None
-    state = saved.state if saved is not None else RunState()
-    count = 0
-    for line in reading:
-        fold(state, ev.decode(line.raw), line.seq, clock.parse_iso(line.ts))
-        count += 1
-    return History(state, reading.position, count, reading.torn, damage + list(reading.damage))
+        lines = _after_the_gap(saved, lines, history)
+    elif saved is not None:
+        history.state = saved.state
+    for line in lines:
+        fold(history.state, ev.decode(line.raw), line.seq, clock.parse_iso(line.ts))
+    return history
+
+
+def _after_the_gap(saved: SavedState, lines: list[Line], history: History) -> list[Line]:
+    """The lines to fold when the journal no longer has the line that the snapshot names.
+
+    If the journal is damaged, or was repaired since, the snapshot knows what was lost with the damage: repairing
+    keeps the numbers, so the lines after the snapshot's own follow it. Otherwise it belongs to another journal.
+    """
+    repaired = any(isinstance(ev.decode(line.raw), ev.JournalRepaired) for line in lines)
+    if not history.journal_damage and not repaired:
+        history.damage.append("the newest snapshot names a line that the journal does not have")
+        return lines
+    history.state = saved.state
+    return [line for line in lines if line.seq > saved.position.seq]
 
 
 def _newest(run: RunLayout, quarantine: Path | None, damage: list[str]) -> SavedState | None:
@@ -77,18 +91,19 @@ def _newest(run: RunLayout, quarantine: Path | None, damage: list[str]) -> Saved
     try:
         return _decoder.decode(loaded.payload)
     except msgspec.ValidationError as error:
-        return _not_ours(loaded.payload, loaded.number, str(error), damage)
+        _refuse_newer(loaded.payload, loaded.number)
+        damage.append(f"checkpoint_{loaded.number:04d}.json does not read: {error}")
+        return None
 
 
-def _not_ours(payload: bytes, number: int, error: str, damage: list[str]) -> None:
-    """A snapshot that proves itself but does not read: newer is refused, anything else is passed over."""
+def _refuse_newer(payload: bytes, number: int) -> None:
+    """A snapshot that proves itself but does not read may be from a newer version: that is never passed over."""
     found = msgspec.json.decode(payload, type=_FormatOnly, strict=False)
     if found.format > FORMAT:
         raise FormatTooNewError(
-            f"checkpoint_{number:04d}.json was written by a newer Holdfast (format {found.format}, this one reads {FORMAT}).",
+            f"checkpoint_{number:04d}.json was written by a newer Holdfast: format {found.format}, not {FORMAT}.",
             fix="Upgrade Holdfast; nothing was touched.",
         )
-    damage.append(f"checkpoint_{number:04d}.json does not read: {error}")
 
 
 def require_run(state: RunState, run: RunLayout) -> RunState:

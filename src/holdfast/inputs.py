@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.artifacts import Artifacts
+from holdfast.errors import UsageError
 from holdfast.pipeline.graph import Graph, Node, gather_id, task_id
+from holdfast.pipeline.names import printable
 from holdfast.pipeline.spec import Source, StepSpec
-from holdfast.pipeline.templates import render, render_path
+from holdfast.pipeline.templates import check_pattern, render, render_path
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.values import digest, encode_json
 
@@ -109,7 +111,7 @@ class Inputs:
     def _reads_digest(self, node: Node) -> str:
         values = self.fields(node)
         hasher = hashlib.sha256()
-        for path in reads_of(self.root, [render(pattern, values) for pattern in node.spec.reads]):
+        for path in reads_of(self.root, [_read_pattern(node, pattern, values) for pattern in node.spec.reads]):
             hasher.update(f"{path}\n{_hash_file(self.root / path)}\n".encode())
         return hasher.hexdigest()
 
@@ -168,6 +170,15 @@ class Inputs:
         }
 
 
+def _read_pattern(node: Node, pattern: str, values: Mapping[str, str]) -> str:
+    """A `reads` pattern with its fields filled in; a parameter must not lead it out of the project."""
+    rendered = render(pattern, values)
+    problem = check_pattern(rendered)
+    if problem:
+        raise UsageError(f"{node.id}: reads {printable(rendered)}: {problem}.")
+    return rendered
+
+
 def shorten(parts: Mapping[str, str]) -> dict[str, str]:
     """The parts as they are recorded."""
     return {key: value[:SHORT] for key, value in parts.items()}
@@ -203,4 +214,3 @@ def _copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
-

@@ -53,7 +53,7 @@ def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str
 
 
 def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> str:
-    """Give tasks a fresh set of attempts: those named, or (None) all that failed, were given up or left out."""
+    """Give tasks a fresh set of attempts: those named, or (None) all that failed or were left out."""
     picture = read_picture(layout, run_id)
     if tasks is None:
         chosen = [task for task in picture.tasks if picture.status(task) in _RETRYABLE]
@@ -104,11 +104,7 @@ def _require_retryable(picture: Picture, task: str) -> None:
     if question:
         command = next((need.command for need in picture.needs() if need.task == task), "")
         raise UsageError(f"{task} waits for an answer, not for another attempt.", fix=f"Answer: {command}")
-    fix = (
-        f"To do it again: holdfast resume {picture.state.run_id} --redo '{task}'"
-        if status == COMPLETED
-        else ""
-    )
+    fix = f"To do it again: holdfast resume {picture.state.run_id} --redo '{task}'" if status == COMPLETED else ""
     raise UsageError(f"{task} is {_words(status)}: there is nothing to retry.", fix=fix)
 
 

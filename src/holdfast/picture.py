@@ -152,6 +152,8 @@ class Picture:
                 yield Need(task, record.error, f"{self.continue_command()} --on-changed keep   (or: restore)")
             elif record.question == "partial":
                 yield Need(task, record.error, f"{self.continue_command()} --on-partial redo   (or: continue)")
+            elif record.question == "path":
+                yield Need(task, record.error, f"{self.continue_command()}   (after moving that file away)")
             elif record.status == NEEDS_REVIEW:
                 yield Need(task, record.error, f"holdfast retry {_quoted(task)}")
 
@@ -170,7 +172,9 @@ class Picture:
     def _budget_needs(self) -> Iterator[Need]:
         if self.state.reason.startswith("the budget"):
             spent = self.state.cost_usd
-            yield Need("budget", self.state.reason, f"{self.continue_command()} --budget {max(spent * 2, 0.01):.2f}")
+            yield Need(
+                "budget", self.state.reason, f"{self.continue_command()} --budget {max(spent * 2, 0.01):.2f}"
+            )
 
 
 def decode_spec(state: RunState) -> PipelineSpec:

@@ -126,7 +126,12 @@ class _Planner:
     """Walks the graph as the engine would, deciding without acting."""
 
     def __init__(
-        self, graph: Graph, state: RunState, inputs: Inputs, judge: Judge, items: Mapping[str, list[dict[str, Any]]]
+        self,
+        graph: Graph,
+        state: RunState,
+        inputs: Inputs,
+        judge: Judge,
+        items: Mapping[str, list[dict[str, Any]]],
     ) -> None:
         self.graph = graph
         self.state = state
@@ -274,4 +279,3 @@ def _changes(
         if now[name].writes != before[name].writes:
             words.append(f"step {name} writes to another path: finished files are moved")
     return words
-

@@ -1,9 +1,9 @@
 """Start a run or continue one: where definition, recovery, engine and views meet.
 
-    run_pipeline             what `pipe.run` calls
-    execute                  what the command line calls: one request in, one result out
-      choose                 which run is meant: a new one, or one that is continued
-      _Session               everything of one run that is open: journal, objects, lock, runner, keeper
+run_pipeline             what `pipe.run` calls
+execute                  what the command line calls: one request in, one result out
+  choose                 which run is meant: a new one, or one that is continued
+  _Session               everything of one run that is open: journal, objects, lock, runner, keeper
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ from holdfast.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_WAITING,
-    CheckpointCorruptionError,
-    HoldfastError,
     StorageError,
     UsageError,
 )
@@ -49,16 +47,16 @@ from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture, decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, Node, build_graph
+from holdfast.pipeline.graph import Node, build_graph
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.reconcile import Policy
 from holdfast.runs import open_project, read_run, run_ids
-from holdfast.settings import Settings, load_settings
+from holdfast.settings import load_settings
 from holdfast.snapshots import next_number, rotate, write_snapshot
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
 from holdfast.stores import atomic
-from holdfast.stores.lock import EngineLock
+from holdfast.stores.lock import AppendLock, EngineLock
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.tasklogs import LogObserver, TaskLogs
@@ -111,7 +109,7 @@ def run_pipeline(
     pipeline: Pipeline,
     *,
     params: Mapping[str, Any] | None = None,
-    dir: str | os.PathLike[str] = ".",  # noqa: A002 - the contract's name
+    dir: str | os.PathLike[str] = ".",
     concurrency: int | None = None,
     budget_usd: float | None = None,
     resume: str | None = None,
@@ -211,8 +209,9 @@ class _Session:
 
     def _read_history(self) -> Any:
         history = read_run(self.layout, self.choice.run_id, quarantine=True)
-        if history.damage and any("snapshot" not in note and "checkpoint_" not in note for note in history.damage):
-            repair(self.run_layout.journal, self.run_layout.quarantine)
+        if history.journal_damage:
+            with AppendLock(self.layout.append_lock):
+                repair(self.run_layout.journal, self.run_layout.quarantine)
             history = read_run(self.layout, self.choice.run_id, quarantine=True)
         return history
 
@@ -248,14 +247,16 @@ class _Session:
         request, checks = self.request, self.compiled.checks
 
         def checker(node: Node, output: Any) -> str:
-            return attempts.run_checks(checks.get(node.spec.name, ()), node, None, output)
+            return attempts.check_again(checks.get(node.spec.name, ()), node, output)
 
         others = frozenset(run_ids(self.layout)) - {self.choice.run_id}
         return Judge(
             self.state,
             inputs,
             self.artifacts,
-            policy=Policy(request.settings.on_changed, request.settings.on_partial, adopt=not self.choice.set_aside),
+            policy=Policy(
+                request.settings.on_changed, request.settings.on_partial, adopt=not self.choice.set_aside
+            ),
             quarantine=self.run_layout.quarantine,
             checker=checker,
             migrations=self.compiled.migrations,
@@ -321,7 +322,11 @@ class _Session:
         """The finished tasks that `--redo` names, by task id or by step."""
         found: list[str] = []
         for wanted in self.request.redo:
-            hits = [t for t, r in self.state.tasks.items() if r.status == COMPLETED and wanted in (t, t.partition("[")[0])]
+            hits = [
+                t
+                for t, r in self.state.tasks.items()
+                if r.status == COMPLETED and wanted in (t, t.partition("[")[0])
+            ]
             found += hits
         return tuple(dict.fromkeys(found))
 
@@ -357,12 +362,14 @@ class _Session:
     def _write_snapshot(self) -> None:
         def encode() -> tuple[int, bytes]:
             number = next_number(self.run_layout.dir, self.state.snapshot_number)
-            self.state.snapshot_number = number
             return number, encode_state(self.state, self.journal.position)
 
         number, payload = self.committer.exclusively(encode)
         self.journal.sync()  # nor does a snapshot
         write_snapshot(self.run_layout.dir, number, payload, tmp_dir=self.layout.tmp)
+        # So that the number is not used again, even if every snapshot is lost.
+        self.committer.submit(Saying(self.committer, (ev.SnapshotWritten(number=number),), durable=False))
+        self.committer.pump()
         rotate(self.run_layout.dir, self.request.settings.snapshots)
 
     def _last_words(self) -> None:

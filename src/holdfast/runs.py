@@ -48,7 +48,9 @@ def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
     try:
         mode = os.stat(root).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"No such directory: {printable(str(directory))}.", fix="Give an existing one with --dir.") from None
+        raise UsageError(
+            f"No such directory: {printable(str(directory))}.", fix="Give an existing one with --dir."
+        ) from None
     except OSError as error:
         raise StorageError.from_os(error, "open") from error
     except ValueError:
@@ -180,7 +182,9 @@ def run_layout(layout: ProjectLayout, run_id: str) -> RunLayout:
     except OSError as error:
         raise StorageError.from_os(error, "look at") from error
     if not stat.S_ISDIR(mode):
-        raise UsageError(f"The folder of run {run_id} is not a folder.", fix="Holdfast does not follow links there.")
+        raise UsageError(
+            f"The folder of run {run_id} is not a folder.", fix="Holdfast does not follow links there."
+        )
     return run
 
 

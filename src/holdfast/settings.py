@@ -109,7 +109,9 @@ def _section(name: str, section: str, entries: Mapping[str, Any]) -> dict[str, A
     known = [key for key, (where, _) in _READERS.items() if where == section]
     for key in entries:
         if key not in known:
-            raise UsageError(f"{name}: unknown setting {key} in [{section}].", fix=f"There are {', '.join(known)}.")
+            raise UsageError(
+                f"{name}: unknown setting {key} in [{section}].", fix=f"There are {', '.join(known)}."
+            )
     return {key: _read(key, value, f"{name}: [{section}] {key}") for key, value in entries.items()}
 
 

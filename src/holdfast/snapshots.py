@@ -99,9 +99,7 @@ def _proved(content: bytes) -> bytes | None:
     return payload
 
 
-def newest_snapshot(
-    run_dir: Path, *, quarantine: Path | None, damaged: list[str] | None = None
-) -> Loaded | None:
+def newest_snapshot(run_dir: Path, *, quarantine: Path | None, damaged: list[str] | None = None) -> Loaded | None:
     """The newest snapshot that proves itself, or None.
 
     Damaged ones on the way are moved to `quarantine` (None: nothing is changed) and named in `damaged`,
@@ -316,9 +314,7 @@ class CheckpointManager:
 
     def _refuse_foreign(self, state: dict[str, Any]) -> None:
         if state.get("run_id", self.run_id) != self.run_id:
-            raise UsageError(
-                f"This state belongs to run '{printable(state['run_id'])}', not to {self.run_id}."
-            )
+            raise UsageError(f"This state belongs to run '{printable(state['run_id'])}', not to {self.run_id}.")
         if "sha256" in state:
             raise ValueRefusedError(
                 "state.sha256 is the name of the snapshot's own proof.",

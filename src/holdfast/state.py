@@ -198,7 +198,8 @@ def _run_continued(state: RunState, event: ev.RunContinued, at: float) -> None:
         state.params = event.params
     if event.file:
         state.file = event.file
-    for task_id, task in state.tasks.items():
+    for task_id, known in state.tasks.items():
+        task = known
         if task.question:  # asked anew, if the reason is still there
             task = state.tasks[task_id] = _replace(task, question="", error="")
         if task.status == IN_PROGRESS:
@@ -211,7 +212,12 @@ def _cut_off(state: RunState, task: TaskState) -> TaskState:
     """An attempt ended by a crash: not held against `retries`, but what it spent loosely is gone."""
     state.wasted_cost_usd += task.loose_cost_usd
     return _replace(
-        task, status=PENDING, attempt=max(0, task.attempt - 1), cut_off=True, loose_cost_usd=0.0, started_at=None
+        task,
+        status=PENDING,
+        attempt=max(0, task.attempt - 1),
+        cut_off=True,
+        loose_cost_usd=0.0,
+        started_at=None,
     )
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from math import isfinite
 from typing import Any
 
 import msgspec
 
 from holdfast.errors import ValueRefusedError
+
+INLINE_VALUE_MAX = 2048
+"""Values up to this many bytes stand in the journal itself; larger ones are kept once, by hash."""
 
 DEPTH_MAX = 200
 """Deeper nesting is refused: readers in other languages, and our own decoder, have a limit too."""
@@ -48,7 +52,7 @@ def _check(value: Any, where: str, depth: int) -> None:
         for index, item in enumerate(value):
             _check(item, f"{where}[{index}]", depth + 1)
     elif kind is float:
-        if value != value or value in (float("inf"), float("-inf")):
+        if not isfinite(value):
             raise _refused(where, f"{value!r}, which JSON has no number for")
     else:
         raise _refused(where, f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
@@ -65,6 +69,6 @@ def _check_dict(value: dict[Any, Any], where: str, depth: int) -> None:
 
 def _refused(where: str, what: str) -> ValueRefusedError:
     return ValueRefusedError(
-        f"{where} is {what}; a value must be JSON (text, numbers, true/false, null, lists, dicts with text keys).",
+        f"{where} is {what}; a value must be JSON: text, numbers, true, false, null, lists, dicts with text keys.",
         where=where,
     )

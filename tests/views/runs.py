@@ -21,7 +21,13 @@ class Story:
         self.spec = pipe.compile().spec
         self.tell(
             ev.RunStarted(
-                run_id=run_id, pipeline=self.spec.name, ordinal=1, params=params or {}, file=file, host="box", pid=7
+                run_id=run_id,
+                pipeline=self.spec.name,
+                ordinal=1,
+                params=params or {},
+                file=file,
+                host="box",
+                pid=7,
             ),
             ev.PipelineDeclared(spec=msgspec.Raw(msgspec.json.encode(self.spec))),
         )

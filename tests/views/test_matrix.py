@@ -14,6 +14,7 @@ from holdfast.views.matrix import (
     single_tasks,
     text_matrix,
 )
+
 from .runs import Story, book, half_written_book, items
 
 
@@ -184,7 +185,9 @@ def test_control_characters_in_titles_do_not_reach_the_terminal():
     pipe = Pipeline("p")
     pipe.step(title="Work")(outline_free)
     story = Story(pipe)
-    story.state.spec = type(story.state.spec)(bytes(story.state.spec).replace(b'"Work"', b'"\\u001b[2JWork\\u202e"'))
+    story.state.spec = type(story.state.spec)(
+        bytes(story.state.spec).replace(b'"Work"', b'"\\u001b[2JWork\\u202e"')
+    )
     assert text_matrix(story.picture(), 80) == ["Work\\u202e  —"]
 
 

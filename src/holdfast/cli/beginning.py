@@ -28,7 +28,8 @@ def beginning(choice: Choice, pipeline: str, state: RunState, layout: ProjectLay
             yield f"The record of run {choice.run_id} was lost; its artifacts are there and carry its id."
             yield "Whole ones are taken over and not paid for again."
         return
-    yield f"{pipeline}: {'looking at completed' if choice.was_completed else 'continuing'} run {choice.run_id}"
+    doing = "looking at completed" if choice.was_completed else "continuing"
+    yield f"{pipeline}: {doing} run {choice.run_id}"
     yield from (f"  {line}" for line in _parameters(state.params, choice.params))
     if state.last_completed:
         yield f"  last completed: {state.last_completed}"

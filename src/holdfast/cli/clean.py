@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @project_options
 @json_option
-def command(
-    max_age_days: str | None, max_runs: str | None, dry_run: bool, directory: str, as_json: bool
-) -> None:
+def command(max_age_days: str | None, max_runs: str | None, dry_run: bool, directory: str, as_json: bool) -> None:
     """Remove the records of old completed runs; never an unfinished run, never a file of the work tree."""
     from holdfast.cleaning import clean
     from holdfast.runs import open_project

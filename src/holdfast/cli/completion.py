@@ -27,7 +27,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
             for info in runs
             if info.run_id.startswith(incomplete)
         ]
-    except Exception:  # noqa: BLE001 - a mistake is told by the command itself, not while it is being typed
+    except Exception:  # a mistake is told by the command itself, not while it is being typed
         return []
 
 
@@ -35,7 +35,7 @@ def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -
     """The tasks, gates and phases of the run that is meant."""
     try:
         return [CompletionItem(name) for name in _names(ctx) if name.startswith(incomplete)]
-    except Exception:  # noqa: BLE001 - as above
+    except Exception:  # as above
         return []
 
 

@@ -1,7 +1,7 @@
 """The run on stderr while it goes on: nothing, plain lines, or (in `live.py`) a picture that is redrawn.
 
-The committing thread and the signal handler only put something into a queue; a thread of the console's own takes
-it out and prints. So a slow or closed terminal never slows a step down, and nothing is printed in a handler.
+The committing thread and the signal handler only put something into a queue; a thread of the console's own
+takes it out and prints. So a slow terminal never slows a step down, and nothing is printed in a handler.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PlainConsole(Console):
             self.begin()
             while self._next():
                 pass
-        except Exception as error:  # noqa: BLE001 - the run is worth more than its display
+        except Exception as error:  # the run is worth more than its display
             say(f"The display failed ({type(error).__name__}: {error}); the run goes on.", err=True)
         finally:
             self.end()
@@ -97,11 +97,11 @@ class PlainConsole(Console):
         try:
             message = self._inbox.get(timeout=self.period_s)
         except Empty:
-            self.tick()
-            return True
+            message = _nothing
         if message is None:
             return False
         message()
+        self.tick()
         return True
 
     def _take(self, recorded: list[Any]) -> None:
@@ -114,7 +114,7 @@ class PlainConsole(Console):
         """Before the first message."""
 
     def tick(self) -> None:
-        """Nothing was said for `period_s`."""
+        """After each message, and at least every `period_s`."""
 
     def end(self) -> None:
         """After the last message."""
@@ -143,6 +143,10 @@ class PlainConsole(Console):
         now = clock.monotonic()
         self._summary_due = now + max(SUMMARY_EVERY_S, 20 * (now - began))
         say(f"{hour(clock.now())}  {standing(picture, self.progress)}", err=True)
+
+
+def _nothing() -> None:
+    """The message of a time in which nothing happened."""
 
 
 def standing(picture: Picture, progress: Progress) -> str:

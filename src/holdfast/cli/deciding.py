@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
 
 
-def decide(
-    directory: str, run_id: str | None, as_json: bool, record: Callable[[ProjectLayout, str], str]
-) -> None:
+def decide(directory: str, run_id: str | None, as_json: bool, record: Callable[[ProjectLayout, str], str]) -> None:
     """Call `record` with the run that is meant, and print its sentence and the way on."""
     from holdfast.runs import open_project, read_run
 

@@ -1,4 +1,4 @@
-"""The last lines of a run: what was done and what it cost, or what needs a person, and the command that continues."""
+"""The last lines of a run: what was done and what it cost, what needs a person, and how to go on."""
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ def ending(
 def _completed(picture: Picture, tally: Tally, seconds: float) -> str:
     done, total, cost = picture.done, picture.total, _cost(picture, tally)
     if tally.is_idle and tally.choice is not None and not tally.choice.is_new:
-        return f"Nothing to do: all {total} steps of run {picture.state.run_id} are complete and verified, {cost}."
+        run = picture.state.run_id
+        return f"Nothing to do: all {total} steps of run {run} are complete and verified, {cost}."
     ran = len(tally.completed)
-    return (
-        f"Completed: {done} of {total} steps ({done - ran} reused, {ran} ran now) in {span(seconds)}, {cost}."
-    )
+    return f"Completed: {done} of {total} steps ({done - ran} reused, {ran} ran now) in {span(seconds)}, {cost}."
 
 
 def _headline(status: str, picture: Picture, tally: Tally, seconds: float) -> str:

@@ -64,7 +64,7 @@ def _all(journal: Path) -> Iterator[Line]:
 
 
 def _followed(journal: Path) -> Iterator[Line]:
-    """All lines, then those that are added; a journal that was repaired meanwhile is read on where it was left."""
+    """All lines, then those that are added; if the journal is repaired meanwhile, nothing comes twice."""
     from holdfast.journal.scan import scan
 
     position, last = None, 0

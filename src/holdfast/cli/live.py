@@ -1,4 +1,4 @@
-"""The run on a terminal: the matrix, what is running, the last log lines and the cost, redrawn as it goes on."""
+"""The run on a terminal: the matrix, what is running, the last log lines and the cost, redrawn."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ class LiveConsole(PlainConsole):
         """Completions are seen in the matrix; everything else is kept in the scroll-back too."""
         if not told.is_completion:
             self.show(told)
-        self._redraw()
 
     def show(self, told: Told) -> None:
         self._screen.print(Text(terminal(f"{hour(told.at)}  {told.text}"), style=told.style))
@@ -86,9 +85,7 @@ class LiveConsole(PlainConsole):
         parts += running
         if logs:
             parts += [Text("─" * min(size.width, 60), style="dim"), *logs]
-        parts.append(
-            Text(terminal(f"{picture.state.run_id}: {standing(picture, self.progress)}"), style="bold")
-        )
+        parts.append(Text(terminal(f"{picture.state.run_id}: {standing(picture, self.progress)}"), style="bold"))
         for part in parts:
             part.truncate(size.width, overflow="ellipsis")
         return Group(*parts)

@@ -99,7 +99,7 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # click's own help; everything of ours goes through `say`
         return EXIT_OK
-    except Exception as error:  # noqa: BLE001 - the last place: nothing above could tell it
+    except Exception as error:  # the last place: nobody above could tell it
         if debug:
             say(traceback.format_exc().rstrip(), err=True, multiline=True)
         return _told(_as_ours(error), as_json)

@@ -18,9 +18,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def project_options(function: F) -> F:
     """--dir and --debug, which every command has."""
-    function = click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
-    )(function)
+    function = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")(
+        function
+    )
     return click.option(
         "--dir",
         "directory",

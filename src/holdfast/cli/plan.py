@@ -27,6 +27,7 @@ _MEANING = {
     "adopt": "be adopted",
     "trust": "be reused",
 }
+_RUNNING = ("redo", "continue", "run")
 _SHOWN_MAX = 10
 _REUSED_SHOWN_MAX = 3
 
@@ -34,16 +35,11 @@ _REUSED_SHOWN_MAX = 3
 @click.command("plan")
 @click.argument("file", required=False, metavar="[FILE.py[:NAME]]", shell_complete=complete_file)
 @params_option
-@click.option(
-    "--resume", metavar="RUN_ID", shell_complete=complete_run, help="The run that would be continued."
-)
+@click.option("--resume", metavar="RUN_ID", shell_complete=complete_run, help="The run that would be continued.")
 @project_options
 @json_option
-def command(
-    file: str | None, params: dict[str, str], resume: str | None, directory: str, as_json: bool
-) -> None:
+def command(file: str | None, params: dict[str, str], resume: str | None, directory: str, as_json: bool) -> None:
     """Show what would run, be reused, healed or asked, why, and the expected cost; changes nothing."""
-    from holdfast.choosing import Request, choose
     from holdfast.planning import make_plan
     from holdfast.runs import open_project
     from holdfast.settings import load_settings
@@ -51,17 +47,14 @@ def command(
     layout = open_project(directory)
     settings = load_settings(layout.root)
     compiled, resume = _pipeline(layout, file, resume)
-    choice = choose(compiled, layout, Request(params, resume=resume, settings=settings))
-    plan = make_plan(compiled, layout, None if choice.is_new else choice.run_id, choice.params, settings)
+    plan = make_plan(compiled, layout, resume, params, settings)
     if as_json:
         print_json(_document(plan))
     else:
         say_all(_lines(compiled.spec.name, plan))
 
 
-def _pipeline(
-    layout: ProjectLayout, file: str | None, resume: str | None
-) -> tuple[CompiledPipeline, str | None]:
+def _pipeline(layout: ProjectLayout, file: str | None, resume: str | None) -> tuple[CompiledPipeline, str | None]:
     """The pipeline, and the run it would continue if that is settled: without FILE a run must name it."""
     from holdfast.cli.resume import load_recorded
     from holdfast.cli.running import find_file
@@ -89,6 +82,7 @@ def _document(plan: Plan) -> dict[str, Any]:
         ],
         "orphans": list(plan.orphans),
         "changes": list(plan.changes),
+        "unknown_items": list(plan.unknown_items),
         "expected_cost_usd": plan.expected_cost_usd,
     }
 
@@ -103,11 +97,13 @@ def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
     for action in (*_ORDER, *(name for name in groups if name not in _ORDER)):
         if action in groups:
             yield from _group(action, groups[action])
+    for var in plan.unknown_items:
+        yield f"the items of {var} are not known yet: their tasks come on top"
     for orphan in plan.orphans[:_SHOWN_MAX]:
         yield f"no longer in the pipeline, files kept: {orphan}"
     if len(plan.orphans) > _SHOWN_MAX:
         yield f"and {len(plan.orphans) - _SHOWN_MAX} more that are no longer in the pipeline"
-    yield f"Expected cost: {_cost(plan.expected_cost_usd)}"
+    yield f"Expected cost: {_cost(plan)}"
 
 
 def _group(action: str, tasks: Sequence[Planned]) -> Iterator[str]:
@@ -121,5 +117,8 @@ def _group(action: str, tasks: Sequence[Planned]) -> Iterator[str]:
         yield f"  and {len(tasks) - shown} more"
 
 
-def _cost(expected: float | None) -> str:
-    return "unknown, none of these steps has run before" if expected is None else f"about {money(expected)}"
+def _cost(plan: Plan) -> str:
+    """The sum of what is known; steps that never ran have no price yet."""
+    new = sum(1 for task in plan.tasks if task.action in _RUNNING and task.expected_cost_usd is None)
+    remark = f", not counting {new} tasks of steps that have never run" if new else ""
+    return f"about {money(plan.expected_cost_usd)}{remark}"

@@ -65,7 +65,7 @@ def flush() -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Nobody reads it any more: send the rest to nowhere, so that the interpreter's own last flush is quiet."""
+    """Nobody reads it any more: send the rest to nowhere, also the interpreter's own last flush."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -85,7 +85,7 @@ def money(usd: float) -> str:
     """`$0.0042`, `$0.123`, `$1,234.50`: more digits where they matter."""
     if usd and abs(usd) < 0.01:
         return f"${usd:.4f}"
-    return f"${usd:.3f}" if abs(usd) < 1 else f"${usd:,.2f}"
+    return f"${usd:.3f}" if 0 < abs(usd) < 1 else f"${usd:,.2f}"
 
 
 def span(seconds: float) -> str:
@@ -146,7 +146,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def addressed(command: str, directory: str, run_id: str = "") -> str:
-    """`command` as it must be typed from here: with --dir, and with --run where another run would be meant."""
+    """`command` as it must be typed here: with --dir, and with --run where another would be meant."""
     words, gap, remark = command.partition("   (")
     if run_id:
         words += f" --run {run_id}"

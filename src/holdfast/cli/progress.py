@@ -1,4 +1,4 @@
-"""What is worth telling while a run goes on: events as lines for people, and a tally of what is running. Pure.
+"""What is worth telling while a run goes on: events as lines, and a tally of what is running. Pure.
 
 Times are those of the events. A line is text that was not yet made harmless: whoever prints it does that.
 """
@@ -66,9 +66,7 @@ class Progress:
             self.completed += 1
             return GOOD, f"✓ {event.step_id}  {span(event.duration)}{cost}", True
         of = self._attempts_of.get(event.node)
-        attempt = (
-            f"attempt {event.attempt}/{of}" if of and event.attempt <= of else f"attempt {event.attempt}"
-        )
+        attempt = f"attempt {event.attempt}/{of}" if of and event.attempt <= of else f"attempt {event.attempt}"
         words = f"✗ {event.step_id}  {attempt}: {event.error}"
         if event.status == FAILED:
             return WARN, f"{words}; again in {span(event.retry_in)}"

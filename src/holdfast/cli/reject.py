@@ -18,14 +18,12 @@ from holdfast.cli.options import json_option, project_options, run_option
     shell_complete=complete_task,
     help="The finished task that is to be done again.",
 )
-@click.option(
-    "--feedback", required=True, metavar="TEXT", help="What is wrong with it; the step receives this."
-)
+@click.option("--feedback", required=True, metavar="TEXT", help="What is wrong with it; the step receives this.")
 @run_option
 @project_options
 @json_option
-def command(name: str, to: str, feedback: str, run_id: str | None, directory: str, as_json: bool) -> None:
-    """Send a finished task back with feedback, at a gate or after reading what a task made; only records it."""
+def command(*, name: str, to: str, feedback: str, run_id: str | None, directory: str, as_json: bool) -> None:
+    """Send a finished task back with feedback, at a gate or after reading what was made; only records it."""
     from holdfast.people import reject
 
     decide(directory, run_id, as_json, lambda layout, run: reject(layout, run, name, to, feedback))

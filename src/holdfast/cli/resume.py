@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @run_argument
 @engine_options
 def command(
+    *,
     run_id: str | None,
     directory: str,
     params: dict[str, str],

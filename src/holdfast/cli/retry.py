@@ -15,9 +15,7 @@ from holdfast.cli.options import json_option, project_options, run_option
 @run_option
 @project_options
 @json_option
-def command(
-    tasks: tuple[str, ...], everything: bool, run_id: str | None, directory: str, as_json: bool
-) -> None:
+def command(tasks: tuple[str, ...], everything: bool, run_id: str | None, directory: str, as_json: bool) -> None:
     """Give tasks that failed, need review or were skipped a fresh set of attempts; only records it."""
     from holdfast.people import retry
 

@@ -22,6 +22,7 @@ from holdfast.cli.running import Manner, carry_out, engine_options, find_file, s
 @click.option("--run-id", metavar="ID", help="The id of the new run.  [default: made from the time]")
 @engine_options
 def command(
+    *,
     file: str,
     resume: str | None,
     force: bool,

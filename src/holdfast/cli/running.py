@@ -130,10 +130,11 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
     console = make_console(_attempts_of(compiled), quiet=manner.quiet or manner.as_json)
     tally, began = Tally(), clock.monotonic()
     with _Stopper(console, request.settings.grace_s) as stopper:
+        hooks = _hooks(
+            compiled=compiled, console=console, stopper=stopper, tally=tally, layout=layout, manner=manner
+        )
         try:
-            result = execute(
-                compiled, layout, request, _hooks(compiled, console, stopper, tally, layout, manner)
-            )
+            result = execute(compiled, layout, request, hooks)
         finally:
             console.close()
     if manner.as_json:
@@ -144,6 +145,7 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
 
 
 def _hooks(
+    *,
     compiled: CompiledPipeline,
     console: Console,
     stopper: _Stopper,

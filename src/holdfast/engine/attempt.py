@@ -56,7 +56,13 @@ class Attempts:
     """Prepares, runs and judges attempts. Called by worker threads, outside the commit."""
 
     def __init__(
-        self, state: RunState, inputs: Inputs, artifacts: Artifacts, compiled: CompiledPipeline, quarantine: Path, desk: Desk
+        self,
+        state: RunState,
+        inputs: Inputs,
+        artifacts: Artifacts,
+        compiled: CompiledPipeline,
+        quarantine: Path,
+        desk: Desk,
     ) -> None:
         self.state = state
         self.inputs = inputs
@@ -146,6 +152,12 @@ class Attempts:
             return self.artifacts.tree.read(path).decode()
         return value
 
+    def check_again(self, checks: tuple[Check, ...], node: Node, output: Any) -> str:
+        """The checks of an output that was not made just now: adopted, or kept."""
+        record = self.state.task(node.id)
+        context = self._context(Attempt(node, record.attempt, record.round, "", {})) if checks else None
+        return self.run_checks(checks, node, context, output)
+
     def run_checks(self, checks: tuple[Check, ...], node: Node, ctx: Any, output: Any) -> str:
         """The first objection of these checks, or ""."""
         for check in checks:
@@ -232,7 +244,7 @@ class Attempts:
 def _objection(check: Check, arguments: dict[str, Any]) -> str:
     try:
         answer = check.fn(**arguments)
-    except Exception as error:  # noqa: BLE001 - other people's code
+    except Exception as error:
         return f"{check.name}: {describe(error)}"
     if isinstance(answer, str):
         return answer

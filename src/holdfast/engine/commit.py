@@ -47,7 +47,9 @@ class Recorded:
 class Committer:
     """The one place where this process appends to its run's journal."""
 
-    def __init__(self, journal: EventLog, objects: ObjectStore, guard: Callable[[], None], state: RunState) -> None:
+    def __init__(
+        self, journal: EventLog, objects: ObjectStore, guard: Callable[[], None], state: RunState
+    ) -> None:
         self.state = state
         self.failed: BaseException | None = None
         self.on_batch: Callable[[], None] = _nothing

@@ -1,4 +1,4 @@
-"""Draws the picture of a run from its state: the graph is built and its counters moved as the record says. Pure."""
+"""Draws the picture of a run from its state: its graph, with the counters moved as the record says. Pure."""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ _URGENT = {
 class Keeper:
     """A thread that calls `refresh` and `snapshot` when they are due. An observer of the run."""
 
-    def __init__(self, refresh: Callable[[], None], snapshot: Callable[[], None], tasks: Callable[[], int]) -> None:
+    def __init__(
+        self, refresh: Callable[[], None], snapshot: Callable[[], None], tasks: Callable[[], int]
+    ) -> None:
         self._refresh = refresh
         self._snapshot = snapshot
         self._tasks = tasks
@@ -97,4 +99,3 @@ class Keeper:
             self._events = 0
             self._snapshot()
         self._refresh()
-

@@ -13,7 +13,7 @@ def retry_delay_s(backoff: float, failures: int, error: BaseException | None, rn
 
     The exception's `retry_after` is a floor: trying sooner is known to be useless.
     """
-    base = min(DELAY_MAX_S, backoff * 2 ** min(failures - 1, 30))
+    base = min(DELAY_MAX_S, backoff * 2.0 ** min(failures - 1, 30))
     delay = base * rng.uniform(0.5, 1.0)
     return max(delay, _wished(error))
 

@@ -1,11 +1,11 @@
 """The loop: decide, record, execute, verify, record. Prints nothing; observers hear of what is recorded.
 
-    run                       the caller's thread: starts, waits, watches deadlines and signals
-      _advance                inside every commit: consider what came through, start what there is room for
-        _consider             ask the judge about one task; trust it, hold it, or queue it
-        _start                record the start; the attempt is dispatched once the batch is durable
-      _work_on                a worker thread, or the loop: prepare, run the body, judge the outcome, report
-      Report.apply            inside a commit: record the outcome and move the scheduler
+run                       the caller's thread: starts, waits, watches deadlines and signals
+  _advance                inside every commit: consider what came through, start what there is room for
+    _consider             ask the judge about one task; trust it, hold it, or queue it
+    _start                record the start; the attempt is dispatched once the batch is durable
+  _work_on                a worker thread, or the loop: prepare, run the body, judge the outcome, report
+  Report.apply            inside a commit: record the outcome and move the scheduler
 """
 
 from __future__ import annotations
@@ -219,12 +219,18 @@ class Runner:
         if self.interrupted:
             return IN_PROGRESS, "interrupted"
         tasks = [self.state.task(node.id) for node in self.graph.tasks()]
-        if self._overruns or any(t.status == FAILED or (t.status == NEEDS_REVIEW and t.kind != "rounds") for t in tasks):
+        if self._overruns or any(
+            t.status == FAILED or (t.status == NEEDS_REVIEW and t.kind != "rounds") for t in tasks
+        ):
             return FAILED, "a task used up its attempts"
         if self._over_budget:
             return PAUSED, f"the budget of ${self.limits.budget_usd:g} is used up"
-        if any(node.condition not in (OK, SKIPPED) for node in self.graph.nodes.values() if not node.is_virtual):
+        unsettled = [n for n in self.graph.nodes.values() if n.condition not in (OK, SKIPPED) and not n.is_virtual]
+        if any(node.stuck for node in unsettled):
             return PAUSED, "waiting for a person"
+        if unsettled:
+            names = ", ".join(node.id for node in unsettled[:5])
+            return FAILED, f"nothing can start, though nothing waits for a person: see why {names}"
         return COMPLETED, ""
 
     def _close(self) -> None:
@@ -496,7 +502,7 @@ class Runner:
             return
         try:
             verdict = self.attempts.judge_outcome(attempt, outcome)
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
+        except BaseException as error:
             self._commit(_Broken(self, error))
             return
         self._commit(Report(self, attempt, verdict, outcome))
@@ -585,7 +591,10 @@ class Runner:
             target = wanted if path else self.graph.related(name, node.path, self.graph.fan_of(node.spec.name))
             found = self.graph.nodes.get(target)
             if found is None or not found.is_task:
-                return f"Rewind to {wanted!r:.80} does not say which item: give a task id such as {name}[ITEM]", {}
+                return (
+                    f"Rewind to {wanted!r:.80} does not say which item: give a task id such as {name}[ITEM]",
+                    {},
+                )
             if not _is_upstream(found, node):
                 return f"Rewind to {target}, which is not upstream of {node.id}", {}
             targets[target] = feedback
@@ -664,7 +673,9 @@ class Runner:
         self.committer.record(ev.Overran(step_id=attempt.node.id, timeout=timeout))
         error = TimeoutError(f"timed out after {timeout:g} s")
         words = f"timed out after {timeout:g} s, and its thread is still running"
-        self.fail(attempt, Verdict(error=error, kind="timeout", message=words), clock.monotonic() - attempt.started)
+        self.fail(
+            attempt, Verdict(error=error, kind="timeout", message=words), clock.monotonic() - attempt.started
+        )
 
     def overrun_ended(self, attempt: Attempt) -> None:
         """A body that had been declared dead has come back: now a retry may start."""

@@ -181,9 +181,7 @@ class Scheduler:
             for consumer, kind in current.consumers:
                 self._pass_on(consumer, kind, old, new, work)
 
-    def _pass_on(
-        self, consumer: Node, kind: int, old: int, new: int, work: deque[tuple[Node, int]]
-    ) -> None:
+    def _pass_on(self, consumer: Node, kind: int, old: int, new: int, work: deque[tuple[Node, int]]) -> None:
         was, now = SATISFIED[kind][old], SATISFIED[kind][new]
         if kind != SETTLE and (old == HELD) != (new == HELD):
             consumer.blockers += 1 if new == HELD else -1

@@ -74,7 +74,7 @@ class LoopExecutor:
             outcome = Outcome(value=value, duration=monotonic() - started)
         except asyncio.CancelledError as error:
             outcome = Outcome(error=error, duration=monotonic() - started, cancelled=True)
-        except BaseException as error:  # noqa: BLE001 - other people's code
+        except BaseException as error:
             timed_out = isinstance(error, TimeoutError) and deadline.expired()
             outcome = Outcome(error=error, duration=monotonic() - started, timed_out=timed_out)
         done(outcome)

@@ -260,9 +260,7 @@ class Batch:
 def _encode(event: Mapping[str, Any]) -> bytes:
     for name in RESERVED:
         if name in event:
-            raise ValueRefusedError(
-                f"event.{name} is a name that the log itself gives.", where=f"event.{name}"
-            )
+            raise ValueRefusedError(f"event.{name} is a name that the log itself gives.", where=f"event.{name}")
     return encode_json(dict(event), "event")
 
 

@@ -23,9 +23,7 @@ def check_returns(spec: PipelineSpec, functions: Functions, told: Mapping[str, S
             told[items.name].wrong("must return a list of items, by its annotation it does not.")
     for step in spec.steps:
         if isinstance(step.writes, dict) and "dict" not in _returned_kinds(functions[step.name]):
-            told[step.name].wrong(
-                "writes= names keys, so it must return a dict; by its annotation it does not."
-            )
+            told[step.name].wrong("writes= names keys, so it must return a dict; by its annotation it does not.")
 
 
 @dataclass(frozen=True)
@@ -76,11 +74,6 @@ def _compare(
             f"parameter {parameter} is annotated {_shown(annotation)}, but {producer.name} gives"
             f" {' or '.join(sorted(produced))}{gathered}. Change one of the two."
         )
-
-
-def producers_of(spec: PipelineSpec) -> Producers:
-    """Steps and items functions by name: what a parameter may come from."""
-    return {each.name: each for each in (*spec.steps, *_made(spec))}
 
 
 def _made(spec: PipelineSpec) -> list[ItemsSpec]:

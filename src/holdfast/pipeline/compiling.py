@@ -71,9 +71,7 @@ class _Compiling:
         self.names: Namespace = gather_names(declared, mistakes)
         self.told: dict[str, Subject] = self._subjects()
         self.functions = {name: step.fn for name, step in self.names.steps.items()}
-        self.functions |= {
-            name: items.fn for name, items in self.names.makers.items() if items.fn is not None
-        }
+        self.functions |= {name: items.fn for name, items in self.names.makers.items() if items.fn is not None}
 
     def result(self) -> CompiledPipeline:
         self._check_pipeline()
@@ -132,9 +130,7 @@ class _Compiling:
         if spec.executor == "process" and "ctx" in sources:
             told.wrong('there is no ctx with executor="process". Remove the parameter, or use a thread.')
         if spec.executor == "process" and spec.is_async:
-            told.wrong(
-                'is async, which executor="process" cannot run. Make it a plain function, or use a thread.'
-            )
+            told.wrong('is async, which executor="process" cannot run. Make it a plain function, or use a thread.')
         return msgspec.structs.replace(spec, sources=sources)
 
     def _items(self) -> tuple[ItemsSpec, ...]:
@@ -200,9 +196,7 @@ class _Compiling:
     def _gates(self, phases: tuple[PhaseSpec, ...]) -> tuple[GateSpec, ...]:
         phase_names = [phase.name for phase in phases]
         return tuple(
-            options.gate_options(
-                gate, self.names, phase_names, self.mistakes.about(gate.where, f"gate {name}")
-            )
+            options.gate_options(gate, self.names, phase_names, self.mistakes.about(gate.where, f"gate {name}"))
             for name, gate in self.names.gates.items()
         )
 
@@ -263,7 +257,7 @@ class _Compiling:
         checklists: dict[str, tuple[Check, ...]],
     ) -> None:
         agreement.check_returns(spec, self.functions, self.told)
-        producers = agreement.producers_of(spec)
+        producers = {producer.name: producer for producer in spec.producers}
         for consumer in self._consumers(spec, checks, checklists):
             agreement.check_inputs(consumer, spec, producers, self.functions)
 
@@ -285,9 +279,7 @@ class _Compiling:
         for told, _, check in self._checklist_entries(checklists):
             yield Consumer(check.fn, check.sources, None, told)
 
-    def _checklist_entries(
-        self, checklists: dict[str, tuple[Check, ...]]
-    ) -> Iterator[tuple[Subject, str, Check]]:
+    def _checklist_entries(self, checklists: dict[str, tuple[Check, ...]]) -> Iterator[tuple[Subject, str, Check]]:
         for phase, entries in checklists.items():
             declared = next(each for each in self.declared.phases if each.name == phase)
             for check in entries:
@@ -303,17 +295,13 @@ class _Compiling:
             if _migration_fits(migration, versions, told):
                 chain = found.setdefault(migration.step, {})
                 if migration.from_version in chain:
-                    told.wrong(
-                        f"there is another one of {migration.step} from version {migration.from_version}."
-                    )
+                    told.wrong(f"there is another one of {migration.step} from version {migration.from_version}.")
                 chain[migration.from_version] = migration.fn
         for step, chain in found.items():
             missing = [n for n in range(min(chain), versions[step]) if n not in chain]
             if missing:
                 gap = ", ".join(map(str, missing))
-                self.told[step].wrong(
-                    f"its migrations stop short: none from version {gap}. Declare them too."
-                )
+                self.told[step].wrong(f"its migrations stop short: none from version {gap}. Declare them too.")
         return found
 
     def _exceptions(self, option: str) -> dict[str, tuple[type[BaseException], ...]]:

@@ -6,9 +6,11 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
+
+import msgspec
 
 from holdfast.pipeline.names import printable
 
@@ -29,8 +31,7 @@ class Where(NamedTuple):
         return f"{printable(os.path.basename(self.file))}:{self.line}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredStep:
+class DeclaredStep(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One step; options have the types that users should give, not those that they must have given."""
 
     fn: Callable[..., Any]
@@ -58,8 +59,7 @@ class DeclaredStep:
     was: Any
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredItems:
+class DeclaredItems(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One fan-out: from a function, or from a given list."""
 
     where: Where
@@ -73,15 +73,13 @@ class DeclaredItems:
         return function_name(self.fn) if self.fn is not None else f"items:{self.var}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredPhase:
+class DeclaredPhase(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     where: Where
     name: Any
     checklist: Any
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredGate:
+class DeclaredGate(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     where: Where
     name: Any
     after: Any
@@ -91,16 +89,14 @@ class DeclaredGate:
     ask: Any
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredMigration:
+class DeclaredMigration(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     where: Where
     fn: Callable[..., Any]
     step: Any
     from_version: Any
 
 
-@dataclass(kw_only=True)
-class Declaration:
+class Declaration(msgspec.Struct, kw_only=True, eq=False):
     """A whole pipeline as declared so far; lists are in the order of declaration."""
 
     where: Where
@@ -108,12 +104,12 @@ class Declaration:
     params: Any
     limits: Any
     overwrite: Any
-    steps: list[DeclaredStep] = field(default_factory=list)
-    items: list[DeclaredItems] = field(default_factory=list)
-    phases: list[DeclaredPhase] = field(default_factory=list)
-    gates: list[DeclaredGate] = field(default_factory=list)
-    migrations: list[DeclaredMigration] = field(default_factory=list)
-    phase_mentions: list[Any] = field(default_factory=list)
+    steps: list[DeclaredStep] = []
+    items: list[DeclaredItems] = []
+    phases: list[DeclaredPhase] = []
+    gates: list[DeclaredGate] = []
+    migrations: list[DeclaredMigration] = []
+    phase_mentions: list[Any] = []
 
 
 class Mistakes:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from holdfast.pipeline.compiling import CompiledPipeline, compile_pipeline
 from holdfast.pipeline.declared import (
     Declaration,
     DeclaredGate,
@@ -25,6 +24,7 @@ from holdfast.pipeline.declared import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.pipeline.compiling import CompiledPipeline
     from holdfast.run import RunResult
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -44,9 +44,7 @@ class Pipeline:
         limits: Mapping[str, Limit] | None = None,
         overwrite: bool = False,
     ) -> None:
-        self._declared = Declaration(
-            where=caller(), name=name, params=params, limits=limits, overwrite=overwrite
-        )
+        self._declared = Declaration(where=caller(), name=name, params=params, limits=limits, overwrite=overwrite)
         self._compiled: CompiledPipeline | None = None
 
     @property
@@ -133,9 +131,7 @@ class Pipeline:
     def items(self, var: str, /, *, each: str | None = None) -> Callable[[Function], Function]: ...
 
     @overload
-    def items(
-        self, var: str, given: Sequence[str | Mapping[str, Any]], /, *, each: str | None = None
-    ) -> None: ...
+    def items(self, var: str, given: Sequence[str | Mapping[str, Any]], /, *, each: str | None = None) -> None: ...
 
     def items(
         self,
@@ -203,6 +199,8 @@ class Pipeline:
     def compile(self) -> CompiledPipeline:
         """The pipeline checked and resolved, cached until the next declaration; else DefinitionError."""
         if self._compiled is None:
+            from holdfast.pipeline.compiling import compile_pipeline  # declaring stays light
+
             self._compiled = compile_pipeline(self._declared)
         return self._compiled
 

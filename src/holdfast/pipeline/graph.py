@@ -15,6 +15,7 @@ nodes wait for the items function itself, so that nothing can gather a part of t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, StepSpec
@@ -117,9 +118,9 @@ class Graph:
         self.items: dict[tuple[str, Path], list[dict[str, Any]]] = {}  # (var, parent path) -> items
         self.fresh: list[Node] = []  # made since the caller last took them
         self.gated: dict[str, list[GateSpec]] = _blocking_gates(spec)
-        self._fans = {s.name: spec.fan_path(s.each) for s in (*spec.steps, *spec.items)}
+        self._fans = {s.name: spec.fan_path(s.each) for s in spec.producers}
         self._fans |= {s.var: spec.fan_path(s.var) for s in spec.items}
-        self._producers: dict[str, Producer] = {s.name: s for s in (*spec.items, *spec.steps)}
+        self._producers: dict[str, Producer] = {s.name: s for s in spec.producers}
         self._fan_specs = {s.var: s for s in spec.items}
         self._steps_of_fan: dict[str, list[StepSpec]] = {}
         self._steps_of_phase: dict[str, list[StepSpec]] = {}
@@ -173,7 +174,7 @@ class Graph:
     def _build(self) -> None:
         for phase in self.spec.phases:
             self._add_phase(phase)
-        for producer in _declared_order(self.spec):
+        for producer in self.spec.producers:
             if not producer.each and not (isinstance(producer, ItemsSpec) and producer.given is not None):
                 self._add_task(producer, (), None)
         for gate in self.spec.gates:
@@ -326,6 +327,8 @@ class Graph:
 
     def link_phases(self) -> None:
         """Once, after building: every phase waits for the phase before it, its tasks and its gates."""
+        for phase in self.spec.phases:
+            self._link_checklist(phase, self.nodes[f"phase:{phase.name}"])
         names = [phase.name for phase in self.spec.phases]
         for index, name in enumerate(names[1:], start=1):
             before, node = names[index - 1], self.nodes[f"phase:{name}"]
@@ -335,6 +338,12 @@ class Graph:
             for gate in self.spec.gates:
                 if gate.phase == before and gate.blocking and not gate.each:
                     self._edge(self._named(gate.name, (), ()), node, AFTER)
+
+    def _link_checklist(self, phase: PhaseSpec, node: Node) -> None:
+        """What a checklist looks at must be there before it is asked."""
+        names = {source.name for sources in phase.checklist_sources for source in sources.values()}
+        for name in sorted(names & self._producers.keys()):
+            self._edge(self._named(name, (), ()), node, AFTER)
 
     def _add_gate(self, gate: GateSpec, node_id: str, path: Path) -> Node:
         if node_id in self.nodes:
@@ -375,7 +384,7 @@ class Graph:
         self, phase: str, var: str, parent: Path, batches: dict[str, int], members: list[StepSpec]
     ) -> None:
         numbers = sorted(set(batches.values()))
-        for before, number in zip(numbers, numbers[1:], strict=False):
+        for before, number in pairwise(numbers):
             done = [name for name, batch in batches.items() if batch == before]
             barrier = self._order_node(f"{phase}:{var}", (*parent, f"batch {before}"), done, parent, members)
             for name in (name for name, batch in batches.items() if batch == number):
@@ -505,10 +514,6 @@ def _waiting_items(items: list[dict[str, Any]]) -> dict[str, int]:
     return {name: bits.bit_count() for name, bits in after_me.items()}
 
 
-def _declared_order(spec: PipelineSpec) -> list[Producer]:
-    return [*spec.steps, *spec.items]
-
-
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     length = 0
     for left, right in zip(one, other, strict=False):
@@ -521,8 +526,8 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 def step_edges(spec: PipelineSpec) -> dict[str, set[str]]:
     """Producer -> consumers, by name: data, `after`, and membership in a fan-out made by a function."""
     makers = {fan.var: fan.name for fan in spec.items if fan.given is None}
-    edges: dict[str, set[str]] = {s.name: set() for s in (*spec.steps, *spec.items)}
-    for consumer in (*spec.steps, *spec.items):
+    edges: dict[str, set[str]] = {s.name: set() for s in spec.producers}
+    for consumer in spec.producers:
         for source in consumer.sources.values():
             if source.kind in ("step", "items") and source.name in edges:
                 edges[source.name].add(consumer.name)
@@ -575,9 +580,7 @@ def _weights(spec: PipelineSpec, fans: Mapping[str, tuple[str, ...]]) -> dict[st
     """How much each step holds up: its descendants, one that fans out further counting as many."""
     reach = Reach(step_edges(spec))
     depths = {name: len(fans.get(name, ())) for name in reach.bits}
-    deeper = {
-        depth: reach.mask(name for name in depths if depths[name] > depth) for depth in set(depths.values())
-    }
+    deeper = {depth: reach.mask(name for name in depths if depths[name] > depth) for depth in set(depths.values())}
     return {
         name: bits.bit_count() + 99 * (bits & deeper[depths[name]]).bit_count()
         for name, bits in reach.bits.items()

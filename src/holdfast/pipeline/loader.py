@@ -138,9 +138,7 @@ def _place(error: BaseException, path: str, shown: str) -> str:
     if isinstance(error, SyntaxError) and error.filename is not None and error.lineno is not None:
         file = shown if error.filename == path else error.filename
         return f"{printable(file, 200)}:{error.lineno}"
-    lines = [
-        line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == path
-    ]
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == path]
     return f"{printable(shown, 200)}:{lines[-1]}" if lines else printable(shown, 200)
 
 
@@ -149,9 +147,7 @@ def _choose(module: ModuleType, name: str | None, *, shown: str) -> tuple[str, P
     variables = {key: value for key, value in vars(module).items() if isinstance(value, Pipeline)}
     found = _distinct(variables)
     if not found:
-        raise UsageError(
-            f"{shown} has no pipeline.", fix='Declare one at the top level: pipe = Pipeline("name").'
-        )
+        raise UsageError(f"{shown} has no pipeline.", fix='Declare one at the top level: pipe = Pipeline("name").')
     if name is None and len(found) > 1:
         raise UsageError(
             f"{shown} has {len(found)} pipelines: {', '.join(found)}.",

@@ -144,12 +144,7 @@ def _marker(step: DeclaredStep, writes: bool, told: Subject) -> str | None:
         return None
     marker = step.marker
     # `<` and `>` are out altogether: with them one could open or close the comment that holds the marker.
-    if (
-        not isinstance(marker, str)
-        or not _MARKER.fullmatch(marker)
-        or not marker.isprintable()
-        or "--" in marker
-    ):
+    if not isinstance(marker, str) or not _MARKER.fullmatch(marker) or not marker.isprintable() or "--" in marker:
         told.wrong(f"marker='{printable(marker)}' must be one word, without '<', '>' and '--'.")
         return None
     if not writes:
@@ -216,9 +211,7 @@ def _was(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str, ...]
             told.wrong(f"was='{printable(name)}' {problem}.")
         elif name == step.name or name in names.steps:
             told.wrong(f"was='{name}' is a step of this pipeline. Name only steps that are gone.")
-    taken = {
-        fold(old): other.name for other in names.steps.values() if other is not step for old in _old(other)
-    }
+    taken = {fold(old): other.name for other in names.steps.values() if other is not step for old in _old(other)}
     for name in was:
         if fold(name) in taken:
             told.wrong(f"was='{printable(name)}' is claimed by step {taken[fold(name)]} too.")
@@ -253,9 +246,7 @@ def _word(option: str, step: DeclaredStep, words: tuple[str, ...], told: Subject
     value = getattr(step, option)
     if value in words:
         return str(value)
-    told.wrong(
-        f"{option}='{printable(value)}' must be one of {', '.join(words)}.{did_you_mean(value, words)}"
-    )
+    told.wrong(f"{option}='{printable(value)}' must be one of {', '.join(words)}.{did_you_mean(value, words)}")
     return words[0]
 
 

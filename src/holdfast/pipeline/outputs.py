@@ -55,9 +55,7 @@ def _check_template(option: str, template: str, scope: Scope, told: Subject) -> 
         told.wrong(f"{shown} {_plain(error)}. Write {{{{ and }}}} for braces that are text.")
         return False
     known = [*scope.path, *scope.names.params.names, "run_id"]
-    unknown = [
-        name for name in used if name not in known and (scope.each_known or name not in scope.names.fans)
-    ]
+    unknown = [name for name in used if name not in known and (scope.each_known or name not in scope.names.fans)]
     for name in unknown:
         told.wrong(
             f"{shown} has the unknown field {{{printable(name)}}}.{did_you_mean(name, known)}"
@@ -137,9 +135,7 @@ def _check_reads(
         for pattern in step.reads:
             owner = next((owners[p] for p in _folded(pattern, scope, given) if p in owners), None)
             if owner is not None:
-                told.wrong(
-                    f"reads '{printable(pattern)}', which {owner} writes. Take that step as a parameter."
-                )
+                told.wrong(f"reads '{printable(pattern)}', which {owner} writes. Take that step as a parameter.")
 
 
 def _folded(pattern: str, scope: Scope, given: Given) -> Iterator[str]:

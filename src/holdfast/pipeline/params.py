@@ -78,9 +78,7 @@ class ParamSet:
 
     def _value(self, name: str, given: Mapping[str, Any], base: Mapping[str, Any]) -> Any:
         if name in given:
-            return _as_json(
-                _convert(name, self._callables[name], given[name]), f"Parameter {name}: the value"
-            )
+            return _as_json(_convert(name, self._callables[name], given[name]), f"Parameter {name}: the value")
         if name in base:
             return base[name]
         if name in self._defaults:
@@ -121,9 +119,7 @@ def _float_of(name: str, value: int) -> float:
         raise _RefusedError(_not_valid(name, float, value)) from error
 
 
-def _not_valid(
-    name: str, convert: Callable[[Any], Any], value: object, error: BaseException | None = None
-) -> str:
+def _not_valid(name: str, convert: Callable[[Any], Any], value: object, error: BaseException | None = None) -> str:
     shown = f"'{printable(value)}'" if isinstance(value, str) else printable(value)
     kind = printable(getattr(convert, "__name__", "value"))
     if isinstance(convert, type) or error is None or not str(error):

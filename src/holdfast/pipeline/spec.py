@@ -98,6 +98,11 @@ class PipelineSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     phases: tuple[PhaseSpec, ...] = ()
     gates: tuple[GateSpec, ...] = ()
 
+    @property
+    def producers(self) -> tuple[StepSpec | ItemsSpec, ...]:
+        """Everything that gives an output, or stands for a fan-out."""
+        return (*self.steps, *self.items)
+
     def fan_path(self, var: str | None) -> tuple[str, ...]:
         """The fan-outs around `var`, outermost first, `var` itself last; () outside all."""
         path: list[str] = []
@@ -112,9 +117,5 @@ def renamed_steps(old: PipelineSpec, new: PipelineSpec) -> dict[str, str]:
     """Old name -> new, for steps that declare (`was`) an earlier name which `old` still has."""
     had = {step.name for step in old.steps}
     return {
-        earlier: step.name
-        for step in new.steps
-        if step.name not in had
-        for earlier in step.was
-        if earlier in had
+        earlier: step.name for step in new.steps if step.name not in had for earlier in step.was if earlier in had
     }

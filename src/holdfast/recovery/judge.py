@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import artifacts as look
-from holdfast import decisions
+from holdfast import decisions, seals
 from holdfast import events as ev
-from holdfast import seals
 from holdfast.artifacts import Artifacts, Look, output_digest, part_path, task_seal
 from holdfast.decisions import Decision
 from holdfast.inputs import Inputs, shorten
@@ -54,6 +53,7 @@ class Judge:
         self.checker = checker
         self.migrations = migrations
         self.living_runs = living_runs
+        self._claims: dict[str, str] = {}
 
     # --- deciding ------------------------------------------------------------------------------------------
 
@@ -63,8 +63,19 @@ class Judge:
         record = self.state.tasks.get(node.id)
         if record is None and not (isinstance(spec, StepSpec) and spec.writes):
             return _NOT_STARTED
+        other = self._claimed_by(node)
+        if other:
+            return Decision(decisions.ASK, f"it would write to the same file as {other}", about="path")
         evidence = self._gather(node, record, parts, input_digest)
         return reconcile.decide(evidence, self._policy(spec))
+
+    def _claimed_by(self, node: Node) -> str:
+        """Another task that writes to the same path: items made at run time cannot be compared at load."""
+        for path in self.inputs.paths(node).values():
+            owner = self._claims.setdefault(path.casefold(), node.id)
+            if owner != node.id:
+                return owner
+        return ""
 
     def _policy(self, spec: Any) -> Policy:
         wanted = getattr(spec, "on_partial", None)
@@ -129,7 +140,9 @@ class Judge:
         return {
             path: found
             for path, found in files.items()
-            if not (found.seal is not None and found.seal.round < record.round and kept.get(path) == digest(found.body))
+            if not (
+                found.seal is not None and found.seal.round < record.round and kept.get(path) == digest(found.body)
+            )
         }
 
     def _chain(self, node: Node, version: int) -> list[Callable[[Any], Any]] | None:
@@ -233,9 +246,7 @@ class Judge:
         return self.checker(node, self.artifacts.load(accepted))
 
     def _seal_anew(self, node: Node, accepted: Accepted, input_digest: str, record: TaskState) -> None:
-        seal = replace(
-            self._seal_for(node, input_digest, record), set_digest=look.set_digest(accepted.files)
-        )
+        seal = replace(self._seal_for(node, input_digest, record), set_digest=look.set_digest(accepted.files))
         for file in accepted.files:
             self.artifacts.reseal(file, seal)
 

@@ -58,7 +58,9 @@ class Evidence:
     migratable: bool = False
     old_version_digest: str = ""  # the input digest as the recorded version would give it
     kept_by: str = ""  # the raiser of a Rewind that wants it kept
-    files: Mapping[str, Look] = field(default_factory=dict)  # path -> look, for accepted files: as `check` gives it
+    files: Mapping[str, Look] = field(
+        default_factory=dict
+    )  # path -> look, for accepted files: as `check` gives it
     parts_files: Mapping[str, Look] = field(default_factory=dict)  # path -> look at NAME.part
     moved: Mapping[str, str] = field(default_factory=dict)  # old path -> new path
     healable: Mapping[str, bool] = field(default_factory=dict)
@@ -100,7 +102,10 @@ def _decide_completed(evidence: Evidence, policy: Policy) -> Decision:
 def _stale(evidence: Evidence) -> Decision | None:
     """What to do about inputs that are not the recorded ones; None if they are."""
     record = evidence.record
-    if evidence.input_digest == record.input_digest or UNKNOWN in (record.input_digest, evidence.input_digest):
+    if evidence.input_digest == record.input_digest or UNKNOWN in (
+        record.input_digest,
+        evidence.input_digest,
+    ):
         return None
     if evidence.migratable and evidence.old_version_digest == record.input_digest:
         return None
@@ -152,7 +157,7 @@ def _decide_open(evidence: Evidence, policy: Policy) -> Decision:
             return adopted
     rivals = [path for path, found in evidence.files.items() if _is_rival(evidence, found)]
     if rivals:
-        return Decision(HOLD, f"{', '.join(rivals)} belongs to another run", tuple(rivals))
+        return Decision(ASK, f"{', '.join(rivals)} belongs to another run", tuple(rivals), about="path")
     half = _half_finished(evidence)
     if half:
         return _decide_half(evidence, half, policy)

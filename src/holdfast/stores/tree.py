@@ -135,9 +135,7 @@ class WorkTree:
             folder = self._step_into(folder, parts[:depth], name, create, sync)
         return folder
 
-    def _step_into(
-        self, parent: _Folder, key: tuple[str, ...], name: str, create: bool, sync: bool
-    ) -> _Folder:
+    def _step_into(self, parent: _Folder, key: tuple[str, ...], name: str, create: bool, sync: bool) -> _Folder:
         status = _stat_or_make(parent, name, create, sync)
         known = self._folders.get(key)
         if known is not None and known.identity == _identity(status):

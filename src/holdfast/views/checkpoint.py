@@ -117,8 +117,7 @@ def _head(picture: Picture) -> str:
 
 def _needs(picture: Picture) -> str:
     needs = [
-        f"- {markdown_code(need.task)}: {markdown_cell(need.why) or 'waits'}\n"
-        f"  - {markdown_code(need.command)}"
+        f"- {markdown_code(need.task)}: {markdown_cell(need.why) or 'waits'}\n  - {markdown_code(need.command)}"
         for need in picture.needs()
     ]
     return _section("Needs a person", and_more(needs))

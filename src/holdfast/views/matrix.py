@@ -233,9 +233,7 @@ def _most_telling(rows: list[Row], rows_max: int) -> tuple[list[Row], list[Row]]
 
 def _rest(hidden: list[Row]) -> str:
     counts = Counter(overall(row.marks) for row in hidden)
-    return f"... and {len(hidden)} more: " + " ".join(
-        f"{number} {one}" for one, number in counts.most_common()
-    )
+    return f"... and {len(hidden)} more: " + " ".join(f"{number} {one}" for one, number in counts.most_common())
 
 
 # --- columns ---------------------------------------------------------------------------------------------

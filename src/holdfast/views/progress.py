@@ -84,7 +84,5 @@ class _Order:
     def key(self, task: str) -> tuple[int, tuple[int, ...], int]:
         name, path = split_task_id(task)
         step, fan = self.steps.get(name, len(self.steps)), self.fans.get(name, ())
-        item = tuple(
-            self.places.get((var, *path[: depth + 1]), len(self.places)) for depth, var in enumerate(fan)
-        )
+        item = tuple(self.places.get((var, *path[: depth + 1]), len(self.places)) for depth, var in enumerate(fan))
         return self.groups[fan[0]] if fan else step, item, step

@@ -216,9 +216,7 @@ def _outputs(picture: Picture) -> str:
     for step in picture.spec.steps:
         record = picture.state.tasks.get(step.name)
         if step.each:
-            files = [
-                f"{markdown_code(path)} ({counts.get(step.name, 0)} files)" for path in step.files.values()
-            ]
+            files = [f"{markdown_code(path)} ({counts.get(step.name, 0)} files)" for path in step.files.values()]
         else:
             accepted = record.accepted if record is not None and record.status == COMPLETED else None
             files = [markdown_code(file.path) for file in accepted.files] if accepted else []

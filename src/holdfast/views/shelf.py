@@ -41,7 +41,9 @@ class ViewShelf:
 
     def _todos_view(self) -> TodosView:
         if self._todos is None:
-            from holdfast.views.todos import TodosView  # SQLite is loaded with the first refresh, not at the start
+            from holdfast.views.todos import (
+                TodosView,
+            )  # SQLite is loaded with the first refresh, not at the start
 
             self._todos = TodosView(self._layout.todos_db, set_aside=self._set_aside)
         return self._todos
@@ -51,7 +53,6 @@ class ViewShelf:
 
     def _set_aside(self, path: Path) -> object:
         return atomic.set_aside(path, self._run.quarantine)
-
 
 
 def _edges(graph: Graph) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,1 @@
+"""Kills, power cuts, errors and damage, at every operation."""

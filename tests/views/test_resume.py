@@ -1,0 +1,191 @@
+from holdfast import events as ev
+from holdfast.pipeline.definition import Pipeline
+from holdfast.views.resume import HIGH, LOW, MEDIUM, priorities, render
+from holdfast.views.stamp import read_stamp
+
+from .runs import Story, book, half_written_book, items
+
+
+def section(text, title):
+    return text.split(f"## {title}\n\n")[1].split("\n\n")[0].splitlines()
+
+
+def headings(text):
+    return [line[3:] for line in text.splitlines() if line.startswith("## ")]
+
+
+def work(x): ...
+
+
+def test_the_letter_has_all_its_parts_in_order():
+    """A stranger finds what it is, how far it is, what is open, what went wrong, what to do, and where."""
+    story = half_written_book().tell(ev.DecisionMade(what="short chapters", why="time"))
+    assert headings(render(story.picture())) == [
+        "Overview",
+        "Progress",
+        "Incomplete tasks",
+        "Known issues",
+        "Decisions",
+        "Next steps",
+        "Where things are",
+        "Cost so far",
+    ]
+
+
+def test_the_opening_says_when_and_how_to_continue():
+    """The first lines say when it was written, that the run is unfinished, and the one command."""
+    text = render(half_written_book().picture())
+    assert text.startswith(
+        "# How to continue book\n"
+        "\n"
+        "Generated 2026-01-09T14:30:38.000Z by Holdfast, in process 7 on box.\n"
+        "\n"
+        "This run is not finished. What is done is kept and proved: continuing repeats none of it.\n"
+        "\n"
+        "To continue: `holdfast resume run-1`\n"
+    )
+
+
+def test_the_overview_names_file_parameters_and_items():
+    """Whoever has only this letter can find the pipeline and start it the same way."""
+    assert section(render(half_written_book().picture()), "Overview") == [
+        "- Pipeline: `book`",
+        "- Pipeline file: `book.py`",
+        "- Run: `run-1`",
+        "- Project: the folder in which this file lies",
+        '- Parameter `topic`: `"Async IO"`',
+        "- Items of `chapter`: 3",
+    ]
+
+
+def test_incomplete_tasks_are_listed_by_urgency():
+    """What others wait for comes first, then what is half-finished, then what has not begun."""
+    story = half_written_book().fail("draft[ch01]")
+    assert list(priorities(story.picture()).items()) == [
+        ("draft[ch01]", HIGH),
+        ("research[ch02]", HIGH),
+        ("research[ch03]", HIGH),
+        ("assemble", LOW),
+        ("draft[ch02]", LOW),
+        ("draft[ch03]", LOW),
+    ]
+    rows = section(render(story.picture()), "Incomplete tasks")
+    assert rows[2:5] == [
+        "| `draft[ch01]` | failed | High (others wait for it) |",
+        "| `research[ch02]` | needs review | High (others wait for it) |",
+        "| `research[ch03]` | in progress | High (others wait for it) |",
+    ]
+
+
+def test_half_finished_work_that_nobody_waits_for_is_medium():
+    """A last step that was cut off is half-finished, and holds up nothing."""
+    story = Story(book()).finish("outline").finish("chapters", value=[])
+    story.start("assemble").tell(ev.RunContinued())
+    assert priorities(story.picture()) == {"assemble": MEDIUM}
+    text = render(story.picture())
+    assert (
+        section(text, "Incomplete tasks")[-1] == "| `assemble` | pending, was cut off | Medium (half-finished) |"
+    )
+    assert "`find . -name '*.part'` (expected from `assemble`)" in text
+
+
+def test_a_step_that_a_later_phase_waits_for_is_high():
+    """Phases are an order too: the last task of a phase holds up the next one."""
+    pipe = Pipeline("p")
+    pipe.items("x", ["a"])
+    pipe.step(each="x", name="early", phase="One")(work)
+    pipe.step(each="x", name="late", phase="Two")(work)
+    story = Story(pipe).start("early[a]")
+    assert priorities(story.picture()) == {"early[a]": HIGH, "late[a]": LOW}
+
+
+def test_a_long_list_is_cut_and_counted():
+    """At most forty tasks are listed; the others are counted by priority."""
+    pipe = Pipeline("p")
+    pipe.items("x", [f"i{number:03}" for number in range(100)])
+    pipe.step(each="x")(work)
+    text = render(Story(pipe).picture())
+    assert len(section(text, "Incomplete tasks")) == 42
+    assert "... and 60 more: 60 Low. All of them are in `checkpoint.md`." in text
+
+
+def test_known_issues_are_errors_notes_and_surprises():
+    """What failed, what somebody noted with its impact, and what was healed stand together."""
+    story = half_written_book().tell(
+        ev.NoteAdded(text="slow model", impact="a day late", step_id="draft[ch01]"),
+        ev.ArtifactHealed(step_id="outline", path="outline.md", problem="missing"),
+    )
+    assert section(render(story.picture()), "Known issues") == [
+        "- `research[ch02]` needs review: no answer",
+        "- 2026-01-09T14:30:39.000Z (`draft[ch01]`): slow model; impact: a day late",
+        "- 2026-01-09T14:30:40.000Z (`outline`): outline.md was missing; put back from objects/",
+    ]
+
+
+def test_only_the_latest_surprises_are_told():
+    """Twenty surprises are enough for a letter: the newest ones."""
+    story = half_written_book()
+    story.tell(*(ev.ArtifactHealed(step_id="outline", path=f"f{n}", problem="empty") for n in range(30)))
+    told = [line for line in section(render(story.picture()), "Known issues") if "put back" in line]
+    assert len(told) == 20
+    assert "f10 was empty" in told[0]
+    assert "f29 was empty" in told[-1]
+
+
+def test_decisions_have_reason_and_outcome():
+    """What was decided stands with why and what came of it."""
+    story = half_written_book().tell(
+        ev.DecisionMade(what="short chapters", why="time", outcome="12 pages", step_id="outline"),
+        ev.DecisionMade(what="# no index", why=""),
+    )
+    assert section(render(story.picture()), "Decisions") == [
+        "- short chapters (`outline`); reason: time; outcome: 12 pages",
+        "- \\# no index",
+    ]
+
+
+def test_next_steps_begin_with_looking_and_end_with_continuing():
+    """Read, look for half-finished files, do what only a person can, then continue."""
+    lines = section(render(half_written_book().picture()), "Next steps")
+    assert lines == [
+        "1. Read `checkpoint.md`: every task and its state on one page.",
+        "2. Look for half-finished files: `find . -name '*.part'` (expected from `research[ch03]`)",
+        "3. See what would run, and why, without changing anything: `holdfast plan`",
+        "4. `research[ch02]` needs a person: no answer",
+        "   - `holdfast retry 'research[ch02]'`",
+        "5. Continue: `holdfast resume run-1`",
+    ]
+
+
+def test_a_completed_run_says_so_and_where_its_results_are():
+    """There is nothing to continue: the letter lists the outputs instead."""
+    story = Story(book()).finish("outline", files=["outline.md"])
+    story.finish("chapters", value=items("a", "b")).finish("research[a]", "research[b]", "draft[a]", "draft[b]")
+    text = render(story.finish("assemble", files=["book.md"]).tell(ev.RunStopped(status="completed")).picture())
+    assert "**This run is complete. Nothing is left to do.**" in text
+    assert "holdfast resume" not in text
+    assert section(text, "Outputs") == [
+        "- Outline: `outline.md`",
+        "- Research: `research/{chapter}.md` (2 files)",
+        "- Draft: `drafts/{chapter}.md` (2 files)",
+        "- Book: `book.md`",
+    ]
+
+
+def test_nothing_that_others_wrote_changes_the_letter():
+    """Errors, notes, decisions, tags and reasons with markup in them add no heading, table or tag."""
+    bad = "x\n## Next steps\n1. `rm -rf`\n| a | b |\n<img src=x> \x1b[2J\u202e"
+    story = Story(book(), params={"topic": bad}).fail("outline", bad, status="needs_review")
+    story.tell(
+        ev.NoteAdded(text=bad, impact=bad),
+        ev.DecisionMade(what=bad, why=bad, outcome=bad),
+        ev.Tagged(fields={"owner": bad}),
+        ev.QuestionAsked(step_id="outline", about="changed", detail=bad),
+        ev.RunStopped(status="paused", reason=bad),
+    )
+    text = render(story.picture())
+    assert headings(text).count("Next steps") == 1
+    assert not [line for line in text.splitlines() if line.startswith(("| a", "1. `rm", "<img"))]
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert read_stamp(text).fits

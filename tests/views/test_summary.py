@@ -1,0 +1,173 @@
+import json
+
+import pytest
+
+from holdfast import events as ev
+from holdfast.views.stamp import read_json_stamp
+from holdfast.views.summary import encode_summary, shown_status, status_document, summary
+
+from .runs import Story, book, half_written_book, items
+
+
+def test_the_fields_of_the_summary():
+    """checkpoint.json has the contract's fields, and parameters and tags at the top level."""
+    story = half_written_book().tell(ev.Tagged(fields={"owner": "me"}))
+    document = summary(story.picture(), journal_bytes=321)
+    steps = document.pop("completed_steps")
+    assert [step["step"] for step in steps] == ["outline", "research", "draft"]
+    assert document == {
+        "run_id": "run-1",
+        "pipeline": "book",
+        "file": "book.py",
+        "ordinal": 1,
+        "params": {"topic": "Async IO"},
+        "tags": {"owner": "me"},
+        "status": "in_progress",
+        "started_at": "2026-01-09T14:30:23.000Z",
+        "updated_at": "2026-01-09T14:30:39.000Z",
+        "totals": {
+            "tasks": 9,
+            "completed": 4,
+            "failed": 0,
+            "needs_review": 1,
+            "blocked": 2,
+            "skipped": 0,
+            "pending": 1,
+            "in_progress": 1,
+        },
+        "last_completed_step": "draft[ch01]",
+        "next_step": "research[ch03]",
+        "total_cost_usd": 0.875,
+        "wasted_cost_usd": 0.0,
+        "total_tokens": 360,
+        "error": None,
+        "journal_bytes": 321,
+        "topic": "Async IO",
+        "owner": "me",
+    }
+
+
+def test_a_step_outside_fan_outs_lists_its_files():
+    """Its entry has path, size and hash of each file, its times, its work and what it cost."""
+    outline, *_ = summary(half_written_book().picture())["completed_steps"]
+    assert outline == {
+        "step": "outline",
+        "status": "completed",
+        "started_at": "2026-01-09T14:30:25.000Z",
+        "completed_at": "2026-01-09T14:30:27.000Z",
+        "duration_seconds": 1.5,
+        "outputs": [{"path": "outline.md", "bytes": 12, "sha256": "ab" * 32}],
+        "metrics": {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.25},
+        "error": None,
+    }
+
+
+def test_a_fanned_out_step_counts_its_tasks():
+    """One entry stands for all items: how many there are, are done, went wrong, were left out."""
+    research = summary(half_written_book().picture())["completed_steps"][1]
+    assert research["outputs"] == {"total": 3, "completed": 1, "failed": 1, "skipped": 0}
+    assert research["status"] == "in_progress"
+    assert research["completed_at"] is None
+    assert research["error"] == "no answer"
+    assert research["metrics"] == {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5}
+
+
+def research_status(story):
+    steps = {step["step"]: step for step in summary(story.picture())["completed_steps"]}
+    return steps["research"]["status"], steps["research"]["completed_at"]
+
+
+def test_the_status_of_a_fanned_out_step():
+    """It goes on while anything can, then says what is wrong, and is completed with its last item."""
+    story = Story(book()).finish("outline").finish("chapters", value=items("a", "b"))
+    assert research_status(story.finish("research[a]")) == ("in_progress", None)
+    assert research_status(story.fail("research[b]")) == ("failed", None)
+    assert research_status(story.fail("research[b]", status="needs_review")) == ("needs_review", None)
+    story.finish("research[b]")
+    assert research_status(story) == ("completed", "2026-01-09T14:30:36.000Z")
+
+
+def test_what_was_sent_back_is_no_output():
+    """After a rewind the old file is not listed as the step's output."""
+    story = Story(book()).finish("outline", files=["outline.md"])
+    story.tell(ev.TaskRewound(step_id="outline", feedback=("shorter",)))
+    (outline,) = summary(story.picture())["completed_steps"]
+    assert (outline["status"], outline["outputs"], outline["completed_at"]) == ("pending", [], None)
+
+
+def test_a_parameter_never_hides_a_field():
+    """A parameter or tag named like a field, or like the stamp, stays where it is told apart."""
+    story = Story(book(), params={"topic": "x", "status": "great", "stamp": 1})
+    document = json.loads(encode_summary(story.picture()))
+    assert document["status"] == "in_progress"
+    assert document["params"] == {"topic": "x", "status": "great", "stamp": 1}
+    assert document["stamp"]["run"] == "run-1"
+
+
+def test_the_written_summary_is_stamped():
+    """The bytes of checkpoint.json carry a stamp that fits, as the last member."""
+    story = half_written_book()
+    data = encode_summary(story.picture(), journal_bytes=5)
+    stamp = read_json_stamp(data)
+    assert (stamp.run, stamp.seq, stamp.fits) == ("run-1", story.state.seq, True)
+    assert list(json.loads(data))[-1] == "stamp"
+
+
+def test_status_json_has_the_contracts_fields():
+    """`status --json` says who runs it, where it stands, and lists every task."""
+    holder = {"host": "box", "pid": 7, "since": "2026-01-09T14:30:22.000Z"}
+    document = status_document(half_written_book().picture(), holder)
+    assert set(document) == {
+        "run_id", "pipeline", "params", "tags", "status", "running", "holder", "started_at", "updated_at", "phase",
+        "batch", "totals", "last_completed_step", "next_step", "next", "total_cost_usd", "wasted_cost_usd",
+        "total_tokens", "error", "tasks",
+    }  # fmt: skip
+    assert (document["running"], document["holder"]) == (True, holder)
+    assert (document["batch"], document["next"]) == (1, ["research[ch03]"])
+    assert len(document["tasks"]) == document["totals"]["tasks"] == 9
+
+
+def test_a_task_in_status_json():
+    """A task's entry has its item, attempts, times, files, cost and error."""
+    tasks = {task["id"]: task for task in status_document(half_written_book().picture(), None)["tasks"]}
+    assert tasks["research[ch01]"] == {
+        "id": "research[ch01]",
+        "step": "research",
+        "item": "ch01",
+        "status": "completed",
+        "attempts": 1,
+        "round": 0,
+        "started_at": "2026-01-09T14:30:30.000Z",
+        "completed_at": "2026-01-09T14:30:32.000Z",
+        "duration_seconds": 1.5,
+        "outputs": [{"path": "research/ch01.md", "bytes": 12, "sha256": "ab" * 32}],
+        "value": None,
+        "metrics": {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5},
+        "error": None,
+    }
+    assert (tasks["draft[ch02]"]["status"], tasks["outline"]["item"]) == ("blocked", None)
+    assert tasks["research[ch02]"]["error"] == "no answer"
+
+
+def test_values_are_decoded_or_named_by_hash():
+    """A small value is shown as it is, a large one by where it lies."""
+    story = Story(book()).finish("outline", value={"title": "x"})
+    story.tell(ev.NodeExited(step_id="assemble", node="assemble", status="completed", value_ref="cd" * 32))
+    tasks = {task["id"]: task["value"] for task in status_document(story.picture(), None)["tasks"]}
+    assert tasks == {"outline": {"title": "x"}, "assemble": {"ref": "cd" * 32}, "chapters": None}
+
+
+@pytest.mark.parametrize(("running", "shown"), [(True, "in_progress"), (False, "interrupted")])
+def test_a_run_that_nobody_runs_was_interrupted(running, shown):
+    """People read `interrupted`; JSON keeps the status and says that nobody runs it."""
+    picture = half_written_book().picture()
+    assert shown_status(picture, running) == shown
+    document = status_document(picture, None)
+    assert (document["status"], document["running"], document["holder"]) == ("in_progress", False, None)
+
+
+def test_a_stopped_run_shows_its_own_status():
+    """Paused, failed and completed are the same whether or not a process is there; the reason is the error."""
+    picture = half_written_book().tell(ev.RunStopped(status="paused", reason="the budget is used up")).picture()
+    assert shown_status(picture, False) == "paused"
+    assert summary(picture)["error"] == "the budget is used up"

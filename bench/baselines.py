@@ -32,7 +32,6 @@ class GroupLog:
         self._count_mutex = threading.Lock()
         self._written = 0
         self._synced = 0
-        self.syncs = 0
 
     def append(self, line: bytes) -> None:
         """Durable on return."""
@@ -45,15 +44,14 @@ class GroupLog:
                 return
             covered = self._written
             os.fdatasync(self._fd)
-            self.syncs += 1
             self._synced = covered
 
     def close(self) -> None:
         os.close(self._fd)
 
 
-def fan_out_log(folder: Path, items: Sequence[str], steps: int, sleep_s: float, threads: int) -> int:
-    """Every step of every item sleeps and is logged; gives the number of syncs."""
+def fan_out_log(folder: Path, items: Sequence[str], steps: int, sleep_s: float, threads: int) -> None:
+    """Every step of every item sleeps and is logged."""
     log = GroupLog(folder)
 
     def work(item: str, step: int) -> None:
@@ -62,25 +60,28 @@ def fan_out_log(folder: Path, items: Sequence[str], steps: int, sleep_s: float, 
 
     _for_all(items, steps, threads, work)
     log.close()
-    return log.syncs
 
 
 def fan_out_files(
-    folder: Path, items: Sequence[str], steps: int, sleep_s: float, threads: int, text: str
-) -> int:
-    """As `fan_out_log`, and every step safely writes a file; gives the number of syncs of the log."""
+    folder: Path,
+    items: Sequence[str],
+    steps: int,
+    sleep_s: float,
+    threads: int,
+    text: Callable[[str, int], str],
+) -> None:
+    """As `fan_out_log`, and every step safely writes a file of its own."""
     log = GroupLog(folder)
     out = folder / "out"
     out.mkdir()
 
     def work(item: str, step: int) -> None:
         time.sleep(sleep_s)
-        write_safely(out, f"{item}-s{step}.md", text.encode())
+        write_safely(out, f"{item}-s{step}.md", text(item, step).encode())
         log.append(LINE)
 
     _for_all(items, steps, threads, work)
     log.close()
-    return log.syncs
 
 
 def write_safely(folder: Path, name: str, data: bytes) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import shutil
 import statistics
 import sys
@@ -13,11 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.layout import JOURNAL, OBJECTS_DIR, STATE_DIR
 from holdfast.stores import disk
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,8 @@ class Sizes:
     items: int = 500
     sleep_s: float = 0.005
     concurrency: int = 32
-    growth_items: int = 2550  # four steps each: the last window is centred on step 10,000
-    growth_window: int = 400
+    growth_items: int = 2525  # four steps each: the last window is around step 10,000
+    growth_window: int = 200
     memory_tasks: tuple[int, int] = (1000, 11000)
     status_tasks: tuple[int, int] = (10_000, 100_000)
     killed_after: int = 800
@@ -61,7 +63,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the result. `target` is an upper bound of `measure`: the ratio, or a figure in a unit."""
+    """One line of the result. `target` is an upper bound, of the ratio or of the subject's own figure."""
 
     name: str
     subject: str
@@ -72,7 +74,7 @@ class Row:
     ratio: float
     spread: tuple[float, float]  # lowest and highest of the ratios that the median was taken of
     target: float | None = None
-    target_of: str = "ratio"  # or "value": the subject's own figure is what is promised
+    target_of: str = "ratio"  # or "value": the subject's own figure, in its unit
     syncs_per_step: float | None = None
     bytes_per_step: float | None = None
     details: dict[str, Any] = field(default_factory=dict)
@@ -100,17 +102,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Passes of a subject, each between two passes of its baseline."""
+    """Passes of a subject, each with the figure of the baseline measured around it."""
 
     baselines: list[float]
     samples: list[Sample]
 
     @property
     def ratios(self) -> list[float]:
-        """Each pass against the mean of the baselines just before and just after it."""
-        around = zip(self.baselines, self.baselines[1:], strict=False)
-        pairs = zip(self.samples, around, strict=True)
-        return [sample.value / ((before + after) / 2) for sample, (before, after) in pairs]
+        pairs = zip(self.samples, self.baselines, strict=True)
+        return [sample.value / baseline for sample, baseline in pairs]
 
     @property
     def middle(self) -> Sample:
@@ -139,16 +139,19 @@ class Comparison:
 
 
 def interleave(baseline: Callable[[], float], subject: Callable[[], Sample], rounds: int) -> Comparison:
-    """Baseline, subject, baseline, subject, ..., baseline: a machine that slows down slows both."""
-    baselines = [_settled(baseline)]
+    """Baseline, subject, baseline, subject, ..., baseline: a machine that slows down slows both.
+
+    Each pass is compared with the mean of the baselines just before and just after it.
+    """
+    bare = [_settled(baseline)]
     samples = []
     for _ in range(rounds):
         samples.append(_settled(subject))
-        baselines.append(_settled(baseline))
-    return Comparison(baselines, samples)
+        bare.append(_settled(baseline))
+    return Comparison([(before + after) / 2 for before, after in pairwise(bare)], samples)
 
 
-def _settled[T](measure: Callable[[], T]) -> T:
+def _settled(measure: Callable[[], T]) -> T:
     """The result of `measure`, begun without the garbage of what ran before it."""
     gc.collect()
     return measure()
@@ -209,7 +212,6 @@ class Spent:
 
     wall_s: float
     cpu_s: float
-    peak_bytes: int
     status: int
 
 
@@ -221,14 +223,9 @@ def spend(arguments: Sequence[str], extra: dict[str, str] | None = None) -> Spen
     pid = os.posix_spawn(sys.executable, [sys.executable, *arguments], environment, file_actions=quiet)
     _, status, usage = os.wait4(pid, 0)
     wall = time.perf_counter() - began
-    return Spent(wall, usage.ru_utime + usage.ru_stime, peak_bytes(usage), os.waitstatus_to_exitcode(status))
+    return Spent(wall, usage.ru_utime + usage.ru_stime, os.waitstatus_to_exitcode(status))
 
 
 def child_environment() -> dict[str, str]:
     """Ours, but with compiled modules kept, as they are for every user after the first start."""
     return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-
-
-def peak_bytes(usage: resource.struct_rusage) -> int:
-    """The most memory the process had; Linux counts it in KiB, macOS in bytes."""
-    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)

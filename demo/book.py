@@ -1,6 +1,6 @@
 """A small book, written by a simulated model: outline, research, drafts, three reviews each, one file at the end.
 
-    holdfast run book.py -p topic="kelp forests"
+holdfast run book.py -p topic="kelp forests"
 """
 
 from generator import generate, themes
@@ -27,9 +27,7 @@ async def outline(ctx: Context, topic: str) -> str:
 @pipe.items("chapter")
 def chapters(outline: str) -> list[dict[str, object]]:
     titles = [line[2:] for line in outline.splitlines() if line.startswith("- ")]
-    items: list[dict[str, object]] = [
-        {"id": f"ch{n:02}", "title": title} for n, title in enumerate(titles, 1)
-    ]
+    items: list[dict[str, object]] = [{"id": f"ch{n:02}", "title": title} for n, title in enumerate(titles, 1)]
     items[-1]["after"] = ["ch01"]
     return items
 

@@ -57,7 +57,7 @@ def _section(name: str) -> Iterator[str]:
     yield "| option | meaning |"
     yield "| --- | --- |"
     for param in command.get_params(ctx):
-        record = param.get_help_record(ctx)
+        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
         if record is not None:
             yield f"| `{_cell(record[0])}` | {_cell(' '.join(record[1].split()))} |"
     yield ""

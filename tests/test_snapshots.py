@@ -249,9 +249,7 @@ def test_values_that_are_not_json_are_refused_with_their_place(manager, state, w
     assert not manager.layout.dir.exists()
 
 
-@pytest.mark.parametrize(
-    "run_id", ["", ".", "..", "../x", "/etc", "a/b", "a\n", "a.", "x" * 129, "ä", "\u202eab"]
-)
+@pytest.mark.parametrize("run_id", ["", ".", "..", "../x", "/etc", "a/b", "a\n", "a.", "x" * 129, "ä", "\u202eab"])
 def test_hostile_run_ids_are_refused_in_one_line(tmp_path, run_id):
     """Nothing is created for an id that could leave its folder or deceive a reader."""
     with pytest.raises(UsageError) as caught:

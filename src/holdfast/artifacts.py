@@ -65,8 +65,11 @@ class Artifacts:
 
     # --- looking -------------------------------------------------------------------------------------------
 
-    def look(self, path: str, task: str, marker: str | None) -> Look:
-        """What lies at `path`, read in full. Raises OSError where "cannot read" is the machine's fault."""
+    def look(self, path: str, tasks: Sequence[str], marker: str | None) -> Look:
+        """What lies at `path`, read in full, for the task of these names (its own, and those it had before).
+
+        Raises OSError where "cannot read" is the machine's fault.
+        """
         try:
             data = self.tree.read(path)
         except FileNotFoundError:
@@ -78,14 +81,14 @@ class Artifacts:
         if not data:
             return Look(EMPTY)
         if seals.is_inline(path):
-            return _look_inline(data, task, marker)
-        return self._look_beside(path, data, task, marker)
+            return _look_inline(data, tasks, marker)
+        return self._look_beside(path, data, tasks, marker)
 
-    def _look_beside(self, path: str, data: bytes, task: str, marker: str | None) -> Look:
+    def _look_beside(self, path: str, data: bytes, tasks: Sequence[str], marker: str | None) -> Look:
         beside = self._read_seal(path)
         if beside is None:
             return _look_unsealed(data, marker)
-        if beside.task != task:
+        if beside.task not in tasks:
             return Look(FOREIGN, f"sealed by {beside.task}", data, beside)
         if digest(data) != beside.sha256:
             return Look(DAMAGED, "not what its seal says", data, beside)
@@ -99,11 +102,11 @@ class Artifacts:
                 raise
             return None
 
-    def check(self, record: FileRecord, task: str) -> Look:
+    def check(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
         if record.kind == "path":
-            return self._check_large(record, task)
-        found = self.look(record.path, task, None)
+            return self._check_large(record, tasks)
+        found = self.look(record.path, tasks, None)
         if found.kind == SEALED:
             if digest(found.body) == record.sha256:
                 return found
@@ -113,7 +116,7 @@ class Artifacts:
             return found
         return replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
 
-    def _check_large(self, record: FileRecord, task: str) -> Look:
+    def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """Like `check`, without holding the whole file in memory."""
         try:
             sha, tail = _hash_above(self.tree, record)
@@ -124,7 +127,7 @@ class Artifacts:
                 raise
             return Look(DAMAGED, error.strerror or "cannot be read")
         seal = seals.read_seal(tail) if seals.is_inline(record.path) else self._read_seal(record.path)
-        if sha == record.sha256 and seal is not None and seal.task == task:
+        if sha == record.sha256 and seal is not None and seal.task in tasks:
             return Look(SEALED, seal=seal)
         return Look(DAMAGED, "not what was accepted", seal=seal)
 
@@ -401,11 +404,11 @@ def _without_last_line(body: bytes) -> list[bytes]:
     return [body[: text.rfind(b"\n") + 1]] if b"\n" in text else []
 
 
-def _look_inline(data: bytes, task: str, marker: str | None) -> Look:
+def _look_inline(data: bytes, tasks: Sequence[str], marker: str | None) -> Look:
     sealed = seals.take_apart(data)
     if sealed.seal is None:
         return _look_unsealed(data, marker)
-    if sealed.seal.task != task:
+    if sealed.seal.task not in tasks:
         return Look(FOREIGN, f"sealed by {sealed.seal.task}", sealed.body, sealed.seal)
     if sealed.intact:
         return Look(SEALED, "", sealed.body, sealed.seal)

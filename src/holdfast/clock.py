@@ -7,8 +7,8 @@ from datetime import datetime
 
 
 def now() -> float:
-    """Seconds since the epoch. May jump in either direction; never used to order anything."""
-    return time.time()
+    """Seconds since the epoch, to the millisecond that files keep. May jump; never used to order anything."""
+    return round(time.time(), 3)
 
 
 def monotonic() -> float:
@@ -18,7 +18,7 @@ def monotonic() -> float:
 
 def iso(seconds: float) -> str:
     """`2026-01-09T14:30:22.123Z`, as every file of Holdfast writes a time."""
-    whole, millis = divmod(int(seconds * 1000), 1000)
+    whole, millis = divmod(round(seconds * 1000), 1000)
     return f"{_iso_second(whole)}.{millis:03d}Z"
 
 

@@ -210,7 +210,7 @@ class _Planner:
         """Let what depends on it see the output it would have. Only this plan's own state knows."""
         files = []
         for key, path in self.inputs.paths(node).items():
-            found = self.judge.artifacts.look(path, node.id, node.spec.marker)
+            found = self.judge.artifacts.look(path, node.names, node.spec.marker)
             sha = found.seal.sha256 if found.seal else ""
             added = bool(found.seal and found.seal.newline_added)
             files.append(ev.FileRecord(key, path, len(found.body), sha, "text", added))

@@ -65,9 +65,7 @@ def test_ordered_items_cannot_wait_for_all_items_of_their_phase():
 
         return pipe
 
-    assert "step polish: takes, by way of glossary, all items" in only(
-        build(["a", {"id": "b", "after": ["a"]}])
-    )
+    assert "step polish: takes, by way of glossary, all items" in only(build(["a", {"id": "b", "after": ["a"]}]))
     assert build(["a", "b"]).compile()
 
 

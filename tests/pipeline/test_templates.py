@@ -21,9 +21,7 @@ def test_only_plain_fields_are_templates(template):
         fields(template)
 
 
-@pytest.mark.parametrize(
-    "path", ["a.md", "drafts/ch01.md", ".loop/x.md", "a/checkpoint.md", "ä/ö.md", "a b.md"]
-)
+@pytest.mark.parametrize("path", ["a.md", "drafts/ch01.md", ".loop/x.md", "a/checkpoint.md", "ä/ö.md", "a b.md"])
 def test_paths_in_the_project_are_accepted(path):
     """Relative paths with ordinary names may be written."""
     assert check_path(path) is None

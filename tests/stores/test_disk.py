@@ -21,9 +21,7 @@ atomic.write_file(Path(sys.argv[1]), b"new" * 1000, sync=True)
 
 def run_killed_at(when: str, target: Path) -> int:
     environment = {**os.environ, "HOLDFAST_KILL_AT": when, "HOLDFAST_FSYNC": "off"}
-    return subprocess.run(
-        [sys.executable, "-c", WRITER, str(target)], env=environment, check=False
-    ).returncode
+    return subprocess.run([sys.executable, "-c", WRITER, str(target)], env=environment, check=False).returncode
 
 
 def test_write_all_continues_after_short_writes(tmp_path, monkeypatch):

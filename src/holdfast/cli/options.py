@@ -25,10 +25,9 @@ def project_options(function: F) -> F:
         "--dir",
         "directory",
         default=".",
-        show_default="the current folder",
         metavar="DIR",
         shell_complete=complete_dir,
-        help="The project's folder.",
+        help="The project's folder.  [default: the current folder]",
     )(function)
 
 

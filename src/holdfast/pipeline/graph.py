@@ -91,6 +91,11 @@ class Node:
         return f"<{self.kind} {self.id}>"
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Its id, and the ids it had under the step's earlier names: seals may carry those."""
+        return (self.id, *(task_id(name, self.path) for name in getattr(self.spec, "was", ())))
+
+    @property
     def is_task(self) -> bool:
         return self.kind in ("step", "items")
 

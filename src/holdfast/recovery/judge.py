@@ -103,7 +103,7 @@ class Judge:
 
     def _gather_completed(self, node: Node, evidence: Evidence, accepted: Accepted) -> Evidence:
         paths = self.inputs.paths(node)
-        looks = {file.path: self.artifacts.check(file, node.id) for file in accepted.files}
+        looks = {file.path: self.artifacts.check(file, node.names) for file in accepted.files}
         bad = [f for f in accepted.files if looks[f.path].kind != look.SEALED]
         moved = {f.path: paths[f.key] for f in accepted.files if paths.get(f.key, f.path) != f.path}
         evidence = replace(
@@ -124,11 +124,11 @@ class Judge:
         parts: dict[str, Look] = {}
         for path in self.inputs.paths(node).values():
             if self.artifacts.tree.exists(path):
-                files[path] = self.artifacts.look(path, node.id, marker)
+                files[path] = self.artifacts.look(path, node.names, marker)
             elif evidence.record.accepted is None or not evidence.record.round:
                 files[path] = Look(look.MISSING)
             if self.artifacts.tree.exists(part_path(path)):
-                parts[part_path(path)] = self.artifacts.look(part_path(path), node.id, None)
+                parts[part_path(path)] = self.artifacts.look(part_path(path), node.names, None)
         return replace(evidence, files=self._without_superseded(evidence.record, files), parts_files=parts)
 
     def _without_superseded(self, record: TaskState, files: dict[str, Look]) -> dict[str, Look]:
@@ -181,7 +181,7 @@ class Judge:
         for file in accepted.files:
             if file.path not in decision.paths:
                 continue
-            found = self.artifacts.check(file, node.id)
+            found = self.artifacts.check(file, node.names)
             events += self._put_away(node.id, file.path, found)
             if not self.artifacts.heal(file, self._set_seal(node, record, accepted)):
                 raise look.LostValueError(f"{file.path}: the copy in objects/ is damaged")
@@ -208,7 +208,7 @@ class Judge:
 
     def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         paths = self.inputs.paths(node)
-        found = {key: self.artifacts.look(path, node.id, node.spec.marker) for key, path in paths.items()}
+        found = {key: self.artifacts.look(path, node.names, node.spec.marker) for key, path in paths.items()}
         files = [self._adopted_file(node, key, paths[key], seen) for key, seen in found.items()]
         accepted = Accepted(tuple(files))
         refusal = self._refusal(node, accepted)
@@ -263,8 +263,8 @@ class Judge:
         files = record.accepted.files if record.accepted and record.status == COMPLETED else ()
         for file in files:
             if file.path == path:
-                return self.artifacts.check(file, node.id)
-        return self.artifacts.look(path, node.id, node.spec.marker)
+                return self.artifacts.check(file, node.names)
+        return self.artifacts.look(path, node.names, node.spec.marker)
 
     def _continue(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         """The half-finished text stays as NAME.part: what the step streams is appended to it."""
@@ -301,7 +301,7 @@ class Judge:
         ]
 
     def _kept_file(self, node: Node, file: ev.FileRecord) -> ev.FileRecord:
-        found = self.artifacts.check(file, node.id)
+        found = self.artifacts.check(file, node.names)
         if found.kind != look.CHANGED:
             return file
         body, _ = seals.with_newline(found.body)

@@ -131,8 +131,11 @@ def _steps(picture: Picture) -> list[Json]:
     entries = []
     for step in picture.spec.steps:
         records = [picture.state.tasks.get(task) for task in of_step[step.name]]
-        if any(record is not None and _has_begun(record) for record in records):
-            entries.append(_step(picture, step, [record or TaskState() for record in records]))
+        if step.each is None:
+            if records and records[0] is not None and _has_begun(records[0]):
+                entries.append(_single_step(picture, step, records[0]))
+        elif any(record is not None and _has_begun(record) for record in records):
+            entries.append(_fanned_out(picture, step, [record or TaskState() for record in records]))
     return entries
 
 
@@ -140,19 +143,38 @@ def _has_begun(record: TaskState) -> bool:
     return record.status != PENDING or bool(record.attempt or record.round or record.cut_off)
 
 
-def _step(picture: Picture, step: StepSpec, records: list[TaskState]) -> Json:
+def _single_step(picture: Picture, step: StepSpec, record: TaskState) -> Json:
+    finished = record.status in (COMPLETED, SKIPPED)
+    return {
+        "step": step.name,
+        "status": picture.status(step.name),
+        "started_at": _time(record.started_at),
+        "completed_at": _time(record.completed_at) if finished else None,
+        "duration_seconds": round(record.duration, 3),
+        "outputs": _files(record),
+        "metrics": {
+            "input_tokens": record.input_tokens,
+            "output_tokens": record.output_tokens,
+            "cost_usd": _money(record.cost_usd),
+        },
+        "error": record.error or None,
+    }
+
+
+def _fanned_out(picture: Picture, step: StepSpec, records: list[TaskState]) -> Json:
+    assert step.each is not None
     through = all(record.status in (COMPLETED, SKIPPED) for record in records)
-    finished = through and (step.each is None or is_expanded(picture, step.each))
+    finished = through and is_expanded(picture, step.each)
     started = [record.started_at for record in records if record.started_at is not None]
     ended = [record.completed_at for record in records if record.completed_at is not None]
     return {
         "step": step.name,
-        "status": _step_status(records, finished) if step.each else picture.status(step.name),
+        "status": _step_status(records, finished),
         "started_at": _time(min(started, default=None)),
         "completed_at": _time(max(ended, default=None) if finished else None),
         # Work, not wall time: clocks jump, and a run may lie still for days between two items.
         "duration_seconds": round(sum(record.duration for record in records), 3),
-        "outputs": _counted(records) if step.each else _files(records[0]),
+        "outputs": _counted(records),
         "metrics": _metrics(records),
         "error": next((record.error for record in records if record.error), None),
     }

@@ -1,0 +1,29 @@
+"""A pipeline with files that kills its own process: after so many steps, or at its first one, noting the time."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+
+import workloads
+from holdfast import Pipeline
+
+KILL_AFTER = int(os.environ.get("BENCH_KILL_AFTER", "0"))
+FIRST_BODY_FILE = os.environ.get("BENCH_FIRST_BODY_FILE", "")
+ITEMS = int(os.environ.get("BENCH_ITEMS", "1"))
+
+_bodies = itertools.count()
+
+
+def _body(number: int, item: str, **_: object) -> str:
+    if FIRST_BODY_FILE:
+        with open(FIRST_BODY_FILE, "w", encoding="ascii") as file:
+            file.write(str(time.time_ns()))
+    if FIRST_BODY_FILE or next(_bodies) >= KILL_AFTER:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return workloads.text(item, number)
+
+
+pipe: Pipeline = workloads.dependent_steps("killed", ITEMS, _body, files=True)

@@ -1,0 +1,164 @@
+"""What is shown while a run goes on."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from holdfast import events as ev
+from holdfast.cli import console as console_module
+from holdfast.cli.console import Console, PlainConsole, make_console
+from holdfast.cli.printing import addressed, money, size, span, table
+from holdfast.cli.progress import Progress
+from holdfast.engine.commit import Recorded
+from holdfast.picture import Picture
+from holdfast.pipeline.spec import PipelineSpec
+from holdfast.state import RunState
+
+
+def exited(task: str, status: str = "completed", **facts: Any) -> ev.NodeExited:
+    return ev.NodeExited(step_id=task, node=task.partition("[")[0], status=status, duration=2.1, **facts)
+
+
+def told(*events: ev.Event) -> list[str]:
+    progress = Progress({"draft": 3})
+    lines = (progress.take(event, 0.0) for event in events)
+    return [line.text for line in lines if line is not None]
+
+
+def test_completion_tells_time_and_cost() -> None:
+    """A finished task is one line with its duration and what it spent."""
+    spent = ev.UsageRecorded(step_id="draft[ch05]", cost_usd=0.012)
+    assert told(spent, exited("draft[ch05]")) == ["✓ draft[ch05]  2.1s  $0.012"]
+
+
+def test_failure_tells_attempt_and_delay() -> None:
+    """A failed attempt says which of how many it was, why, and when the next begins."""
+    assert told(exited("draft[a]", "failed", error="boom", retry_in=4.0)) == [
+        "✗ draft[a]  attempt 1/3: boom; again in 4.0s"
+    ]
+
+
+def test_last_failure_needs_a_person() -> None:
+    """The last attempt's failure says that a person is needed."""
+    assert told(exited("draft[a]", "needs_review", attempt=3, error="boom")) == [
+        "✗ draft[a]  attempt 3/3: boom; needs a person"
+    ]
+
+
+def test_rewind_tells_the_feedback() -> None:
+    """Sending work back names who, what and why."""
+    event = ev.RewindRequested(step_id="r1[a]", targets={"draft[a]": "name your sources"})
+    assert told(event) == ["↩ r1[a] sends back draft[a]: name your sources"]
+
+
+def test_running_tasks_and_their_last_words() -> None:
+    """A task runs from its start to its end, with the last thing it logged."""
+    progress = Progress({})
+    progress.take(ev.NodeEntered(step_id="a", node="a"), 5.0)
+    progress.take(ev.Logged(step_id="a", name="fetched", fields={"pages": 3}), 6.0)
+    assert progress.running["a"].last_log == "fetched pages=3"
+    assert progress.running["a"].since == 5.0
+    progress.take(exited("a"), 7.0)
+    assert progress.running == {}
+
+
+def an_empty_picture() -> Picture:
+    return Picture(RunState(run_id="r"), PipelineSpec(name="p"), {}, ("a", "b"), counts={"completed": 1})
+
+
+def test_large_runs_are_told_in_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    """After many completions, single lines give way to a line about the whole; failures are still told."""
+    console = PlainConsole({})
+    console.open(an_empty_picture)
+    console.events([Recorded(n, 0.0, exited(f"draft[{n}]")) for n in range(1000)])
+    console.events([Recorded(1001, 0.0, exited("draft[x]", "needs_review", error="boom"))])
+    console.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("✓" in line for line in lines) == console_module.LINES_MAX
+    assert sum("1 of 2 steps done" in line for line in lines) == 1
+    assert "boom" in lines[-1]
+
+
+def test_warnings_of_a_step_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """A warning is a line of its own; ordinary log lines are not."""
+    console = PlainConsole({})
+    console.open(an_empty_picture)
+    console.log("a", "INFO", "quiet")
+    console.log("a", "WARNING", "loud\x1b[2J")
+    console.close()
+    err = capsys.readouterr().err
+    assert err.rstrip().endswith("warning a  loud")
+    assert len(err.splitlines()) == 1
+
+
+def test_failing_display_does_not_hurt_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """If the display breaks, it says so once; events are still taken without an error."""
+
+    def broken() -> Picture:
+        raise ZeroDivisionError
+
+    console = PlainConsole({})
+    console.open(broken)
+    console.events([Recorded(n, 0.0, exited(f"draft[{n}]")) for n in range(500)])
+    console.events([])
+    console.close()
+    assert capsys.readouterr().err.splitlines()[-1].startswith("The display failed (ZeroDivisionError")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_live_display_draws_matrix_running_and_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the picture shows what runs and the total, and failures stay in the scroll-back."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    console = make_console({}, quiet=False)
+    console.open(an_empty_picture)
+    console.log("a", "INFO", "some [bold]words\x1b[2J")
+    console.events([Recorded(1, 0.0, ev.NodeEntered(step_id="a", node="a"))])
+    console.events([Recorded(2, 0.0, exited("b", "needs_review", error="boom"))])
+    console.close()
+    shown = terminal.getvalue()
+    assert "1 of 2 steps done" in shown
+    assert "some [bold]words" in shown
+    assert "b  attempt 1: boom; needs a person" in shown
+    assert "\x1b[2J" not in shown
+    assert "\x1b[31m" not in shown
+
+
+def test_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that cannot move its cursor, or none at all, gets lines; --quiet gets nothing."""
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setenv("TERM", "dumb")
+    assert type(make_console({}, quiet=False)) is PlainConsole
+    assert type(make_console({}, quiet=True)) is Console
+
+
+def test_amounts_read_well() -> None:
+    """Money, time and sizes are shown with the digits that matter."""
+    assert [money(usd) for usd in (0, 0.0042, 0.1234, 1234.5)] == ["$0.00", "$0.0042", "$0.123", "$1,234.50"]
+    assert [span(s) for s in (-1, 0.44, 42.4, 185, 7800)] == ["0.0s", "0.4s", "42s", "3m 05s", "2h 10m"]
+    assert [size(n) for n in (512, 1500, 2_500_000, 3_000_000_000)] == ["512 B", "1.5 kB", "2.5 MB", "3.0 GB"]
+
+
+def test_commands_are_addressed() -> None:
+    """--dir and --run are put before a remark, and quoted for the shell."""
+    command = "holdfast resume x --on-changed keep   (or: restore)"
+    assert addressed(command, ".") == command
+    assert addressed(command, "my book") == "holdfast resume x --on-changed keep --dir 'my book'   (or: restore)"
+    assert addressed("holdfast approve g", ".", "r1") == "holdfast approve g --run r1"
+
+
+def test_tables_are_aligned_and_cut() -> None:
+    """Columns line up by display width; a cell that is too long is cut."""
+    lines = table(["a", "b"], [["漢字", "x"], ["y", "z" * 100]])
+    assert lines[0] == "a     b"
+    assert lines[1] == "漢字  x"
+    assert len(lines[2]) == len("y     ") + 40

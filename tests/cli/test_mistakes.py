@@ -1,0 +1,205 @@
+"""Hostile and broken input: one line on stderr, the right exit status, no traceback, nothing created."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli import main as cli
+from .conftest import Project, Said
+
+HOSTILE_IDS = [
+    "../x",
+    "/etc/passwd",
+    "",
+    ".",
+    "..",
+    "a/b",
+    "a\0b",
+    "a\nb",
+    "a\x1b[2Jb",
+    "a\u202eb",
+    "x" * 5000,
+    "con",
+    "NUL.txt",
+    ".clean-x",
+    "-rf",
+    "ä",
+]
+
+
+def is_one_clean_line(said: Said) -> bool:
+    lines = said.err.splitlines()
+    return len(lines) == 1 and lines[0].isprintable() and len(lines[0]) < 1000 and "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("run_id", HOSTILE_IDS, ids=lambda text: ascii(text)[:20])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "book.py", "--run-id={}"],
+        ["run", "book.py", "--resume={}"],
+        ["resume", "--", "{}"],
+        ["status", "--", "{}"],
+        ["events", "--", "{}"],
+        ["plan", "--resume={}"],
+        ["why", "draft", "--run={}"],
+        ["approve", "publish_ok", "--run={}"],
+        ["note", "words", "--run={}"],
+    ],
+    ids=lambda words: words[0] + words[-1][:8],
+)
+def test_hostile_run_ids(project: Project, words: list[str], run_id: str) -> None:
+    """No run id leads out of the project, into the terminal, or to a new folder."""
+    before = project.files()
+    said = project(*(word.format(run_id) for word in words))
+    assert (said.code, said.out) == (2, "")
+    assert is_one_clean_line(said)
+    assert project.files() == before
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        ("def (:\n", "book.py:1"),
+        ("x = 1\nraise ValueError('a\\x1b[2Jb')\n", "book.py:2"),
+        ("import sys\nsys.exit(0)\n", "SystemExit"),
+        ("x = 1\n", "has no pipeline"),
+        ("from holdfast import Pipeline\na = Pipeline('a')\nb = Pipeline('b')\n", "2 pipelines"),
+        (
+            "from holdfast import Pipeline\np = Pipeline('p')\n@p.step\ndef s(nothing: str) -> str:\n    return ''\n",
+            "nothing",
+        ),
+    ],
+)
+def test_broken_pipeline_files(project: Project, source: str, part: str) -> None:
+    """A file that does not load, or has no single pipeline, is exit 2 and one line that says where."""
+    (project.root / "book.py").write_text(source, encoding="utf-8")
+    before = project.files()
+    said = project.run()
+    assert said.code == 2
+    assert is_one_clean_line(said)
+    assert part in said.err
+    assert project.files() == before
+
+
+@pytest.mark.parametrize("file", ["nosuch.py", "book.txt", "book.py:nosuch", "book.py:", "", "a\0.py"])
+def test_file_that_is_not_there(project: Project, file: str) -> None:
+    """A FILE that names no pipeline is exit 2 and one line."""
+    said = project("run", file)
+    assert said.code == 2
+    assert is_one_clean_line(said)
+    assert not (project.root / ".holdfast").exists()
+
+
+def test_file_is_found_where_the_command_is_typed(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FILE is relative to the current folder, and only if it is not there to the project."""
+    (tmp_path / "book.py").write_text("raise ValueError('the one here')\n", encoding="utf-8")
+    assert project("run", "book.py").code == 0
+    monkeypatch.chdir(tmp_path)
+    assert "the one here" in project("run", "book.py").err
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "missing"])
+def test_symlinked_state_is_not_followed(project: Project, tmp_path: Path, target: str) -> None:
+    """A .holdfast that is a symbolic link is refused by every command, and nothing is written behind it."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (project.root / ".holdfast").symlink_to(tmp_path / target)
+    for words in (["run", "book.py"], ["resume"], ["status"], ["list"], ["clean"], ["note", "words"]):
+        said = project(*words)
+        assert said.code == 2
+        assert is_one_clean_line(said)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_symlinked_run_is_not_followed(project: Project, tmp_path: Path) -> None:
+    """A run folder that is a symbolic link is refused."""
+    project.run("--run-id", "real")
+    runs = project.root / ".holdfast" / "runs"
+    (runs / "real").rename(tmp_path / "moved")
+    (runs / "real").symlink_to(tmp_path / "moved")
+    said = project("status", "real")
+    assert said.code == 2
+    assert is_one_clean_line(said)
+
+
+@pytest.mark.parametrize("directory", ["nosuch", "book.py", "a\0b", "x" * 5000])
+def test_wrong_directory(project: Project, directory: str) -> None:
+    """A --dir that is no folder is one line and never a traceback."""
+    code = cli.run(["status", "--dir", str(project.root / directory)])
+    assert code in (2, 6)
+
+
+def test_errors_as_json(project: Project) -> None:
+    """With --json an error is a document with code, message and fix on stdout, and the status stays."""
+    said = project("status", "nosuch", "--json")
+    assert said.code == 2
+    assert json.loads(said.out)["error"]["code"] == "unknown_run"
+    assert set(json.loads(said.out)["error"]) == {"code", "message", "fix"}
+    assert said.err == ""
+
+
+def test_usage_errors_as_json(project: Project) -> None:
+    """Also what click finds wrong is a document, though the line could not be parsed."""
+    said = project("status", "--json", "--colour")
+    assert said.code == 2
+    assert json.loads(said.out)["error"]["code"] == "usage"
+
+
+def test_unknown_command_points_to_help(project: Project) -> None:
+    """A misspelt command is exit 2 and one line that says where help is."""
+    said = project("stauts")
+    assert said.code == 2
+    assert is_one_clean_line(said)
+    assert "holdfast --help" in said.err
+
+
+def test_usage_error_points_to_the_help_of_the_command(project: Project) -> None:
+    """The hint names the command that was typed."""
+    assert project("why").err.rstrip().endswith("See: holdfast why --help")
+
+
+def test_no_command_shows_help_and_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    """`holdfast` alone prints the help; a script that lost its command sees exit 2."""
+    assert cli.run([]) == 2
+    assert "Commands:" in capsys.readouterr().out
+
+
+def test_damaged_settings_are_named(project: Project) -> None:
+    """A mistake in holdfast.toml is exit 2 and names file and setting."""
+    (project.root / "holdfast.toml").write_text("[run]\nconcurrency = 'many'\n", encoding="utf-8")
+    said = project.run()
+    assert said.code == 2
+    assert "holdfast.toml" in said.err
+    assert is_one_clean_line(said)
+
+
+def _broken_list(directory: object) -> None:
+    raise ZeroDivisionError("an\x1b[2J accident")
+
+
+def test_internal_error_is_one_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error nobody foresaw is exit 1 and one line; --debug, or the variable, adds the traceback."""
+    monkeypatch.setattr("holdfast.runs.open_project", _broken_list)
+    said = project("list")
+    assert said.code == 1
+    assert said.err == "Internal error: ZeroDivisionError: an accident (run again with --debug)\n"
+    assert "Traceback" in project("list", "--debug").err
+    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    assert "Traceback" in project("list").err
+
+
+def _interrupted(directory: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_interrupted_command_is_exit_130(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in any command is exit 130 and one line."""
+    monkeypatch.setattr("holdfast.runs.open_project", _interrupted)
+    said = project("list")
+    assert (said.code, said.err) == (130, "Interrupted.\n")

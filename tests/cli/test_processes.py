@@ -1,0 +1,206 @@
+"""The command line as real processes: starting fast, signals, closed and full stdout, following."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Project
+
+# Says on stdout that it has begun, then waits until it is let go (or for ever).
+SLOW = """
+import sys
+from pathlib import Path
+
+from holdfast import Pipeline
+
+pipe = Pipeline("slow")
+
+
+@pipe.step
+def first() -> str:
+    return "done"
+
+
+@pipe.step
+def waits(first: str) -> str:
+    print("begun", flush=True)
+    with open(Path(__file__).parent / "let-go") as fifo:
+        return fifo.read()
+"""
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts `python -m holdfast ...`; whatever still runs at the end of the test is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str, stdout: Any = subprocess.PIPE, env: dict[str, str] | None = None) -> Any:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *words],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with process:
+            process.kill()
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
+    os.mkfifo(tmp_path / "let-go")
+    return tmp_path
+
+
+def begun(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    while process.stdout.readline() not in ("begun\n", ""):
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_waits_and_second_stops_at_once(start: Start, slow: Path, number: int) -> None:
+    """A signal stops kindly and says for how long; a second one ends it though a thread is stuck: exit 130."""
+    process = start("run", str(slow / "slow.py"), "--dir", str(slow))
+    begun(process)
+    process.send_signal(number)
+    assert process.stderr is not None
+    while "Stopping: waiting up to 10 s for 1 running step;" not in (line := process.stderr.readline()):
+        assert line
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "State is saved" in out
+    assert out.splitlines()[-1].startswith("Continue with: holdfast resume ")
+
+
+def test_signal_lets_a_running_step_finish(start: Start, slow: Path) -> None:
+    """After one signal, a step that ends within the grace period counts, and is not run again."""
+    process = start("run", str(slow / "slow.py"), "--dir", str(slow))
+    begun(process)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    while "Stopping" not in process.stderr.readline():
+        pass
+    (slow / "let-go").write_text("finished")
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    again = start("resume", "--dir", str(slow))
+    out, err = again.communicate(timeout=20)
+    assert again.returncode == 0, err
+    assert "begun" not in out
+
+
+def test_status_needs_no_engine_and_no_display(project: Project) -> None:
+    """status, list and events import neither rich nor asyncio nor the engine's runner."""
+    project.run()
+    for command in ("status", "list", "events"):
+        script = (
+            "import sys; from holdfast.cli.main import run\n"
+            "code = run(sys.argv[1:])\n"
+            "heavy = {'rich', 'asyncio', 'holdfast.run', 'holdfast.engine.runner', 'sqlite3'}\n"
+            "sys.exit(' '.join(heavy & set(sys.modules)) or code)"
+        )
+        words = [sys.executable, "-c", script, command, "--dir", str(project.root)]
+        result = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_closed_stdout_is_quiet(start: Start, project: Project) -> None:
+    """When nobody reads on, the command ends without a word, with the status of its work."""
+    project.touch("fail-ch02")
+    for words, code in ((["events"], 0), (["list"], 0), (["run", "book.py"], 1), (["--help"], 0)):
+        reader, writer = os.pipe()
+        os.close(reader)
+        place = [] if words == ["--help"] else ["--dir", str(project.root)]
+        process = start(*words, *place, stdout=writer)
+        os.close(writer)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == (2 if words == ["events"] else code)
+        assert "Traceback" not in err
+        assert "BrokenPipe" not in err
+        assert "Exception ignored" not in err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_full_stdout_is_no_success(start: Start, project: Project) -> None:
+    """Facts that could not be written are exit 6 and one line, not a silent success."""
+    project.run()
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        process = start("list", "--dir", str(project.root), stdout=full)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 6
+    assert len(err.splitlines()) == 1
+
+
+def test_ascii_terminal(start: Start, project: Project) -> None:
+    """Where stdout can only take ASCII, symbols are printed by number instead of failing."""
+    project.run()
+    process = start("status", "--dir", str(project.root), env={"PYTHONIOENCODING": "ascii"})
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+    assert "\\u2705" in out
+
+
+def test_events_follow_what_is_added(start: Start, project: Project) -> None:
+    """events -f shows what another process records, and ends with exit 130 on Ctrl-C."""
+    project.touch("gated")
+    project.run()
+    process = start("events", "-f", "--dir", str(project.root))
+    assert process.stdout is not None
+    while "run_stopped" not in process.stdout.readline():
+        pass
+    project("note", "seen from afar")
+    while "seen from afar" not in (line := process.stdout.readline()):
+        assert line
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_decisions_are_recorded_while_an_engine_runs(start: Start, slow: Path) -> None:
+    """A note is taken while the engine runs, says so, and the running engine keeps it in its journal."""
+    process = start("run", str(slow / "slow.py"), "--dir", str(slow))
+    begun(process)
+    note = start("note", "meanwhile", "--dir", str(slow))
+    out, _ = note.communicate(timeout=20)
+    assert note.returncode == 0
+    assert out.splitlines() == ["The note is recorded.", "The running engine takes it up."]
+    (slow / "let-go").write_text("finished")
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    events, _ = start("events", "--dir", str(slow)).communicate(timeout=20)
+    assert "text=meanwhile" in events
+
+
+def test_bash_completion_offers_commands_and_runs(start: Start, project: Project) -> None:
+    """The shell is offered commands, and the runs of the project that --dir names; nothing is created."""
+    project.run("--run-id", "one")
+    before = project.files()
+    for line, wanted in (
+        ("holdfast st", "plain,status"),
+        (f"holdfast status --dir '{project.root}' o", "plain,one"),
+    ):
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ") - line.count("my book"))}
+        out, err = start(env={**words, "_HOLDFAST_COMPLETE": "bash_complete"}).communicate(timeout=20)
+        assert (wanted in out.splitlines(), err) == (True, "")
+    assert project.files() == before

@@ -1,0 +1,241 @@
+"""list, status, events, plan and why: they show the record and change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.journal.scan import scan
+from holdfast.stores.lock import EngineLock
+from .conftest import Project
+
+
+def test_list_shows_parameters_and_tags_as_columns(project: Project) -> None:
+    """Each run is a line with its parameters, tags, status, steps done and cost; the newest comes first."""
+    project.run("--run-id", "one")
+    project.run("--run-id", "two", "-p", "n=1")
+    heading, newest, oldest = (line.split() for line in project("list").lines)
+    assert heading == ["run", "pipeline", "topic", "n", "words", "status", "done", "cost"]
+    assert newest == ["two", "book", "kelp", "1", "1", "completed", "3/3", "$0.010"]
+    assert oldest[0] == "one"
+
+
+def test_list_as_json(project: Project) -> None:
+    """list --json is a list of documents; an empty project is an empty list."""
+    assert json.loads(project("list", "--json").out) == []
+    project.run("--run-id", "one")
+    (info,) = json.loads(project("list", "--json").out)
+    assert info["run_id"] == "one"
+    assert info["params"] == {"topic": "kelp", "n": 2}
+    assert (info["done"], info["total"], info["running"]) == (4, 4, False)
+
+
+def test_empty_project(project: Project) -> None:
+    """Without runs, list says so with exit 0, status is a usage error, and neither creates anything."""
+    before = project.files()
+    assert project("list").code == 0
+    assert len(project("list").lines) == 1
+    assert project("status").code == 2
+    assert project.files() == before
+
+
+def test_unreadable_run_is_listed(project: Project) -> None:
+    """A run whose journal is garbage does not hide the others, and is shown as unreadable."""
+    project.run("--run-id", "good")
+    broken = project.root / ".holdfast" / "runs" / "broken"
+    broken.mkdir()
+    (broken / "events.jsonl").write_bytes(b"garbage\n" * 3)
+    said = project("list")
+    assert said.code == 0
+    assert [line.split()[0] for line in said.lines[1:]] == ["good", "broken"]
+    assert "unreadable" in said.out
+
+
+def test_only_unreadable_runs_are_not_no_runs(project: Project) -> None:
+    """Where no run can be read, status says that, and not that there are none."""
+    project.run("--run-id", "good")
+    run = project.root / ".holdfast" / "runs" / "good"
+    for name in os.listdir(run):
+        if (run / name).is_file():
+            (run / name).write_bytes(b"garbage\n")
+    said = project("status")
+    assert said.code == 4
+    assert "can be read" in said.err
+
+
+def test_status_shows_matrix_needs_and_the_way_on(project: Project) -> None:
+    """status shows each item's steps, what needs a person with its command, cost, and how to continue."""
+    project.touch("fail-ch02")
+    project.run("--run-id", "one")
+    said = project("status")
+    assert said.code == 0
+    assert said.lines[0].startswith("book, run one: failed")
+    assert any(line.split() == ["ch01", "✅"] for line in said.lines)
+    assert any(line.split() == ["ch02", "⚠️"] for line in said.lines)
+    assert any("holdfast retry 'draft[ch02]'" in line for line in said.lines)
+    assert any(line.startswith("Cost: $0.02") for line in said.lines)
+    assert said.lines[-1].startswith("Continue with: holdfast resume one")
+
+
+def test_status_of_a_completed_run_offers_no_continuation(project: Project) -> None:
+    """A completed run has nothing to continue."""
+    project.run()
+    assert "Continue with" not in project("status").out
+
+
+def test_status_as_json(project: Project) -> None:
+    """status --json has the fields of the contract; nobody runs it, so there is no holder."""
+    project.run("--run-id", "one")
+    document = json.loads(project("status", "--json").out)
+    assert document["run_id"] == "one"
+    assert document["running"] is False
+    assert document["holder"] is None
+    assert [task["status"] for task in document["tasks"]] == ["completed"] * 4
+
+
+def test_holder_is_that_of_this_run_only(project: Project) -> None:
+    """An engine busy with one run is not said to run another."""
+    project.touch("gated")
+    project.run("--run-id", "one")
+    project.run("--run-id", "two", "-p", "n=1")
+    lock = EngineLock(project.root / ".holdfast" / "engine.lock")
+    lock.acquire("two")
+    try:
+        assert json.loads(project("status", "two", "--json").out)["holder"]["pid"] == os.getpid()
+        assert json.loads(project("status", "one", "--json").out)["holder"] is None
+        assert "holdfast events two -f" in project("status", "two").lines[-1]
+    finally:
+        lock.release()
+
+
+def _cut_off(project: Project, run_id: str) -> None:
+    """Leave a run as a killed engine does: nothing in its journal says that it stopped."""
+    folder = project.root / ".holdfast" / "runs" / run_id
+    journal = folder / "events.jsonl"
+    stop = next(line for line in scan(journal) if b'"event":"run_stopped"' in line.raw)
+    os.truncate(journal, stop.end - len(stop.raw))
+    for name in os.listdir(folder):
+        if name.startswith("checkpoint"):
+            (folder / name).unlink()
+
+
+def test_killed_run_is_shown_as_interrupted(project: Project) -> None:
+    """A run in progress that nobody runs is interrupted to people; JSON keeps in_progress and running false."""
+    project.run("--run-id", "one")
+    _cut_off(project, "one")
+    assert "interrupted" in project("list").out
+    assert project("status").lines[0] == "book, run one: interrupted"
+    document = json.loads(project("status", "--json").out)
+    assert (document["status"], document["running"]) == ("in_progress", False)
+
+
+def test_events_are_readable_lines(project: Project) -> None:
+    """Each event is a line with number, name, task and what people want to know."""
+    project.touch("fail-ch02")
+    project.run()
+    lines = project("events").lines
+    failed = next(line for line in lines if "needs_review" in line)
+    assert "node_exit  draft[ch02]" in failed
+    assert "error=RuntimeError: no luck with ch02" in failed
+    assert [int(line.split()[2]) for line in lines] == list(range(1, len(lines) + 1))
+
+
+def test_events_as_json_are_the_journal(project: Project) -> None:
+    """events --json prints the journal's own lines, byte for byte."""
+    project.run("--run-id", "one")
+    journal = project.root / ".holdfast" / "runs" / "one" / "events.jsonl"
+    assert project("events", "--json").out == journal.read_text(encoding="utf-8")
+
+
+def test_hostile_text_is_not_obeyed_by_the_terminal(project: Project) -> None:
+    """Control and bidi characters from parameters and notes are never printed as such."""
+    project.run("--run-id", "one", "-p", "topic=a\x1b[2J\u202eb\nc")
+    project("note", "x\x1b]0;title\x07\x9b1my")
+    for words in (["list"], ["status"], ["events"], ["list", "--json"], ["status", "--json"]):
+        said = project(*words)
+        assert said.code == 0
+        assert not set(said.out) & set("\x1b\x07\x9b\u202e")
+
+
+def test_plan_shows_what_would_be_done(project: Project) -> None:
+    """plan groups tasks by what would happen, with reasons, for the run that run would continue."""
+    project.run("--run-id", "one")
+    before = project.files()
+    said = project("plan", "--resume", "one", "-p", "topic=reef")
+    assert said.code == 0
+    assert said.lines[0] == "book: run one"
+    assert any(line.startswith("  changed: parameter topic") for line in said.lines)
+    assert "  draft[ch01]: changed since: param topic" in said.lines
+    assert said.lines[-1].startswith("Expected cost: about $0.02")
+    assert project.files() == before
+
+
+def test_plan_as_json(project: Project) -> None:
+    """plan --json lists every task with action, reason and expected cost."""
+    project.run("--run-id", "one")
+    document = json.loads(project("plan", "--json").out)
+    assert document["run_id"] == "one"
+    assert {task["action"] for task in document["tasks"]} == {"trust"}
+    assert set(document["tasks"][0]) == {"id", "action", "reason", "expected_cost_usd"}
+    assert document["orphans"] == document["changes"] == []
+    assert document["expected_cost_usd"] == 0
+
+
+def test_plan_of_a_new_run(project: Project) -> None:
+    """With a file and no run, plan shows a new run and creates nothing."""
+    before = project.files()
+    document = json.loads(project("plan", "book.py", "--json").out)
+    assert document["run_id"] is None
+    assert [task["action"] for task in document["tasks"]] == ["run", "run"]
+    assert project.files() == before
+
+
+def test_plan_without_file_and_without_runs(project: Project) -> None:
+    """plan with nothing to plan is a usage error."""
+    assert project("plan").code == 2
+
+
+def test_why_explains_a_task(project: Project) -> None:
+    """why tells what the record knows of a task; an unknown task is a usage error."""
+    project.run()
+    said = project("why", "draft[ch01]")
+    assert said.code == 0
+    assert "draft[ch01]" in said.out
+    said = project("why", "draft[ch99]")
+    assert said.code == 2
+    assert len(said.err.splitlines()) == 1
+
+
+def _read_only_mount_works() -> bool:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return False
+    test = ["unshare", "-m", "sh", "-c", "mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp"]
+    return subprocess.run(test, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not _read_only_mount_works(), reason="needs root and mount namespaces to be really read-only")
+def test_read_only_folder(project: Project) -> None:
+    """On a read-only file system the reading commands work; note stops with exit 6 and one line."""
+    project.touch("gated")
+    project.run("--run-id", "one")
+    root = str(project.root)
+    commands = [["list"], ["status"], ["events"], ["plan"], ["why", "draft[ch01]"], ["clean", "--dry-run"]]
+    script = (
+        "import os, sys, json\n"
+        'os.system(f\'mount --bind "{sys.argv[1]}" "{sys.argv[1]}"\')\n'
+        "os.system(f'mount -o remount,bind,ro \"{sys.argv[1]}\"')\n"
+        "from holdfast.cli.main import run\n"
+        "codes = [run([*words, '--dir', sys.argv[1]]) for words in json.loads(sys.argv[2])]\n"
+        "print('codes', *codes)\n"
+    )
+    arguments = [root, json.dumps([*commands, ["note", "words"]])]
+    result = subprocess.run(
+        ["unshare", "-m", sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.splitlines()[-1] == "codes 0 0 0 0 0 0 6"
+    assert len(result.stderr.splitlines()) == 1

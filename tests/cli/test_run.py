@@ -1,0 +1,232 @@
+"""run and resume: what they say at the beginning and the end, their exit statuses, and their mistakes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+
+import pytest
+
+from holdfast.stores.lock import EngineLock
+from .conftest import Project
+
+
+def test_new_run_says_what_it_starts_and_what_it_cost(project: Project) -> None:
+    """A new run names pipeline, id and parameters in one line, and ends with one line of totals."""
+    said = project.run("-p", "topic=sea=weed")
+    (run_id,) = project.run_ids()
+    assert said.code == 0
+    assert said.lines[0] == f"book: new run {run_id}, topic=sea=weed, n=2"
+    assert said.lines[1].startswith("Completed: 4 of 4 steps (0 reused, 4 ran now)")
+    assert "cost $0.020 ($0.020 now, $0.00 wasted)" in said.lines[1]
+    assert len(said.lines) == 2
+    assert "✓ draft[ch01]" in said.err
+
+
+def test_completed_run_has_nothing_to_do(project: Project) -> None:
+    """The same command again finds everything complete, says so, and starts no second run."""
+    project.run()
+    said = project.run()
+    assert said.code == 0
+    assert said.lines[-1].startswith("Nothing to do: all 4 steps")
+    assert len(project.run_ids()) == 1
+
+
+def test_failed_run_ends_with_the_command_that_continues(project: Project) -> None:
+    """A failed task is exit 1, named with its error and its command; the last line continues the run."""
+    project.touch("fail-ch02")
+    said = project.run()
+    (run_id,) = project.run_ids()
+    where = shlex.quote(str(project.root))
+    assert said.code == 1
+    assert "RuntimeError: no luck with ch02" in said.out
+    assert f"      holdfast retry 'draft[ch02]' --dir {where}" in said.lines
+    assert said.lines[-1] == f"Continue with: holdfast resume {run_id} --dir {where}"
+
+
+def test_printed_continue_command_works(project: Project) -> None:
+    """The last line of a failed run, typed as it stands, completes it without paying for finished steps."""
+    broken = project.touch("fail-ch02")
+    words = shlex.split(project.run().lines[-1].removeprefix("Continue with: holdfast "))
+    broken.unlink()
+    said = project(*words[:-2])
+    assert said.code == 0
+    assert "(2 reused, 2 ran now)" in said.lines[-1]
+
+
+def test_continued_run_begins_with_what_it_continues(project: Project) -> None:
+    """A continued run tells parameters, the last completed task, where it goes on, and the cost so far."""
+    project.touch("fail-ch02").unlink()
+    project.touch("gated")
+    assert project.run().code == 3
+    (run_id,) = project.run_ids()
+    project("approve", "publish_ok")
+    said = project("resume")
+    assert said.lines[0] == f"book: continuing run {run_id}"
+    assert said.lines[1:3] == ["  topic: kelp", "  n: 2"]
+    assert said.lines[3].startswith("  last completed: draft[")
+    assert said.lines[4] == "  continuing from: assemble"
+    assert said.lines[5] == "  cost so far: $0.020"
+    assert said.code == 0
+
+
+def test_changed_parameter_is_shown_old_and_new(project: Project) -> None:
+    """--resume with -p shows the old and the new value of the parameter that changes."""
+    project.run()
+    (run_id,) = project.run_ids()
+    said = project.run("--resume", run_id, "-p", "n=3")
+    assert "  n: 2 -> 3" in said.lines
+    assert said.code == 0
+
+
+def test_gate_is_exit_3_with_its_question_and_command(project: Project) -> None:
+    """A run that waits at a gate exits with 3 and prints the gate's question and the approving command."""
+    project.touch("gated")
+    said = project.run()
+    assert said.code == 3
+    assert "  publish_ok: Read it once more" in said.lines
+    assert any(line.strip().startswith("holdfast approve publish_ok --dir") for line in said.lines)
+
+
+def test_budget_pauses_with_exit_3(project: Project) -> None:
+    """A budget that is used up pauses the run, and the end names the option that goes on."""
+    said = project.run("--budget", "0.01", "--concurrency", "1")
+    assert said.code == 3
+    assert "budget" in said.out
+    assert "--budget" in said.out
+
+
+def test_needs_of_an_older_run_name_that_run(project: Project) -> None:
+    """Where the newest unfinished run is another one, the printed command says which run it means."""
+    project.touch("gated")
+    project.run("--run-id", "older")
+    project.run("--run-id", "newer", "-p", "topic=x")
+    said = project("status", "older")
+    assert any("holdfast approve publish_ok --run older" in line for line in said.lines)
+
+
+def test_resume_without_unfinished_run(project: Project) -> None:
+    """resume with nothing unfinished says so, naming the newest run, and exits with 0."""
+    project.run()
+    (run_id,) = project.run_ids()
+    said = project("resume")
+    assert said.code == 0
+    assert said.out.startswith(f"Nothing to continue: the newest run {run_id} is completed")
+
+
+def test_resume_when_the_file_is_gone(project: Project) -> None:
+    """Without the pipeline's file, resume names the file and the command that says where it is."""
+    project.touch("gated")
+    project.run()
+    (run_id,) = project.run_ids()
+    (project.root / "book.py").rename(project.root / "moved.py")
+    said = project("resume")
+    assert said.code == 2
+    assert said.err.splitlines() == [
+        f"book.py, the pipeline of run {run_id}, is gone. Say where it is: holdfast run FILE.py --resume {run_id}"
+    ]
+    assert project("run", "moved.py", "--resume", run_id).code == 3
+
+
+def test_unknown_run_is_never_a_fresh_start(project: Project) -> None:
+    """A run id that does not exist is an error for run and resume, and no folder appears."""
+    for words in (("resume", "nosuch"), ("run", str(project.root / "book.py"), "--resume", "nosuch")):
+        said = project(*words)
+        assert said.code == 2
+        assert said.err.startswith("There is no run nosuch.")
+    assert not (project.root / ".holdfast").exists()
+
+
+def test_record_lost_and_found_again(project: Project) -> None:
+    """With all state deleted, the run gets back the id in its seals, and the beginning says so."""
+    source = (project.root / "book.py").read_text(encoding="utf-8")
+    source += "\n\n@pipe.step(writes='title.md')\ndef title(topic: str) -> str:\n    return topic\n"
+    (project.root / "book.py").write_text(source, encoding="utf-8")
+    project.run("--run-id", "first")
+    shutil.rmtree(project.root / ".holdfast")
+    said = project.run()
+    assert said.lines[0].startswith("book: new run first")
+    assert said.lines[1].startswith("The record of run first was lost")
+    assert "(1 reused, 4 ran now)" in said.lines[-1]
+
+
+def test_redo_runs_a_finished_step_again(project: Project) -> None:
+    """--redo does the named step's tasks again and nothing else that is not changed by it."""
+    project.run()
+    said = project.run("--redo", "draft")
+    assert said.code == 0
+    assert said.err.count("✓ draft[") == 2
+    assert "✓ chapters" not in said.err
+
+
+def test_redo_of_an_unknown_name_runs_nothing(project: Project) -> None:
+    """A misspelt --redo is a usage error with a suggestion, before anything is recorded."""
+    project.run()
+    before = project.files()
+    said = project.run("--redo", "draft[ch09]")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("--redo: there is no step or task 'draft[ch09]'. Did you mean draft[ch0")
+    assert project.files() == before
+
+
+def test_json_result_is_the_status_and_the_exit_code(project: Project) -> None:
+    """run --json prints one document, the status with exit_code, and nothing on stderr."""
+    project.touch("fail-ch02")
+    said = project.run("--json")
+    document = json.loads(said.out)
+    assert document["exit_code"] == said.code == 1
+    assert document["totals"]["needs_review"] == 1
+    assert said.err == ""
+
+
+def test_quiet_prints_only_the_end(project: Project) -> None:
+    """--quiet leaves out the beginning and the progress."""
+    said = project.run("--quiet")
+    assert len(said.lines) == 1
+    assert said.lines[0].startswith("Completed")
+    assert said.err == ""
+
+
+def test_held_project_is_exit_5(project: Project) -> None:
+    """While another engine holds the project, run refuses with exit 5 and one line naming the holder."""
+    project.run()
+    lock = EngineLock(project.root / ".holdfast" / "engine.lock")
+    lock.acquire("other")
+    try:
+        said = project.run()
+    finally:
+        lock.release()
+    assert said.code == 5
+    assert len(said.err.splitlines()) == 1
+    assert "runs this project" in said.err
+
+
+def test_several_wrong_parameters_are_told_one_a_line(project: Project) -> None:
+    """Every wrong parameter is told, each on its own line."""
+    said = project.run("-p", "n=many", "-p", "colour=red")
+    assert said.code == 2
+    assert len(said.err.splitlines()) == 2
+    assert not (project.root / ".holdfast").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["-p", "topic"], "KEY=VALUE"),
+        (["-p", "=x"], "KEY=VALUE"),
+        (["-p", "n=1", "-p", "n=2"], "given twice"),
+        (["--concurrency", "0"], "--concurrency"),
+        (["--budget", "much"], "--budget"),
+        (["--on-partial", "pray"], "--on-partial"),
+        (["--colour"], "--colour"),
+        (["--resume", "a", "--force"], "--resume"),
+    ],
+)
+def test_wrong_options_are_usage_errors(project: Project, words: list[str], part: str) -> None:
+    """A wrong option is exit 2 and one line that names it; nothing is created."""
+    said = project.run(*words)
+    assert (said.code, said.out) == (2, "")
+    assert len(said.err.splitlines()) == 1
+    assert part in said.err
+    assert not (project.root / ".holdfast").exists()

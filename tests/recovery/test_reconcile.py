@@ -1,0 +1,177 @@
+"""What is believed of one task: evidence in, decision out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast import artifacts as look
+from holdfast import decisions
+from holdfast.artifacts import Look
+from holdfast.recovery.reconcile import Evidence, Policy, decide
+from holdfast.seals import Seal
+from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED, Accepted, TaskState
+
+DONE = TaskState(
+    status=COMPLETED, input_digest="in", inputs={"version": "1", "outline": "aa"}, accepted=Accepted(), version=1
+)
+LONG = b"A sentence that goes on. " * 10
+
+
+def seal(**changes: Any) -> Seal:
+    return replace(Seal("draft[a]", "run1", 0, "in", "sum"), **changes)
+
+
+def evidence(record: TaskState | None = None, **facts: Any) -> Evidence:
+    known = {
+        "task": "draft[a]",
+        "run_id": "run1",
+        "record": record or TaskState(),
+        "recorded": record is not None,
+        "input_digest": "in",
+        "parts": {"version": "1", "outline": "aa"},
+        "version": 1,
+        "marker": "DRAFT_COMPLETE",
+    }
+    return Evidence(**{**known, **facts})
+
+
+def action(found: Evidence, **policy: Any) -> str:
+    return decide(found, Policy(**policy)).action
+
+
+def one_file(kind: str, **facts: Any) -> dict[str, Look]:
+    return {"drafts/a.md": Look(kind, **facts)}
+
+
+# --- finished work ---------------------------------------------------------------------------------------
+
+
+def test_intact_work_from_the_same_inputs_is_trusted() -> None:
+    """Same inputs, whole files: nothing to do."""
+    assert action(evidence(DONE, files=one_file(look.SEALED))) == decisions.TRUST
+
+
+def test_other_inputs_mean_redo_and_name_what_changed() -> None:
+    """The reason names the input that differs."""
+    found = evidence(DONE, input_digest="other", parts={"version": "1", "outline": "bb"})
+    decision = decide(found, Policy())
+    assert (decision.action, decision.reason) == (decisions.REDO, "changed since: outline")
+
+
+def test_a_raised_version_means_redo_unless_a_migration_covers_it() -> None:
+    """With a chain of migrations the value is brought along instead."""
+    found = evidence(DONE, input_digest="new", version=2, parts={"version": "2", "outline": "aa"})
+    decision = decide(found, Policy())
+    assert (decision.action, decision.reason) == (decisions.REDO, "its version was raised from 1 to 2")
+    assert action(replace(found, migratable=True, old_version_digest="in")) == decisions.MIGRATE
+
+
+@pytest.mark.parametrize("kind", [look.MISSING, look.EMPTY, look.DAMAGED])
+def test_damage_is_healed_from_objects_else_redone(kind: str) -> None:
+    """A whole copy heals it; without one the step runs again."""
+    found = evidence(DONE, files=one_file(kind))
+    assert action(replace(found, healable={"drafts/a.md": True})) == decisions.HEAL
+    assert action(replace(found, healable={"drafts/a.md": False})) == decisions.REDO
+
+
+def test_a_changed_file_is_a_persons() -> None:
+    """Asked by default, kept or restored when told."""
+    found = evidence(DONE, files=one_file(look.CHANGED), healable={"drafts/a.md": True})
+    assert action(found) == decisions.ASK
+    assert action(found, on_changed="keep") == decisions.KEEP
+    assert action(found, on_changed="restore") == decisions.HEAL
+
+
+def test_a_lost_value_is_redone() -> None:
+    """A value that objects/ no longer has cannot be trusted."""
+    assert action(evidence(DONE, value_lost=True)) == decisions.REDO
+
+
+def test_work_that_a_rewind_keeps_stays_accepted() -> None:
+    """`keep` holds against another input."""
+    assert action(evidence(DONE, input_digest="other", kept_by="r1[a]")) == decisions.KEEP
+
+
+def test_another_path_moves_the_file() -> None:
+    """Changed `writes` redoes nothing."""
+    assert action(evidence(DONE, files=one_file(look.SEALED), moved={"drafts/a.md": "d/a.md"})) == decisions.MOVE
+
+
+def test_review_and_skip_stay() -> None:
+    """What a person must see, and what was left out, stays so."""
+    assert action(evidence(TaskState(status=NEEDS_REVIEW, error="boom"))) == decisions.HOLD
+    assert action(evidence(TaskState(status=SKIPPED))) == decisions.SKIP
+
+
+# --- open work -------------------------------------------------------------------------------------------
+
+
+def test_a_whole_sealed_file_without_record_is_adopted() -> None:
+    """A crash between artifact and record costs nothing."""
+    assert action(evidence(files=one_file(look.SEALED, seal=seal()))) == decisions.ADOPT
+
+
+@pytest.mark.parametrize(
+    "other", [{"input_digest": "older"}, {"round": 1}], ids=["made from other inputs", "of another round"]
+)
+def test_a_seal_that_does_not_fit_is_set_aside(other: dict[str, Any]) -> None:
+    """A seal of other inputs, or of a round the journal has left, is not adopted."""
+    found = evidence(TaskState(round=0, cut_off=True), files=one_file(look.SEALED, seal=seal(**other)))
+    assert action(found) == decisions.REDO
+
+
+def test_unknown_inputs_are_not_different() -> None:
+    """With all state lost, an input whose value is gone does not speak against a seal."""
+    found = evidence(files=one_file(look.SEALED, seal=seal(input_digest="older")), parts={"plan": "?"})
+    assert action(found) == decisions.ADOPT
+
+
+def test_another_runs_file_is_asked_about() -> None:
+    """A file of a run that exists is never taken or overwritten silently."""
+    found = evidence(files=one_file(look.SEALED, seal=seal(run="run0")), living_runs=frozenset({"run0"}))
+    assert action(found) == decisions.ASK
+
+
+def test_a_forced_run_adopts_nothing() -> None:
+    """`--force` sets aside what is in its way."""
+    assert action(evidence(files=one_file(look.SEALED, seal=seal())), adopt=False) == decisions.REDO
+
+
+def test_plain_markers_are_adopted_only_if_the_journal_never_accepted() -> None:
+    """From the first acceptance on, only hashes count."""
+    marked = one_file(look.MARKED, body=LONG)
+    assert action(evidence(files=marked)) == decisions.ADOPT
+    assert action(evidence(TaskState(round=1), files=marked)) == decisions.REDO
+
+
+def test_a_file_that_merely_exists_counts_only_where_no_marker_is_expected() -> None:
+    """`marker=None`: a non-empty file is adopted; else it is half finished."""
+    half = one_file(look.HALF, body=LONG)
+    assert action(evidence(files=half, marker=None)) == decisions.ADOPT
+    assert action(evidence(files=half)) == decisions.REDO
+
+
+@pytest.mark.parametrize(
+    ("body", "policy", "expected"),
+    [
+        (LONG, "redo", decisions.REDO),
+        (LONG, "continue", decisions.CONTINUE),
+        (LONG, "ask", decisions.ASK),
+        (b"short", "continue", decisions.REDO),
+        (b"\xff" * 200, "continue", decisions.REDO),
+    ],
+)
+def test_half_finished_output_follows_the_chosen_strategy(body: bytes, policy: str, expected: str) -> None:
+    """Too short, or no text, is never continued."""
+    found = evidence(parts_files={"drafts/a.md.part": Look(look.HALF, body=body)})
+    assert action(found, on_partial=policy) == expected
+    if expected == decisions.CONTINUE:
+        assert decide(found, Policy(on_partial=policy)).partial == body.decode()
+
+
+def test_nothing_there_means_run() -> None:
+    """No record, no file: it simply runs."""
+    assert decide(evidence(files=one_file(look.MISSING)), Policy()).reason == "not started"

@@ -1,0 +1,130 @@
+"""Which run is meant: the same, another, a forced one, one found again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from holdfast import HoldfastError, Pipeline
+from holdfast.errors import UsageError
+
+
+def writer(calls: list[str], *, overwrite: bool = False) -> Pipeline:
+    pipe = Pipeline("p", params={"topic": (str, "x"), "size": (int, 1)}, overwrite=overwrite)
+
+    @pipe.step(writes="out.md")
+    def write(topic: str) -> str:
+        calls.append(f"write {topic}")
+        return f"about {topic}\n"
+
+    @pipe.step(writes="sized.md")
+    def sized(write: str, size: int) -> str:
+        calls.append(f"sized {size}")
+        return write * size
+
+    return pipe
+
+
+def test_equal_parameters_continue_the_same_run(tmp_path: Path) -> None:
+    """A completed run of equal parameters has nothing to do."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    again = writer(calls).run({"topic": "x"}, dir=tmp_path)
+    assert (again.run_id, again.status, len(calls)) == (first.run_id, "completed", 2)
+
+
+def test_other_parameters_are_another_run_and_refused_over_its_files(tmp_path: Path) -> None:
+    """Writing over another run's artifacts is a usage error that says what to do; nothing is created."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    with pytest.raises(UsageError, match=f"belongs to run {first.run_id}"):
+        writer(calls).run({"topic": "y"}, dir=tmp_path)
+    assert len(list((tmp_path / ".holdfast" / "runs").iterdir())) == 1
+    assert (tmp_path / "out.md").read_text().startswith("about x")
+
+
+def test_overwrite_lets_a_new_run_take_over(tmp_path: Path) -> None:
+    """overwrite=True: the finished run's paths may be used; its content stays in objects."""
+    calls: list[str] = []
+    first = writer(calls, overwrite=True).run(dir=tmp_path)
+    second = writer(calls, overwrite=True).run({"topic": "y"}, dir=tmp_path)
+    assert second.status == "completed" and second.run_id != first.run_id
+    assert (tmp_path / "out.md").read_text().startswith("about y")
+
+
+def test_force_starts_anew_and_sets_aside_what_is_in_its_way(tmp_path: Path) -> None:
+    """--force runs everything again; the old files are beside, not gone."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    second = writer(calls).run(dir=tmp_path, force=True)
+    assert second.status == "completed" and second.run_id != first.run_id
+    assert len(calls) == 4
+    assert len(list(tmp_path.glob("out.md.bak.*"))) == 1
+
+
+def test_resume_can_change_a_parameter(tmp_path: Path) -> None:
+    """Only what the parameter reaches runs again, and the old spend stays told."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    calls.clear()
+    again = writer(calls).run({"size": 2}, dir=tmp_path, resume=first.run_id)
+    assert (again.run_id, calls) == (first.run_id, ["sized 2"])
+    assert again.outputs["sized"] == "about x\nabout x\n"
+
+
+def test_a_lost_record_is_found_again_by_the_seals(tmp_path: Path) -> None:
+    """With .holdfast gone, nothing with an intact sealed artifact runs again, and the id is the same."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    again = writer(calls).run(dir=tmp_path)
+    assert (again.run_id, again.status, len(calls)) == (first.run_id, "completed", 2)
+
+
+def test_a_copied_project_continues(tmp_path: Path) -> None:
+    """State has relative paths only: a copy elsewhere is the same project."""
+    calls: list[str] = []
+    (tmp_path / "a").mkdir()
+    first = writer(calls).run(dir=tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    again = writer(calls).run(dir=tmp_path / "b")
+    assert (again.run_id, len(calls)) == (first.run_id, 2)
+
+
+@pytest.mark.parametrize(
+    "run_id", ["../x", "/abs", "", "a\0b", "a\nb", "a\u202eb", "x" * 5000, "con", ".hidden", "-dash", "dot.", "ü"]
+)
+def test_hostile_run_ids_are_refused_in_one_line(tmp_path: Path, run_id: str) -> None:
+    """Nothing is created for an id that is no safe name."""
+    for option in ("run_id", "resume"):
+        with pytest.raises(HoldfastError) as told:
+            writer([]).run(dir=tmp_path, **{option: run_id})  # type: ignore[arg-type]
+        assert "\n" not in str(told.value) and len(str(told.value)) < 400
+        assert not any(char in str(told.value) for char in "\0\u202e")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_newest_is_by_ordinal_not_by_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock set back ten years changes neither which run is newest nor any id."""
+    import time
+
+    from holdfast.runs import list_runs, open_project
+
+    first = writer([], overwrite=True).run(dir=tmp_path)
+    real = time.time()
+    monkeypatch.setattr("holdfast.clock.now", lambda: real - 10 * 365 * 86400)
+    second = writer([], overwrite=True).run({"topic": "y"}, dir=tmp_path)
+    found = [info.run_id for info in list_runs(open_project(tmp_path))]
+    assert found == [second.run_id, first.run_id]
+
+
+def test_a_state_folder_behind_a_link_is_refused(tmp_path: Path) -> None:
+    """A symlink where .holdfast should be is not followed."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / ".holdfast").symlink_to(tmp_path / "real")
+    with pytest.raises(UsageError, match="symbolic link"):
+        writer([]).run(dir=tmp_path / "p")
+    assert list((tmp_path / "real").iterdir()) == []

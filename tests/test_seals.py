@@ -1,0 +1,100 @@
+"""Seals: what proves a file, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.seals import (
+    Seal,
+    author_body,
+    ends_in_marker,
+    is_inline,
+    put_together,
+    read_seal,
+    take_apart,
+    with_newline,
+    without_marker,
+    write_seal,
+)
+
+SEAL = Seal("draft[ch05]", "20260109_143022", 2, "ab" * 32, "", "DRAFT_COMPLETE", 0.0123, 456)
+
+
+@given(st.text())
+def test_any_text_survives_being_sealed(text: str) -> None:
+    """The text above a seal is byte for byte what the author wrote, also without a last newline."""
+    try:
+        body = text.encode()
+    except UnicodeEncodeError:
+        return
+    data, seal = put_together(body, SEAL)
+    found = take_apart(data)
+    assert found.intact
+    assert found.seal == seal
+    assert author_body(found.body, seal.newline_added) == body
+
+
+def test_the_line_reads_as_the_contract_shows_it() -> None:
+    """The seal is the comment of the contract, cost and tokens included."""
+    line = write_seal(Seal("draft[ch05]", "ID", 0, "IN", "SUM", "DRAFT_COMPLETE", 0.0123, 456)).decode()
+    assert line == (
+        "<!-- DRAFT_COMPLETE holdfast=1 task=draft[ch05] run=ID round=0 in=IN sha256=SUM cost=0.0123 tokens=456 -->\n"
+    )
+
+
+def test_a_seal_counts_only_as_the_last_line() -> None:
+    """The same words inside the text are text."""
+    data, _ = put_together(b"text\n", SEAL)
+    assert take_apart(data + b"more\n").seal is None
+    assert take_apart(data + b"\n  \n").seal is not None
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40, 120])
+def test_a_cut_seal_is_none(cut: int) -> None:
+    """A seal that lost its end proves nothing."""
+    data, _ = put_together(b"text\n", SEAL)
+    assert take_apart(data[:-cut].rstrip(b"\n") if cut > 1 else data[:-3]).seal is None
+
+
+def test_a_changed_body_is_noticed() -> None:
+    """One other byte above the seal, and it is no longer intact."""
+    data, _ = put_together(b"text\n", SEAL)
+    found = take_apart(data.replace(b"text", b"tExt"))
+    assert found.seal is not None
+    assert not found.intact
+
+
+def test_a_newer_seal_version_is_not_believed() -> None:
+    """A seal of another version is no seal."""
+    line = write_seal(SEAL).replace(b"holdfast=1", b"holdfast=2")
+    assert read_seal(line) is None
+
+
+def test_plain_markers_are_exact_and_last() -> None:
+    """REVIEW_COMPLETE inside R1_CODE_REVIEW_COMPLETE does not count; bare and comment forms do."""
+    assert ends_in_marker(b"text\nDRAFT_COMPLETE\n\n", "DRAFT_COMPLETE")
+    assert ends_in_marker(b"text\n<!-- DRAFT_COMPLETE -->", "DRAFT_COMPLETE")
+    assert not ends_in_marker(b"text\nR1_DRAFT_COMPLETE\n", "DRAFT_COMPLETE")
+    assert not ends_in_marker(b"DRAFT_COMPLETE\ntext\n", "DRAFT_COMPLETE")
+    assert not ends_in_marker(b"it is DRAFT_COMPLETE", "DRAFT_COMPLETE")
+
+
+def test_the_seal_takes_the_place_of_a_plain_marker() -> None:
+    """Consumers receive the text without the marker the author ended it with."""
+    assert without_marker(b"text\nDRAFT_COMPLETE\n", "DRAFT_COMPLETE") == b"text\n"
+    assert without_marker(b"text\n", "DRAFT_COMPLETE") == b"text\n"
+
+
+def test_formats_without_comments_have_their_seal_beside_them() -> None:
+    """Only formats with a comment syntax carry the seal inside."""
+    assert is_inline("a/b.md") and is_inline("x.HTML") and is_inline("p.svg")
+    assert not is_inline("a.json") and not is_inline("a.py") and not is_inline("md")
+
+
+def test_newlines_are_added_only_where_missing() -> None:
+    """An empty text and one that ends in a newline stay as they are."""
+    assert with_newline(b"") == (b"", False)
+    assert with_newline(b"a\n") == (b"a\n", False)
+    assert with_newline(b"a") == (b"a\n", True)

@@ -1,0 +1,49 @@
+"""Settings: file, environment, options; the later wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import UsageError
+from holdfast.settings import Settings, load_settings
+
+
+def test_defaults_without_any_file(tmp_path: Path) -> None:
+    """No file, no variables: the documented defaults."""
+    assert load_settings(tmp_path, {}, {}) == Settings()
+
+
+def test_the_later_wins(tmp_path: Path) -> None:
+    """Options beat variables, variables beat the file."""
+    (tmp_path / "holdfast.toml").write_text('[run]\nconcurrency = 2\nbudget_usd = 1\non_changed = "keep"\n')
+    found = load_settings(tmp_path, {"concurrency": 4, "budget_usd": None}, {"HOLDFAST_CONCURRENCY": "3"})
+    assert (found.concurrency, found.budget_usd, found.on_changed) == (4, 1.0, "keep")
+    assert load_settings(tmp_path, {}, {"HOLDFAST_CONCURRENCY": "3"}).concurrency == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[run]\nconcurrency = 0\n", "concurrency"),
+        ("[run]\nconcurrency = true\n", "concurrency"),
+        ("[run]\non_partial = 'maybe'\n", "redo, continue, ask"),
+        ("[run]\ntypo = 1\n", "typo"),
+        ("[other]\n", "other"),
+        ("not toml", "TOML"),
+        ("[keep]\nsnapshots = 1\n", "snapshots"),
+    ],
+)
+def test_mistakes_name_the_file_and_the_setting(tmp_path: Path, text: str, words: str) -> None:
+    """A wrong setting is one line that names where it stands."""
+    (tmp_path / "holdfast.toml").write_text(text)
+    with pytest.raises(UsageError, match=words) as told:
+        load_settings(tmp_path, {}, {})
+    assert "holdfast.toml" in str(told.value) and "\n" not in str(told.value)
+
+
+def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
+    """An environment variable that is no number is named."""
+    with pytest.raises(UsageError, match="HOLDFAST_BUDGET_USD"):
+        load_settings(tmp_path, {}, {"HOLDFAST_BUDGET_USD": "much"})

@@ -1,0 +1,191 @@
+"""State: the fold of events, told as stories."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast import events as ev
+from holdfast.state import (
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    NEEDS_REVIEW,
+    PENDING,
+    RunState,
+    fold,
+    rounds_key,
+)
+
+
+def told(*events: ev.Event, state: RunState | None = None) -> RunState:
+    state = state or RunState()
+    for number, event in enumerate(events, start=state.seq + 1):
+        fold(state, event, number, 1000.0 + number)
+    return state
+
+
+def started(task: str, **facts: object) -> ev.NodeEntered:
+    return ev.NodeEntered(step_id=task, node=task.partition("[")[0], **facts)
+
+
+def ended(task: str, status: str = COMPLETED, **facts: object) -> ev.NodeExited:
+    return ev.NodeExited(step_id=task, node=task.partition("[")[0], status=status, **facts)
+
+
+def test_a_step_from_start_to_end() -> None:
+    """A start and an end make a completed task with its value and times."""
+    state = told(started("a"), ended("a", duration=0.5, output_digest="out", value=msgspec.Raw(b"[1]")))
+    task = state.task("a")
+    assert (task.status, task.attempt, task.duration, task.output_digest) == (COMPLETED, 1, 0.5, "out")
+    assert task.accepted is not None and bytes(task.accepted.value) == b"[1]"
+    assert (task.started_at, task.completed_at, state.last_completed) == (1001.0, 1002.0, "a")
+
+
+def test_an_attempt_cut_off_by_a_crash_does_not_count() -> None:
+    """Continuing finds the task pending, with the attempts it had used before."""
+    state = told(
+        started("a", attempt=1),
+        ended("a", FAILED, attempt=1, error="boom"),
+        started("a", attempt=2),
+        ev.RunContinued(),
+    )
+    task = state.task("a")
+    assert (task.status, task.failures, task.attempt, task.cut_off) == (PENDING, 1, 1, True)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_continuing_gives_fresh_attempts_unless_told_not_to(fresh: bool) -> None:
+    """`--no-retry` leaves what needs review as it is."""
+    state = told(started("a"), ended("a", NEEDS_REVIEW, kind="error"), ev.RunContinued(fresh_attempts=fresh))
+    assert state.task("a").status == (PENDING if fresh else NEEDS_REVIEW)
+
+
+def test_used_up_rounds_wait_for_a_person_also_after_continuing() -> None:
+    """A raiser whose rounds are used up is not tried again by itself."""
+    state = told(started("r"), ended("r", NEEDS_REVIEW, kind="rounds"), ev.RunContinued(fresh_attempts=True))
+    assert state.task("r").status == NEEDS_REVIEW
+
+
+def test_sent_back_work_starts_a_new_round_with_the_objections() -> None:
+    """The target gets feedback and what it had given; the raiser is pending in a new round; spend is wasted."""
+    state = told(
+        started("draft"),
+        ev.UsageRecorded(step_id="draft", once="call", cost_usd=0.5),
+        ended("draft", output_digest="d1", value=msgspec.Raw(b'"v1"')),
+        started("r1"),
+        ev.RewindRequested(step_id="r1", targets={"draft": "sources"}, keep=("r2",)),
+    )
+    assert state.rounds == {rounds_key("r1", "draft"): 1}
+    assert state.recalls["draft"].feedback == ("sources",)
+    assert state.keeps == {"r2": "r1"}
+    assert (state.task("r1").status, state.task("r1").round) == (PENDING, 1)
+    told(ev.TaskRewound(step_id="draft", feedback=("sources",)), state=state)
+    task = state.task("draft")
+    assert (task.status, task.round, task.attempt, task.feedback) == (PENDING, 1, 0, ("sources",))
+    assert task.previous is not None and bytes(task.previous.value) == b'"v1"'
+    assert (state.cost_usd, state.wasted_cost_usd) == (0.5, 0.5)
+    assert state.recalls == {}
+
+
+def test_a_paid_call_is_replayable_until_its_round_ends() -> None:
+    """A failure keeps the record; a refused output (a new round) drops it."""
+    once = ev.OnceRecorded(step_id="a", key="k", result=msgspec.Raw(b"1"))
+    state = told(started("a"), once, ended("a", FAILED, error="x"))
+    assert "k" in state.once["a"]
+    told(started("a", attempt=2), ended("a", FAILED, error="no", kind="refused", new_round=True), state=state)
+    assert "a" not in state.once
+    assert state.task("a").round == 1
+
+
+def test_a_completed_task_forgets_its_paid_calls() -> None:
+    """Memory stays flat: the journal keeps what a completed task never replays."""
+    state = told(started("a"), ev.OnceRecorded(step_id="a", key="k", result=msgspec.Raw(b"1")), ended("a"))
+    assert state.once == {}
+
+
+def test_spend_outside_a_paid_call_is_lost_with_its_attempt() -> None:
+    """Loose spend of a failed attempt is wasted; spend of a recorded call is not."""
+    state = told(
+        started("a"),
+        ev.UsageRecorded(step_id="a", cost_usd=1.0),
+        ev.OnceRecorded(step_id="a", key="k", result=msgspec.Raw(b"1")),
+        ev.UsageRecorded(step_id="a", once="k", cost_usd=2.0),
+        ended("a", FAILED, error="x"),
+    )
+    assert (state.cost_usd, state.wasted_cost_usd) == (3.0, 1.0)
+    assert state.once["a"]["k"].usages == 1
+
+
+def test_spend_reported_inside_a_call_is_kept_once_the_call_is() -> None:
+    """Usage inside a call that was recorded is not wasted by a later failure."""
+    state = told(
+        started("a"),
+        ev.UsageRecorded(step_id="a", once="k", inside=True, cost_usd=2.0),
+        ev.OnceRecorded(step_id="a", key="k", result=msgspec.Raw(b"1"), spent=2.0),
+        ended("a", FAILED, error="x"),
+    )
+    assert (state.cost_usd, state.wasted_cost_usd) == (2.0, 0.0)
+    assert state.once["a"]["k"].usages == 0
+
+
+def test_invalidated_work_is_pending_and_its_spend_wasted() -> None:
+    """Finished work that no longer applies begins a new round."""
+    state = told(
+        started("a"),
+        ev.UsageRecorded(step_id="a", once="k", cost_usd=2.0),
+        ended("a"),
+        ev.TaskInvalidated(step_id="a", reason="changed since: topic"),
+    )
+    task = state.task("a")
+    assert (task.status, task.round, task.redo_reason) == (PENDING, 1, "changed since: topic")
+    assert state.wasted_cost_usd == 2.0
+
+
+def test_a_renamed_step_keeps_its_tasks() -> None:
+    """`was=` moves records to the new name, item by item."""
+    state = told(
+        started("draft[a]"),
+        ended("draft[a]"),
+        ev.PipelineDeclared(spec=msgspec.Raw(b"{}"), renamed={"draft": "write"}),
+    )
+    assert list(state.tasks) == ["write[a]"]
+    assert state.last_completed == "write[a]"
+
+
+def test_retry_resets_failures_and_rounds() -> None:
+    """`retry` leads out of needs_review, also when rounds were used up."""
+    state = told(
+        started("r"),
+        ev.RewindRequested(step_id="r", targets={"d": ""}),
+        started("r"),
+        ended("r", NEEDS_REVIEW, kind="rounds"),
+        ev.RetryRequested(step_ids=("r",)),
+    )
+    assert state.task("r").status == PENDING
+    assert state.rounds == {}
+
+
+def test_an_unknown_event_changes_only_the_number() -> None:
+    """Events of a newer minor version are passed over."""
+    event = ev.decode(b'{"seq":1,"event":"from_the_future","step_id":"a"}')
+    state = RunState()
+    fold(state, event, 7, 1.0)
+    assert (state.seq, state.tasks) == (7, {})
+
+
+def test_a_snapshot_is_nothing_but_a_saved_fold() -> None:
+    """Encoding and decoding a state gives the same state, mid-run."""
+    state = told(
+        ev.RunStarted(run_id="r", pipeline="p", ordinal=3, params={"a": 1}),
+        started("a"),
+        ended("a", files=(ev.FileRecord("", "a.md", 3, "00", "text"),), value=msgspec.Raw(b'{"x":[1]}')),
+        started("b"),
+        ev.OnceRecorded(step_id="b", key="k", kind="bytes", result_ref="ff"),
+        ev.NoteAdded(text="n", impact="i"),
+        ev.Tagged(fields={"t": 1}),
+        ev.GateReached(step_id="g"),
+    )
+    again = msgspec.json.decode(msgspec.json.encode(state), type=RunState)
+    assert msgspec.json.encode(again) == msgspec.json.encode(state)
+    assert again.task("b").status == IN_PROGRESS

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from holdfast import events as ev
+from holdfast.errors import CheckpointCorruptionError
 from holdfast.state import (
     COMPLETED,
     FAILED,
@@ -189,3 +190,9 @@ def test_a_snapshot_is_nothing_but_a_saved_fold() -> None:
     again = msgspec.json.decode(msgspec.json.encode(state), type=RunState)
     assert msgspec.json.encode(again) == msgspec.json.encode(state)
     assert again.task("b").status == IN_PROGRESS
+
+
+def test_a_known_event_that_does_not_read_is_damage_not_news() -> None:
+    """Only events of unknown names are passed over: a known one with other types is told."""
+    with pytest.raises(CheckpointCorruptionError, match="node_exit"):
+        ev.decode(b'{"event":"node_exit","step_id":1}')

@@ -6,9 +6,11 @@ with its default value is not written. Unknown events, from a newer minor versio
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import msgspec
+
+from holdfast.errors import CheckpointCorruptionError
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
@@ -284,7 +286,14 @@ class RedoRequested(Event, frozen=True, kw_only=True, tag="redo_requested"):
 
 
 class JournalRepaired(Event, frozen=True, kw_only=True, tag="journal_repaired"):
-    missing: tuple[str, ...] = ()
+    """A damaged journal was written anew with all its good lines; `missing` are the numbers of the lost ones."""
+
+    findings: tuple[str, ...] = ()
+    findings_total: int = 0
+    missing: tuple[tuple[int, int], ...] = ()  # first and last of each gap
+    missing_total: int = 0
+    torn_bytes: int = 0
+    kept_as: str = ""
 
 
 AnyEvent: TypeAlias = (
@@ -330,6 +339,7 @@ class Unknown(msgspec.Struct, frozen=True):
     step_id: str = ""
 
 
+_KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(AnyEvent))
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
 _unknown_decoder = msgspec.json.Decoder(Unknown)
@@ -341,9 +351,15 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: bytes) -> AnyEvent | Unknown:
-    """The event in a journal line whose checksum was verified."""
+    """The event in a journal line whose checksum was verified. A known one that does not read is damage."""
     try:
         event: AnyEvent = _decoder.decode(line)
-    except msgspec.ValidationError:
-        return _unknown_decoder.decode(line)
+    except msgspec.ValidationError as error:
+        unknown = _unknown_decoder.decode(line)
+        if unknown.event in _KNOWN:
+            raise CheckpointCorruptionError(
+                f"A line of the journal ({unknown.event}) does not read: {error}.",
+                fix="Was it written by another version of Holdfast?",
+            ) from error
+        return unknown
     return event

@@ -419,7 +419,8 @@ def _overran(state: RunState, event: ev.Overran, at: float) -> None:
 
 
 def _repaired(state: RunState, event: ev.JournalRepaired, at: float) -> None:
-    _surprise(state, "", "the journal was damaged and repaired: " + "; ".join(event.missing), at)
+    words = f"the journal was damaged: {event.missing_total} lines are lost; what was found is in {event.kept_as}"
+    _surprise(state, "", words, at)
 
 
 def _surprise(state: RunState, task_id: str, text: str, at: float) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli.completion import complete_run, complete_task
+
 from .conftest import Project
 
 

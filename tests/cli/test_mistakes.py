@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main as cli
+
 from .conftest import Project, Said
 
 HOSTILE_IDS = [

@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.journal.scan import scan
 from holdfast.stores.lock import EngineLock
+
 from .conftest import Project
 
 

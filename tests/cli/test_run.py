@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from holdfast.stores.lock import EngineLock
+
 from .conftest import Project
 
 

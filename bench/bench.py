@@ -23,6 +23,7 @@ import throughput
 from measure import QUICK, Row, Setting, Sizes
 
 HERE = Path(__file__).resolve().parent
+SCRATCH = HERE.parent / "build"  # on the checkout's file system, and ignored by git
 
 GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "chain": throughput.chain,
@@ -39,6 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure, print a table, write the JSON."""
     options = _parser().parse_args(arguments)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    options.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=options.dir) as root:
         setting = Setting(QUICK if options.quick else Sizes(), options.rounds, Path(root))
         throughput.warm_up(setting)
@@ -53,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", action="append", choices=GROUPS, help="one group; may be given several times")
     parser.add_argument("--rounds", type=_positive, default=5, help="passes of each measurement (default: 5)")
     parser.add_argument("--json", type=Path, default=HERE / "results.json", help="where the result is written")
-    parser.add_argument("--dir", type=Path, default=HERE, help="the folder, and so the disk, to measure on")
+    parser.add_argument("--dir", type=Path, default=SCRATCH, help="the folder, and so the disk, to measure on")
     return parser
 
 

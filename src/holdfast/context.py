@@ -182,7 +182,7 @@ class Context:
             key=key,
             round=self.round,
             kind=kind,
-            result=msgspec.Raw(data) if inline else msgspec.Raw(),
+            result=msgspec.Raw(data) if inline else ev.NO_VALUE,
             result_ref="" if inline else self._desk.store(data),
             spent=self._spent.pop(key, 0.0),
         )

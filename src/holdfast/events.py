@@ -13,6 +13,14 @@ import msgspec
 from holdfast.errors import CheckpointCorruptionError
 
 
+NO_VALUE = msgspec.Raw()
+"""No value at all. Always this object: a field is left out of the journal only if it is the very default."""
+
+
+NO_VALUE = msgspec.Raw()
+"""The one empty value: a default is left out of the line only if it is this very object."""
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
     """The base of all events."""
 
@@ -94,7 +102,7 @@ class NodeExited(Event, frozen=True, kw_only=True, tag="node_exit"):
     inputs: dict[str, str] = {}  # each input's digest, shortened: what `why` compares
     output_digest: str = msgspec.field(default="", name="out")
     files: tuple[FileRecord, ...] = ()
-    value: msgspec.Raw = msgspec.Raw()
+    value: msgspec.Raw = NO_VALUE
     value_ref: str = ""
     error: str = ""
     kind: str = ""  # of a failure: error | timeout | refused | rounds | definition
@@ -143,7 +151,7 @@ class ValueMigrated(Event, frozen=True, kw_only=True, tag="value_migrated"):
     version: int
     input_digest: str = msgspec.field(default="", name="in")
     inputs: dict[str, str] = {}
-    value: msgspec.Raw = msgspec.Raw()
+    value: msgspec.Raw = NO_VALUE
     value_ref: str = ""
 
 
@@ -203,7 +211,7 @@ class OnceRecorded(Event, frozen=True, kw_only=True, tag="once_recorded"):
     key: str
     round: int = 0
     kind: str = "json"  # json | text | bytes
-    result: msgspec.Raw = msgspec.Raw()
+    result: msgspec.Raw = NO_VALUE
     result_ref: str = ""
     spent: float = 0.0  # reported inside the call: no longer lost if the attempt fails
 
@@ -336,18 +344,20 @@ class Unknown(msgspec.Struct, frozen=True):
     """An event this version does not know. It changes nothing and is kept as it is."""
 
     event: str
-    step_id: str = ""
 
 
 _KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(AnyEvent))
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
-_unknown_decoder = msgspec.json.Decoder(Unknown)
+_well_formed = msgspec.json.Decoder(msgspec.Raw).decode
+_name_decoder = msgspec.json.Decoder(Unknown)
 
 
 def encode(event: Event) -> bytes:
     """The JSON object of `event`, tag first, without the journal's envelope."""
-    return _encoder.encode(event)
+    data = _encoder.encode(event)
+    _well_formed(data)  # a raw value is copied as it is: what cannot be read back must not be written
+    return data
 
 
 def decode(line: bytes) -> AnyEvent | Unknown:
@@ -355,11 +365,11 @@ def decode(line: bytes) -> AnyEvent | Unknown:
     try:
         event: AnyEvent = _decoder.decode(line)
     except msgspec.ValidationError as error:
-        unknown = _unknown_decoder.decode(line)
-        if unknown.event in _KNOWN:
+        name = _name_decoder.decode(line).event
+        if name in _KNOWN:
             raise CheckpointCorruptionError(
-                f"A line of the journal ({unknown.event}) does not read: {error}.",
+                f"A line of the journal ({name}) does not read: {error}.",
                 fix="Was it written by another version of Holdfast?",
             ) from error
-        return unknown
+        return Unknown(name)
     return event

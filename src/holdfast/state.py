@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast import events as ev
-from holdfast.events import FileRecord
+from holdfast.events import NO_VALUE, FileRecord
 
 PENDING = "pending"
 IN_PROGRESS = "in_progress"
@@ -25,8 +25,6 @@ NEEDS_REVIEW = "needs_review"
 BLOCKED = "blocked"
 SKIPPED = "skipped"
 PAUSED = "paused"
-
-NO_VALUE = msgspec.Raw()
 
 
 class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):

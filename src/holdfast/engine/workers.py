@@ -74,3 +74,6 @@ class Workers:
                 if self._closed:
                     return None
             self._pump()
+            job = self._mine.__dict__.pop("next", None)
+            if job is not None:  # the commit that was just led started something, and left it to this thread
+                return job  # type: ignore[no-any-return]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import time
@@ -39,6 +38,7 @@ def fan_out(items: int, sleep_s: float, *, files: bool = False) -> Pipeline:
 
 def fan_out_async(items: int, sleep_s: float) -> Pipeline:
     """The same with coroutines, which sleep together on one loop."""
+    import asyncio  # here, so that the pipelines whose start is timed do not load it
 
     async def body(step: int, item: str, **_: Any) -> Any:
         await asyncio.sleep(sleep_s)

@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from holdfast import layout, seals
-from holdfast.events import FileRecord
+from holdfast.events import NO_VALUE, FileRecord
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
-from holdfast.state import NO_VALUE, Accepted, TaskState
+from holdfast.state import Accepted, TaskState
 from holdfast.stores import atomic, disk
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree

@@ -89,6 +89,8 @@ class Context:
         self._used: set[str] = set()
         self._usages: dict[str, int] = {}
         self._spent: dict[str, float] = {}
+        self.booked_usd = 0.0  # by this attempt, also what is still on its way into the journal
+        self.booked_tokens = 0
         self._last_once = ""
         self._part_path = part_path
         self._streamed = False
@@ -202,18 +204,19 @@ class Context:
                 return
         if inside:
             self._spent[key] = self._spent.get(key, 0.0) + cost_usd
-        self._desk.say(
-            ev.UsageRecorded(
-                step_id=self.task_id,
-                round=self.round,
-                once=key,
-                inside=bool(inside),
-                input_tokens=_count(input_tokens, "input_tokens"),
-                output_tokens=_count(output_tokens, "output_tokens"),
-                cost_usd=_amount(cost_usd),
-                model=str(model),
-            )
+        event = ev.UsageRecorded(
+            step_id=self.task_id,
+            round=self.round,
+            once=key,
+            inside=bool(inside),
+            input_tokens=_count(input_tokens, "input_tokens"),
+            output_tokens=_count(output_tokens, "output_tokens"),
+            cost_usd=_amount(cost_usd),
+            model=str(model),
         )
+        self.booked_usd += event.cost_usd
+        self.booked_tokens += event.input_tokens + event.output_tokens
+        self._desk.say(event)
 
     # --- output while it grows -----------------------------------------------------------------------------
 

@@ -12,13 +12,8 @@ import msgspec
 
 from holdfast.errors import CheckpointCorruptionError
 
-
 NO_VALUE = msgspec.Raw()
 """No value at all. Always this object: a field is left out of the journal only if it is the very default."""
-
-
-NO_VALUE = msgspec.Raw()
-"""The one empty value: a default is left out of the line only if it is this very object."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from holdfast.pipeline.graph import Node
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
+from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState
 
 
@@ -35,6 +36,7 @@ class Attempt:
     ctx: Context | None = None
     outcome: Outcome | None = None
     started: float = 0.0
+    spent_before: tuple[float, int] = (0.0, 0)  # the task's cost and tokens when this attempt began
     overran: bool = False  # declared dead by its timeout, or by the end of the run
 
 
@@ -89,6 +91,7 @@ class Attempts:
         record = self.state.task(node.id)
         paths = self.inputs.paths(node)
         previous = record.previous
+        attempt.spent_before = (record.cost_usd, record.input_tokens + record.output_tokens)
         return Context(
             self.desk,
             run_id=self.state.run_id,
@@ -185,7 +188,7 @@ class Attempts:
             value, ref, out = self.artifacts.store_value(output)
             accepted = Accepted((), value, ref)
         else:
-            seal = task_seal(node.id, spec, self.state.run_id, attempt.input_digest, self.state.task(node.id))
+            seal = self._seal(attempt)
             accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal)
             self._clear_part(attempt, output)
         return Verdict(
@@ -206,6 +209,16 @@ class Attempts:
                 value_ref=accepted.value_ref,
             )
         )
+
+    def _seal(self, attempt: Attempt) -> Seal:
+        """The seal of this attempt's output. Its spend is counted here: the journal may not have heard all of it yet."""
+        node = attempt.node
+        record = self.state.task(node.id)
+        seal = task_seal(node.id, node.spec, self.state.run_id, attempt.input_digest, record)
+        if attempt.ctx is None:
+            return seal
+        cost, tokens = attempt.spent_before
+        return replace(seal, cost_usd=cost + attempt.ctx.booked_usd, tokens=tokens + attempt.ctx.booked_tokens)
 
     def _clear_part(self, attempt: Attempt, output: Any) -> None:
         """The stream has become the output; one that has not is a person's to look at."""

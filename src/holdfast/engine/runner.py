@@ -257,16 +257,17 @@ class Runner:
 
     def _start_some(self, now: float) -> None:
         room = self.limits.concurrency - len(self._running) - len(self._starting)
-        while room > 0 and not self._stopping and not self._budget_reached():
+        while room > 0 and not self._stopping:
+            if self.limits.budget_usd is not None and self._budget_reached(self.limits.budget_usd):
+                return
             node = self.scheduler.take(now)
             if node is None:
                 return
             self._start(node)
             room -= 1
 
-    def _budget_reached(self) -> bool:
-        budget = self.limits.budget_usd
-        if budget is not None and self.state.cost_usd >= budget and self.scheduler.has_work():
+    def _budget_reached(self, budget: float) -> bool:
+        if self.state.cost_usd >= budget and self.scheduler.has_work():
             self._over_budget = True
         return self._over_budget
 
@@ -447,7 +448,9 @@ class Runner:
     def _work_on(self, attempt: Attempt) -> None:
         token = current_task.set(attempt.node.id)
         try:
-            self._report(attempt, self._execute(attempt))
+            outcome = self._execute(attempt)
+            self._workers.body_ended()
+            self._report(attempt, outcome)
         finally:
             current_task.reset(token)
 

@@ -81,8 +81,9 @@ class Scheduler:
         best: tuple[int, int, int, Node] | None = None
         best_heap: list[tuple[int, int, int, Node]] = []
         for limit, heap in self._ready.items():
-            self._drop_stale(heap)
-            if heap and (best is None or heap[0] < best) and self._room(limit, now):
+            if heap and not heap[0][3].queued:
+                self._drop_stale(heap)
+            if heap and (best is None or heap[0] < best) and (limit is None or self._room(limit, now)):
                 best, best_heap = heap[0], heap
         if best is None:
             return None
@@ -127,8 +128,8 @@ class Scheduler:
             self.limits[node.spec.limit].start(now)
         return node
 
-    def _room(self, limit: str | None, now: float) -> bool:
-        return limit is None or self.limits[limit].wait_s(now) == 0.0
+    def _room(self, limit: str, now: float) -> bool:
+        return self.limits[limit].wait_s(now) == 0.0
 
     def _drop_stale(self, heap: list[tuple[int, int, int, Node]]) -> None:
         """Forget entries whose node was opened again by a producer since it was queued."""
@@ -172,14 +173,15 @@ class Scheduler:
 
     def _change(self, node: Node, condition: int) -> None:
         """Give `node` its condition and pass on what follows, breadth first (chains are long)."""
-        work = deque([(node, condition)])
-        while work:
-            current, new = work.popleft()
-            old, current.condition = current.condition, new
-            if old == new:
-                continue
-            for consumer, kind in current.consumers:
-                self._pass_on(consumer, kind, old, new, work)
+        work: deque[tuple[Node, int]] = deque()
+        while True:
+            old, node.condition = node.condition, condition
+            if old != condition:
+                for consumer, kind in node.consumers:
+                    self._pass_on(consumer, kind, old, condition, work)
+            if not work:
+                return
+            node, condition = work.popleft()
 
     def _pass_on(self, consumer: Node, kind: int, old: int, new: int, work: deque[tuple[Node, int]]) -> None:
         was, now = SATISFIED[kind][old], SATISFIED[kind][new]

@@ -23,15 +23,22 @@ class Workers:
         self._mine = threading.local()
 
     def add(self, jobs: list[Job]) -> None:
-        """Queue jobs. If the caller is itself a worker, it will take one of them when it is done here."""
+        """Queue jobs. If the caller is a worker whose body has ended, it takes one of them itself.
+
+        A worker may also commit from inside a body (`ctx.once`): that one is busy for who knows how long.
+        """
         mine = self._mine.__dict__
-        if jobs and mine.get("working") and mine.get("next") is None:
+        if jobs and mine.get("free") and mine.get("next") is None:
             mine["next"] = jobs.pop()  # the common case, a chain: no lock, no other thread
         if not jobs:
             return
         with self._wake:
             self._jobs.extend(jobs)
             self._call(len(self._jobs))
+
+    def body_ended(self) -> None:
+        """The calling thread's job is all but done: it only hands in what came of it."""
+        self._mine.free = True
 
     def call_committer(self) -> None:
         """Have some thread look into the inbox."""
@@ -55,11 +62,11 @@ class Workers:
 
     def _work(self) -> None:
         mine = self._mine.__dict__
-        mine["working"] = True
         while True:
             job = mine.pop("next", None) or self._next()
             if job is None:
                 return
+            mine["free"] = False
             job()
 
     def _next(self) -> Job | None:

@@ -47,6 +47,8 @@ class Node:
         "due",
         "half",
         "id",
+        "is_task",
+        "is_virtual",
         "item",
         "kind",
         "order",
@@ -66,6 +68,8 @@ class Node:
     def __init__(self, node_id: str, kind: str, spec: Any, path: Path, item: dict[str, Any] | None) -> None:
         self.id = node_id
         self.kind = kind  # step | items | gate | phase | gather | order
+        self.is_task = kind in ("step", "items")
+        self.is_virtual = kind in ("gather", "order")
         self.spec = spec
         self.path = path
         self.item = item
@@ -94,14 +98,6 @@ class Node:
     def names(self) -> tuple[str, ...]:
         """Its id, and the ids it had under the step's earlier names: seals may carry those."""
         return (self.id, *(task_id(name, self.path) for name in getattr(self.spec, "was", ())))
-
-    @property
-    def is_task(self) -> bool:
-        return self.kind in ("step", "items")
-
-    @property
-    def is_virtual(self) -> bool:
-        return self.kind in ("gather", "order")
 
 
 def task_id(name: str, path: Path) -> str:

@@ -110,7 +110,7 @@ class Judge:
             evidence,
             files=looks,
             moved=moved,
-            healable={f.path: f.stored and self.artifacts.objects.has(f.sha256) for f in bad},
+            healable={f.path: f.stored and self.artifacts.objects.get(f.sha256) is not None for f in bad},
             value_lost=not self.artifacts.is_stored(accepted),
         )
         if evidence.record.version < evidence.version and self._chain(node, evidence.record.version) is not None:

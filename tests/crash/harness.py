@@ -1,0 +1,114 @@
+"""Kill, resume, and say what must hold afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.journal.log import scan
+from holdfast.layout import ProjectLayout
+
+from . import victim
+
+SCRIPT = Path(victim.__file__)
+KILLED = -9
+PATIENCE_S = 60  # a hang is a failure, not a wait
+
+
+@dataclass
+class Trial:
+    """One project, its side log, and what the journal had promised before each kill."""
+
+    folder: Path
+    promised: list[tuple[int, set[str], set[str]]] = field(default_factory=list)
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def begin(self) -> Trial:
+        self.project.mkdir(parents=True)
+        self.log.touch()
+        return self
+
+    def lines(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+    def process(self, kill_at: str = "0") -> int:
+        """Run the engine in a process of its own, killed at that operation; gives its exit status."""
+        env = {**os.environ, "HOLDFAST_KILL_AT": kill_at, "HOLDFAST_FSYNC": "off"}
+        command = [sys.executable, str(SCRIPT), str(self.project), str(self.log)]
+        done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE_S, check=False)
+        assert done.returncode in (0, KILLED), done.stderr.decode()
+        if done.returncode == KILLED:
+            self.promised.append((len(self.lines()), *self.recorded()))
+        return done.returncode
+
+    def resume(self) -> Any:
+        """Run the engine here, to the end."""
+        return victim.run(self.project, self.log)
+
+    def journal(self) -> Path:
+        return ProjectLayout(self.project).run(victim.RUN_ID).journal
+
+    def events(self) -> list[dict[str, Any]]:
+        return [line.event() for line in scan(self.journal())] if self.journal().exists() else []
+
+    def recorded(self) -> tuple[set[str], set[str]]:
+        """The tasks that the journal says are completed, and those whose paid call it has."""
+        events = self.events()
+        done = {e["step_id"] for e in events if e.get("status") == "completed" and "step_id" in e}
+        paid = {e["step_id"] for e in events if e["event"] == "once_recorded"}
+        return done, paid
+
+    def artifacts(self) -> dict[str, bytes]:
+        found = {}
+        for path in sorted(self.project.rglob("*")):
+            name = str(path.relative_to(self.project))
+            is_view = name in ("RESUME.md", "checkpoint.md")
+            if path.is_file() and not name.startswith(".holdfast") and not is_view:
+                found[name] = path.read_bytes()
+        return found
+
+    # --- what must hold ------------------------------------------------------------------------------------
+
+    def check(self, result: Any, expected: dict[str, bytes]) -> None:
+        """Everything that is promised, after the last resume."""
+        assert result.status == "completed" and result.exit_code == 0
+        assert self.artifacts() == expected
+        assert abs(result.cost_usd - victim.TOTAL_USD) < 1e-9, result.cost_usd
+        reading = scan(self.journal())
+        assert sum(1 for _ in reading) > 0
+        assert not reading.damage and not reading.torn
+        self.check_promises()
+
+    def check_promises(self) -> None:
+        lines = self.lines()
+        for position, done, paid in self.promised:
+            told = {line[4:] for line in lines[:position] if line.startswith("ack ")}
+            assert told <= done, f"reported done, but not in the journal: {told - done}"
+            later = lines[position:]
+            again = {line[4:] for line in later if line.startswith("run ")} & done
+            assert not again, f"finished, and ran again: {again}"
+            paid_again = {line[4:] for line in later if line.startswith("pay ")} & paid
+            assert not paid_again, f"paid twice: {paid_again}"
+        runs = Counter(line for line in lines if line.startswith("run "))
+        extra = sum(runs.values()) - len(runs)
+        assert extra <= victim.CONCURRENCY * len(self.promised), runs
+
+
+def uninterrupted(folder: Path) -> dict[str, bytes]:
+    """The artifacts of a run that nobody disturbs."""
+    trial = Trial(folder).begin()
+    assert trial.process() == 0
+    trial.check_promises()
+    return trial.artifacts()

@@ -1,0 +1,90 @@
+"""SIGKILL before every operation that changes the disk, in the first run, in the resume, and in the resume of that.
+
+By default a sample of the points is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all tries every one.
+HOLDFAST_CRASH_SEED repeats a sample.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from holdfast.stores import disk
+
+from .harness import KILLED, Trial, uninterrupted
+
+ALL = os.environ.get("HOLDFAST_CRASH_POINTS") == "all"
+SEED = int(os.environ.get("HOLDFAST_CRASH_SEED") or random.SystemRandom().randrange(10**6))
+POINTS_MAX = 400  # more than a run has; the test says so if that is no longer true
+SAMPLE = 30
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return uninterrupted(tmp_path_factory.mktemp("calm"))
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many operations a run has, by bisection with real kills."""
+    folder = tmp_path_factory.mktemp("points")
+    low, high = 1, POINTS_MAX
+    assert Trial(folder / "top").begin().process(str(high)) == 0, "raise POINTS_MAX"
+    while high - low > 1:
+        middle = (low + high) // 2
+        killed = Trial(folder / str(middle)).begin().process(str(middle)) == KILLED
+        low, high = (middle, high) if killed else (low, middle)
+    return low
+
+
+def _chosen(points: int, sample: int, salt: str) -> list[int]:
+    everything = list(range(1, points + 5))
+    if ALL:
+        return everything
+    print(f"HOLDFAST_CRASH_SEED={SEED}")
+    return sorted(random.Random(f"{SEED} {salt}").sample(everything, min(sample, len(everything))))
+
+
+@pytest.mark.parametrize("torn", ["", ":torn"])
+def test_a_run_killed_at_any_operation_is_finished_by_the_next(
+    tmp_path: Path, expected: dict[str, bytes], points: int, torn: str
+) -> None:
+    """After a kill at any operation, a resume gives the same bytes and costs, and redoes nothing that was done."""
+    kills = 0
+    for number in _chosen(points, SAMPLE, f"once{torn}"):
+        trial = Trial(tmp_path / f"{number}").begin()
+        kills += trial.process(f"{number}{torn}") == KILLED
+        _check(trial, expected, f"killed at {number}{torn}")
+    print(f"{kills} kills{torn}")
+    assert kills
+
+
+def test_a_resume_killed_at_any_operation_is_finished_by_the_next(
+    tmp_path: Path, expected: dict[str, bytes], points: int
+) -> None:
+    """Recovery that is killed, and whose recovery is killed too, still ends in the same bytes and costs."""
+    chance = random.Random(f"{SEED} again")
+    print(f"HOLDFAST_CRASH_SEED={SEED}")
+    for trial_number in range(150 if ALL else 10):
+        trial = Trial(tmp_path / f"{trial_number}").begin()
+        kills = [chance.randrange(1, points), chance.randrange(1, 60), chance.randrange(1, 60)]
+        how = [f"{number}{chance.choice(['', ':torn'])}" for number in kills]
+        for point in how:
+            trial.process(point)
+        _check(trial, expected, f"killed at {how}")
+
+
+def _check(trial: Trial, expected: dict[str, bytes], story: str) -> None:
+    try:
+        trial.check(trial.resume(), expected)
+    except BaseException as error:
+        error.add_note(f"{story}; HOLDFAST_CRASH_SEED={SEED}; {trial.folder}")
+        raise

@@ -73,9 +73,9 @@ def _windows(setting: Setting) -> tuple[range, range]:
 
 
 def _trace(setting: Setting, early: range, late: range) -> Trace:
-    with scratch(setting, "growth") as project:
-        trace = Trace(project, {early.start, early.stop, late.start, late.stop})
-        run_whole(workloads.long_run(setting.sizes.growth_items, trace), project, 1)
+    project = scratch(setting, "growth")
+    trace = Trace(project, {early.start, early.stop, late.start, late.stop})
+    run_whole(workloads.long_run(setting.sizes.growth_items, trace), project, 1)
     return trace
 
 
@@ -134,12 +134,12 @@ def _memory(setting: Setting) -> Row:
 
 
 def _memory_of(setting: Setting, tasks: int) -> dict[str, int]:
-    with scratch(setting, "memory") as project:
-        # A process of its own, so that nothing is left over; syncs take time and no memory.
-        spent = spend([__file__, str(project), str(tasks)], {"HOLDFAST_FSYNC": "off"})
-        if spent.status != 0:
-            raise RuntimeError("the run whose memory was measured failed")
-        found: dict[str, int] = json.loads((project / "memory.json").read_text())
+    project = scratch(setting, "memory")
+    # A process of its own, so that nothing is left over; syncs take time and no memory.
+    spent = spend([__file__, str(project), str(tasks)], {"HOLDFAST_FSYNC": "off"})
+    if spent.status != 0:
+        raise RuntimeError("the run whose memory was measured failed")
+    found: dict[str, int] = json.loads((project / "memory.json").read_text())
     return found
 
 

@@ -24,12 +24,14 @@ _BARE = "an interpreter that does nothing"
 def status(setting: Setting) -> Iterator[Row]:
     """`holdfast status` of finished runs, in a fresh process."""
     small, large = setting.sizes.status_tasks
-    with scratch(setting, "status") as project, _unsynced():
+    project = scratch(setting, "status")
+    with _unsynced():
         run_whole(workloads.long_run(small // workloads.STEPS), project, 1)
-        yield _status_row(setting, project, small, 0.4)
-    with scratch(setting, "status") as project, _unsynced():
+    yield _status_row(setting, project, small, 0.4)
+    project = scratch(setting, "status")
+    with _unsynced():
         synthetic.finished_run(project, large)
-        yield _status_row(setting, project, large, 2.0)
+    yield _status_row(setting, project, large, 2.0)
 
 
 def _status_row(setting: Setting, project: Path, tasks: int, target_s: float) -> Row:
@@ -47,27 +49,22 @@ def _status_row(setting: Setting, project: Path, tasks: int, target_s: float) ->
 
 def first_step(setting: Setting) -> Iterator[Row]:
     """A killed run with files: from the start of the process that resumes it to its first new body."""
-    with scratch(setting, "killed") as folder:
-        project = folder / "project"
-        project.mkdir()
-        _kill_a_run(setting, project)
+    killed = scratch(setting, "killed")
+    _kill_a_run(setting, killed)
 
-        def resume() -> Sample:
-            copy = folder / "copy"
-            shutil.copytree(project, copy, symlinks=True)
-            try:
-                return Sample(_seconds_to_first_body(setting, copy, folder / "first-body"))
-            finally:
-                shutil.rmtree(copy)
+    def resume() -> Sample:
+        folder = scratch(setting, "resumed")
+        shutil.copytree(killed, folder / "project")
+        return Sample(_seconds_to_first_body(setting, folder / "project", folder / "first-body"))
 
-        yield interleave(_bare_start, resume, _repeats(setting)).row(
-            "first-step",
-            f"resume of a run killed after {setting.sizes.killed_after} steps, to its first new body",
-            _BARE,
-            "s",
-            target=0.3,
-            target_of="value",
-        )
+    yield interleave(_bare_start, resume, _repeats(setting)).row(
+        "first-step",
+        f"resume of a run killed after {setting.sizes.killed_after} steps, to its first new body",
+        _BARE,
+        "s",
+        target=0.3,
+        target_of="value",
+    )
 
 
 def _kill_a_run(setting: Setting, project: Path) -> None:

@@ -70,7 +70,8 @@ class Demo:
         else:
             raise DoesNotHoldError(f"the run finished {TRIES} times before it could be killed")
         journal = read_journal(self.project)
-        self.screen.say(f"  kill -9 {pid}, with {len(journal.finished())} steps finished and others under way")
+        back = f", {journal.sent_back()} of them sent back" if journal.sent_back() else ""
+        self.screen.say(f"  kill -9 {pid}, with {len(journal.finished())} steps finished{back}, others under way")
         return journal
 
     def look_at_disk(self) -> None:
@@ -78,9 +79,9 @@ class Demo:
         self.screen.typed("holdfast status")
         self.screen.quote(self.holdfast("status").splitlines())
         self.screen.pause(2.0)
-        self.screen.typed("head -n 20 RESUME.md      # for a person, or an agent that remembers nothing")
+        self.screen.typed("head -n 15 RESUME.md      # for a person, or an agent that remembers nothing")
         resume = (self.project / "RESUME.md").read_text().splitlines()
-        self.screen.quote(resume[:20])
+        self.screen.quote(resume[:15])
         self.screen.pause(2.0)
 
     def resume(self, killed: Journal) -> None:
@@ -147,7 +148,7 @@ class Demo:
     def add_up(self) -> None:
         self.screen.heading(7, "Not done twice, not paid twice")
         for what, steps, dollars in self.spared:
-            self.screen.say(f"  {what:<18}{steps:>4} steps   ${dollars:.4f}")
+            self.screen.say(f"  {what:<18}{steps:>4} {'step ' if steps == 1 else 'steps'}   ${dollars:.4f}")
         steps = sum(row[1] for row in self.spared)
         dollars = sum(row[2] for row in self.spared)
         self.screen.say(f"  {'in all':<18}{steps:>4} steps   ${dollars:.4f}   (prices are simulated)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterable
 
@@ -33,9 +34,10 @@ class Screen:
         self.pause(0.7)
 
     def quote(self, lines: Iterable[str]) -> None:
-        """Output of a program, indented and cut to the width."""
+        """Output of a program, indented and wrapped at the width."""
         for line in lines:
-            self._line(self._styled(f"  {line}"[:WIDTH].rstrip(), _DIM))
+            for piece in textwrap.wrap(line, WIDTH - 2) if len(line) > WIDTH - 2 else [line]:
+                self._line(self._styled(f"  {piece}".rstrip(), _DIM))
 
     def holds(self, text: str) -> None:
         """Something that was checked just now, and is so."""

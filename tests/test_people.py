@@ -32,8 +32,7 @@ def make_pipeline(answers: dict[str, Any]) -> Pipeline:
     pipe.gate("publish_ok", after=["bind"])
     pipe.gate("read_ok", each="chapter", blocking=False)
     pipe.phase("Writing")
-    if "checklist" in answers:
-        pipe.phase("Binding", checklist=[lambda: answers["checklist"]])
+    pipe.phase("Binding", checklist=[lambda: answers["checklist"]] if "checklist" in answers else [])
 
     @pipe.step(after=["publish_ok"])
     def publish(bind: str) -> str:

@@ -27,6 +27,9 @@ from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
 
+EMPTY_REST = digest(b"{}")
+"""What a step that gave nothing beside its files is said to have given."""
+
 UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
 """A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
 
@@ -138,11 +141,22 @@ class Artifacts:
         pieces, rest = split_output(step, output)
         prepared = {key: _prepare(step, paths[key], piece) for key, piece in pieces.items()}
         files = [replace_record(record, key=key, stored=step.copy) for key, (record, _) in prepared.items()]
-        whole = replace(seal, set_digest=set_digest(files))
+        # The value first, and always by hash: files that a kill leaves without a record can name it then.
+        ref = self._store_rest(rest) if rest is not _NOTHING else ""
+        whole = replace(seal, set_digest=set_digest(files), value_digest=ref)
         for record in files:
             self._store_file(record, prepared[record.key][1], whole)
-        value, ref, value_digest = self.store_value(rest) if rest is not _NOTHING else (NO_VALUE, "", "")
-        return Accepted(tuple(files), value, ref), output_digest(files, value_digest)
+        return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref), output_digest(files, ref)
+
+    def _store_rest(self, rest: Mapping[str, Any]) -> str:
+        data = encode_json(rest)
+        return self.objects.put(data) if rest else EMPTY_REST
+
+    def rest_of(self, seal: Seal) -> str | None:
+        """The reference of the value that belongs to sealed files; None if it is lost."""
+        if seal.value_digest in ("", EMPTY_REST):
+            return ""
+        return seal.value_digest if self.objects.has(seal.value_digest) else None
 
     def store_value(self, value: Any, where: str = "value") -> tuple[msgspec.Raw, str, str]:
         """A JSON value, inline or by hash: (inline bytes, reference, digest)."""

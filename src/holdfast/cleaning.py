@@ -74,8 +74,8 @@ def clean(layout: ProjectLayout, *, max_age_days: float, max_runs: int, dry_run:
 
 def _clean_locked(layout: ProjectLayout, max_age_days: float, max_runs: int) -> Cleaned:
     lock = EngineLock(layout.engine_lock)
-    lock.acquire("")
     try:
+        lock.acquire("")
         leftovers = _trash(layout)
         _, why_not = _empty_trash(layout)
         doomed = tuple(_doomed(layout, max_age_days, max_runs))

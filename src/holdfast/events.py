@@ -117,6 +117,7 @@ class TaskAdopted(Event, frozen=True, kw_only=True, tag="task_adopted"):
     inputs: dict[str, str] = {}
     output_digest: str = msgspec.field(default="", name="out")
     files: tuple[FileRecord, ...] = ()
+    value_ref: str = ""
     cost_usd: float = 0.0
     tokens: int = 0
 

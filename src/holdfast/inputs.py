@@ -135,7 +135,8 @@ class Inputs:
 
     def arguments(self, node: Node, sources: Mapping[str, Source], ctx: Any, output: Any = None) -> dict[str, Any]:
         """The keyword arguments of a step, an items function, a check or a checklist item."""
-        parents = iter(node.parents) if sources is node.spec.sources else None
+        own = node.is_task and sources is node.spec.sources  # then `parents` are in the order of its parameters
+        parents = iter(node.parents) if own else None
         found = {}
         for parameter, source in sources.items():
             if parents is not None and (source.kind == "step" or source.kind == "items"):

@@ -208,10 +208,11 @@ class _Planner:
 
     def _pretend_adopted(self, node: Node, parts: Mapping[str, str], digest: str) -> None:
         """Let what depends on it see the output it would have. Only this plan's own state knows."""
-        files = []
+        files, value = [], ""
         for key, path in self.inputs.paths(node).items():
             found = self.judge.artifacts.look(path, node.names, node.spec.marker)
             sha = found.seal.sha256 if found.seal else ""
+            value = found.seal.value_digest if found.seal else value
             added = bool(found.seal and found.seal.newline_added)
             files.append(ev.FileRecord(key, path, len(found.body), sha, "text", added))
         event = ev.TaskAdopted(
@@ -220,7 +221,7 @@ class _Planner:
             evidence="sealed",
             input_digest=digest,
             inputs=shorten(parts),
-            output_digest=output_digest(files, ""),
+            output_digest=output_digest(files, value),
             files=tuple(files),
         )
         fold(self.state, event, self.state.seq, clock.now())

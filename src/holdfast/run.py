@@ -211,7 +211,7 @@ class _Session:
         history = read_run(self.layout, self.choice.run_id, quarantine=True)
         if history.journal_damage:
             with AppendLock(self.layout.append_lock):
-                repair(self.run_layout.journal, self.run_layout.quarantine)
+                repair(self.run_layout.journal, self.run_layout.quarantine, known_seq=history.state.seq)
             history = read_run(self.layout, self.choice.run_id, quarantine=True)
         return history
 

@@ -18,6 +18,7 @@ from holdfast.history import History, read_history, require_run
 from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.names import check_run_id, printable
+from holdfast.snapshots import snapshots
 from holdfast.state import COMPLETED, Accepted
 from holdfast.stores import atomic
 from holdfast.stores.objects import ObjectStore
@@ -98,6 +99,7 @@ def run_ids(layout: ProjectLayout) -> list[str]:
 def list_runs(layout: ProjectLayout) -> list[RunInfo]:
     """All runs, newest first by ordinal. A run that cannot be read is listed with its problem."""
     found = [run_info(layout, run_id) for run_id in run_ids(layout)]
+    found = [info for info in found if not info.problem or _has_begun(layout.run(info.run_id))]
     return sorted(found, key=lambda info: (info.ordinal, info.run_id), reverse=True)
 
 
@@ -111,6 +113,19 @@ def run_info(layout: ProjectLayout, run_id: str) -> RunInfo:
         return describe(read_picture(layout, run_id))
     except HoldfastError as error:
         return RunInfo(run_id, problem=error.message)
+
+
+def _has_begun(run: RunLayout) -> bool:
+    """Whether anything was ever recorded: a process killed before its first line leaves a folder, but no run."""
+    if snapshots(run.dir):
+        return True
+    try:
+        with run.journal.open("rb") as journal:
+            return journal.readline().endswith(b"\n")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # cannot read is not absent
 
 
 def describe(picture: Picture) -> RunInfo:

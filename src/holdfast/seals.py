@@ -38,6 +38,7 @@ class Seal:
     set_digest: str = ""
     step_version: int = 1
     kind: str = "text"
+    value_digest: str = ""  # of the value a step gave beside its files; it is kept in objects/ by this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ def write_seal(seal: Seal) -> bytes:
         words.append("eol=added")
     if seal.set_digest:
         words.append(f"set={seal.set_digest}")
+    if seal.value_digest:
+        words.append(f"value={seal.value_digest}")
     if seal.step_version != 1:
         words.append(f"version={seal.step_version}")
     if seal.kind != "text":
@@ -117,6 +120,7 @@ def read_seal(line: bytes) -> Seal | None:
             set_digest=fields.get("set", ""),
             step_version=int(fields.get("version", "1")),
             kind=fields.get("kind", "text"),
+            value_digest=fields.get("value", ""),
         )
     except (KeyError, ValueError):
         return None

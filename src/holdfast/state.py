@@ -332,7 +332,7 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
         input_digest=event.input_digest,
         inputs=event.inputs,
         output_digest=event.output_digest,
-        accepted=Accepted(event.files),
+        accepted=Accepted(event.files, value_ref=event.value_ref),
         cost_usd=max(event.cost_usd, task.cost_usd),
         input_tokens=max(event.tokens - task.output_tokens, task.input_tokens),
         round_cost_usd=max(event.cost_usd, task.round_cost_usd),

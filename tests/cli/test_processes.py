@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -69,21 +69,22 @@ def slow(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def begun(process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
-    while process.stdout.readline() not in ("begun\n", ""):
-        pass
+def read_until(stream: IO[str] | None, text: str) -> None:
+    """Wait for a line with `text` in it; the end of the stream is a failure, not a wait."""
+    assert stream is not None
+    seen = []
+    while text not in (line := stream.readline()):
+        seen.append(line)
+        assert line, f"no {text!r} in {seen}"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_first_signal_waits_and_second_stops_at_once(start: Start, slow: Path, number: int) -> None:
-    """A signal stops kindly and says for how long; a second one ends it though a thread is stuck: exit 130."""
+    """A signal stops kindly and says so; a second one ends it though a thread is stuck: exit 130."""
     process = start("run", str(slow / "slow.py"), "--dir", str(slow))
-    begun(process)
+    read_until(process.stdout, "begun")
     process.send_signal(number)
-    assert process.stderr is not None
-    while "Stopping: waiting up to 10 s for 1 running step;" not in (line := process.stderr.readline()):
-        assert line
+    read_until(process.stderr, "Stopping")
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
     assert process.returncode == 130
@@ -95,11 +96,9 @@ def test_first_signal_waits_and_second_stops_at_once(start: Start, slow: Path, n
 def test_signal_lets_a_running_step_finish(start: Start, slow: Path) -> None:
     """After one signal, a step that ends within the grace period counts, and is not run again."""
     process = start("run", str(slow / "slow.py"), "--dir", str(slow))
-    begun(process)
+    read_until(process.stdout, "begun")
     process.send_signal(signal.SIGINT)
-    assert process.stderr is not None
-    while "Stopping" not in process.stderr.readline():
-        pass
+    read_until(process.stderr, "Stopping")
     (slow / "let-go").write_text("finished")
     process.communicate(timeout=20)
     assert process.returncode == 130
@@ -165,12 +164,9 @@ def test_events_follow_what_is_added(start: Start, project: Project) -> None:
     project.touch("gated")
     project.run()
     process = start("events", "-f", "--dir", str(project.root))
-    assert process.stdout is not None
-    while "run_stopped" not in process.stdout.readline():
-        pass
+    read_until(process.stdout, "run_stopped")
     project("note", "seen from afar")
-    while "seen from afar" not in (line := process.stdout.readline()):
-        assert line
+    read_until(process.stdout, "seen from afar")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
@@ -180,7 +176,7 @@ def test_events_follow_what_is_added(start: Start, project: Project) -> None:
 def test_decisions_are_recorded_while_an_engine_runs(start: Start, slow: Path) -> None:
     """A note is taken while the engine runs, says so, and the running engine keeps it in its journal."""
     process = start("run", str(slow / "slow.py"), "--dir", str(slow))
-    begun(process)
+    read_until(process.stdout, "begun")
     note = start("note", "meanwhile", "--dir", str(slow))
     out, _ = note.communicate(timeout=20)
     assert note.returncode == 0

@@ -71,11 +71,12 @@ class Trial:
         return done, paid
 
     def artifacts(self) -> dict[str, bytes]:
+        """Every file of the work tree but views and what was set aside."""
         found = {}
         for path in sorted(self.project.rglob("*")):
             name = str(path.relative_to(self.project))
             is_view = name in ("RESUME.md", "checkpoint.md")
-            if path.is_file() and not name.startswith(".holdfast") and not is_view:
+            if path.is_file() and not name.startswith(".holdfast") and ".bak." not in name and not is_view:
                 found[name] = path.read_bytes()
         return found
 

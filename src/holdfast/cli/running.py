@@ -8,12 +8,9 @@ carry_out            checks what can be checked before anything is created, then
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -26,6 +23,7 @@ from holdfast.cli.printing import flush, print_json, say_all
 if TYPE_CHECKING:
     from holdfast.choosing import Choice, Request
     from holdfast.cli.console import Console
+    from holdfast.cli.stopping import Stopper
     from holdfast.layout import ProjectLayout
     from holdfast.pipeline.compiling import CompiledPipeline
     from holdfast.state import RunState
@@ -122,6 +120,7 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
     """Run, show it, tell how it ended, and give the exit status."""
     from holdfast.cli.console import make_console
     from holdfast.cli.ending import ending
+    from holdfast.cli.stopping import Stopper
     from holdfast.run import execute
     from holdfast.views.summary import status_document
 
@@ -129,7 +128,7 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
         check_redo(compiled, layout, request)
     console = make_console(_attempts_of(compiled), quiet=manner.quiet or manner.as_json)
     tally, began = Tally(), clock.monotonic()
-    with _Stopper(console, request.settings.grace_s) as stopper:
+    with Stopper(console, request.settings.grace_s) as stopper:
         hooks = _hooks(
             compiled=compiled, console=console, stopper=stopper, tally=tally, layout=layout, manner=manner
         )
@@ -148,7 +147,7 @@ def _hooks(
     *,
     compiled: CompiledPipeline,
     console: Console,
-    stopper: _Stopper,
+    stopper: Stopper,
     tally: Tally,
     layout: ProjectLayout,
     manner: Manner,
@@ -169,8 +168,8 @@ def _hooks(
         console.events(recorded)
 
     def on_open(picture: Any, stop: Callable[[], None]) -> None:
-        stopper.stop = stop
         console.open(picture)
+        stopper.open(stop)
 
     return Hooks(on_begin, on_events, console.log, on_open, signals=False)
 
@@ -194,39 +193,3 @@ def check_redo(compiled: CompiledPipeline, layout: ProjectLayout, request: Reque
         if name not in known:
             hint = did_you_mean(name, known)
             raise UsageError(f"--redo: there is no step or task '{printable(name, 160)}'.{hint}")
-
-
-class _Stopper:
-    """Turns SIGINT and SIGTERM into a kind stop once the run is open; before that, into an interruption."""
-
-    def __init__(self, console: Console, grace_s: float) -> None:
-        self.stop: Callable[[], None] | None = None
-        self._console = console
-        self._grace_s = grace_s
-        self._asked = 0
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> _Stopper:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.stop is None:
-            raise KeyboardInterrupt
-        self._asked += 1
-        self._console.stopping(self._kindly if self._asked == 1 else lambda running: "Stopping at once.")
-        self.stop()
-
-    def _kindly(self, running: int) -> str:
-        if not running:
-            return "Stopping."
-        steps = "1 running step" if running == 1 else f"{running} running steps"
-        return f"Stopping: waiting up to {self._grace_s:g} s for {steps}; Ctrl-C again stops at once"

@@ -99,6 +99,10 @@ class Committer:
         with self._leader:
             self.failed = self.failed or why
 
+    def fail(self, error: BaseException) -> None:
+        """Something went wrong outside a commit: nothing more is recorded, and this is what everyone is told."""
+        self.failed = self.failed or _told(error)
+
     # --- inside a batch ------------------------------------------------------------------------------------
 
     def record(self, event: ev.Event) -> None:

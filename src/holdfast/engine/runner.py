@@ -71,6 +71,8 @@ class Limits:
     grace_s: float = 10.0
 
 
+NAP_MAX_S = 0.5
+
 Observer = Callable[[Sequence[Recorded]], None]
 
 
@@ -164,7 +166,7 @@ class Runner:
         if self.committer.failed is not None:
             raise self.committer.failed
 
-    def _sleep(self, seconds: float | None) -> None:
+    def _sleep(self, seconds: float) -> None:
         try:
             self._bell.get(timeout=seconds)
             while True:
@@ -186,7 +188,7 @@ class Runner:
     def _only_overruns(self) -> bool:
         return bool(self._overruns) and not self._running and not self._starting and not self.scheduler.has_work()
 
-    def _patience(self, now: float, give_up_at: float | None) -> float | None:
+    def _patience(self, now: float, give_up_at: float | None) -> float:
         """How long the caller's thread may sleep."""
         waits = [] if give_up_at is None else [give_up_at - now]
         if self._deadlines:
@@ -194,8 +196,8 @@ class Runner:
         due = None if self._stopping or self._over_budget else self.scheduler.next_due(now)
         if due is not None:
             waits.append(due)
-        # Signals wake the main thread; elsewhere a caller may call stop(), which sets the event.
-        return max(0.0, min(waits)) if waits else None
+        # Never for long: a signal that comes just before the sleep begins does not end it.
+        return max(0.0, min([*waits, NAP_MAX_S]))
 
     def _commit(self, entry: Any) -> None:
         self.committer.submit(entry)
@@ -506,6 +508,7 @@ class Runner:
         try:
             verdict = self.attempts.judge_outcome(attempt, outcome)
         except BaseException as error:
+            self.committer.fail(error)  # at once: the commit below may meet the same disk, and must not mask it
             self._commit(_Broken(self, error))
             return
         self._commit(Report(self, attempt, verdict, outcome))

@@ -21,12 +21,19 @@ _FINDINGS_TOLD = 100
 _GAPS_TOLD = 10_000
 
 
-def repair(path: Path, quarantine: Path) -> list[str]:
-    """Mend the journal; gives what was found and done, nothing if it was whole. Idempotent."""
+def repair(path: Path, quarantine: Path, *, known_seq: int = 0) -> list[str]:
+    """Mend the journal; gives what was found and done, nothing if it was whole. Idempotent.
+
+    `known_seq`: the last number known from elsewhere, a snapshot. No number up to it is given a second time.
+    """
     found = scan(path)
     lines = list(found)
+    last_seq = max((line.seq for line in (*lines, *found.late)), default=0)
+    if known_seq > last_seq:
+        found.damage.append(f"lines {last_seq + 1} to {known_seq} are gone from its end")
+        found.missing.append((last_seq + 1, known_seq))
     if found.damage:
-        return _rewrite(path, quarantine, found, lines)
+        return _rewrite(path, quarantine, found, lines, max(last_seq, known_seq))
     if found.torn:
         return [_cut(path, quarantine, found)]
     return []
@@ -41,11 +48,11 @@ def _cut(path: Path, quarantine: Path, found: Scan) -> str:
     return f"{found.torn} bytes of a torn tail were cut off and kept as {kept_as.name}"
 
 
-def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line]) -> list[str]:
-    kept_as = atomic.keep_copy(path, quarantine, label="damaged")
+def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line], last_seq: int) -> list[str]:
+    there = os.path.lexists(path)
+    kept_as = atomic.keep_copy(path, quarantine, label="damaged").name if there else "nothing: it was missing"
     good = sorted([*lines, *found.late], key=lambda line: line.seq)
     chained, last_sum = _chain_anew(good)
-    last_seq = good[-1].seq if good else 0
     missing = _still_missing(found, {line.seq for line in good})
     body = encode_json(
         {
@@ -55,12 +62,12 @@ def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line]) -> li
             "missing": missing[:_GAPS_TOLD],
             "missing_total": sum(last - first + 1 for first, last in missing),
             "torn_bytes": found.torn,
-            "kept_as": kept_as.name,
+            "kept_as": kept_as,
         }
     )
     told, _ = encode_line(last_seq + 1, clock.iso(clock.now()), body, last_sum)
     atomic.write_file(path, b"".join([*chained, told]), sync=True)
-    return [*found.damage, f"the journal was written anew; the damaged one is kept as {kept_as.name}"]
+    return [*found.damage, f"the journal was written anew; the damaged one is kept as {kept_as}"]
 
 
 def _chain_anew(lines: list[Line]) -> tuple[list[bytes], str]:

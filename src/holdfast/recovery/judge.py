@@ -7,10 +7,13 @@ the files in a state from which the same decision, or a more trusting one, follo
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from holdfast import artifacts as look
 from holdfast import decisions, seals
@@ -129,7 +132,9 @@ class Judge:
                 files[path] = Look(look.MISSING)
             if self.artifacts.tree.exists(part_path(path)):
                 parts[part_path(path)] = self.artifacts.look(part_path(path), node.names, None)
-        return replace(evidence, files=self._without_superseded(evidence.record, files), parts_files=parts)
+        lost = any(seen.seal is not None and self.artifacts.rest_of(seen.seal) is None for seen in files.values())
+        files = self._without_superseded(evidence.record, files)
+        return replace(evidence, files=files, parts_files=parts, value_lost=lost)
 
     def _without_superseded(self, record: TaskState, files: dict[str, Look]) -> dict[str, Look]:
         """Leave out an earlier round's accepted version that objects/ keeps: it may be written over."""
@@ -190,11 +195,14 @@ class Judge:
 
     def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
         seal = self._seal_for(node, record.input_digest, record)
-        return replace(seal, set_digest=look.set_digest(accepted.files))
+        return replace(seal, set_digest=look.set_digest(accepted.files), value_digest=_value_digest(node, accepted))
 
     def _put_away(self, task: str, path: str, found: Look) -> list[ev.Event]:
         """Set a doubtful file aside: a person's beside the original, damage in quarantine."""
         tree = self.artifacts.tree
+        beside = tree.stat(seals.seal_path(path)) if not seals.is_inline(path) else None
+        if beside is not None and not stat.S_ISREG(beside.st_mode):
+            tree.set_aside(seals.seal_path(path), self.quarantine)
         if found.kind == look.MISSING or tree.stat(path) is None:
             return []
         if found.kind == look.SEALED and not seals.is_inline(path):
@@ -226,8 +234,9 @@ class Judge:
                 version=seal.step_version if seal else node.spec.version,
                 input_digest=digest_,
                 inputs=shorten(parts),
-                output_digest=output_digest(files, ""),
+                output_digest=output_digest(files, seal.value_digest if seal else _no_rest(node)),
                 files=tuple(files),
+                value_ref=(self.artifacts.rest_of(seal) or "") if seal else "",
                 cost_usd=seal.cost_usd if seal else 0.0,
                 tokens=seal.tokens if seal else 0,
             )
@@ -246,7 +255,7 @@ class Judge:
         return self.checker(node, self.artifacts.load(accepted))
 
     def _seal_anew(self, node: Node, accepted: Accepted, input_digest: str, record: TaskState) -> None:
-        seal = replace(self._seal_for(node, input_digest, record), set_digest=look.set_digest(accepted.files))
+        seal = self._set_seal(node, msgspec.structs.replace(record, input_digest=input_digest), accepted)
         for file in accepted.files:
             self.artifacts.reseal(file, seal)
 
@@ -295,7 +304,7 @@ class Judge:
                 reason=decision.reason,
                 input_digest=digest_,
                 inputs=shorten(parts),
-                output_digest="" if same else output_digest(files, _value_digest(accepted)),
+                output_digest="" if same else output_digest(files, _value_digest(node, accepted)),
                 files=files,
             )
         ]
@@ -342,8 +351,13 @@ _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP})
 
 
-def _value_digest(accepted: Accepted) -> str:
+def _value_digest(node: Node, accepted: Accepted) -> str:
     if accepted.value_ref:
         return accepted.value_ref
     data = bytes(accepted.value)
-    return digest(data) if data else ""
+    return digest(data) if data else _no_rest(node)
+
+
+def _no_rest(node: Node) -> str:
+    """What stands for the value of a step that may give one beside its files, and gave none."""
+    return look.EMPTY_REST if isinstance(node.spec.writes, dict) else ""

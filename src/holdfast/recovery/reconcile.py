@@ -195,7 +195,7 @@ def _adopt_sealed(evidence: Evidence) -> Decision | None:
         return None
     if evidence.recorded and any(seal.round != evidence.record.round for seal in found):
         return None
-    if len({seal.set_digest for seal in found}) > 1:
+    if len({(seal.set_digest, seal.value_digest) for seal in found}) > 1 or evidence.value_lost:
         return None
     if any(seal.input_digest != evidence.input_digest for seal in found) and not _unknown_inputs(evidence):
         return None

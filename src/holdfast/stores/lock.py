@@ -59,7 +59,11 @@ class EngineLock:
             if clock.monotonic() - began > (_HOLDER_PATIENCE_S if is_held else _READER_PATIENCE_S):
                 raise _locked(self.path)
             time.sleep(_PAUSE_S)
-        _write_holder(self._fd, self.path, run_id)
+        try:
+            _write_holder(self._fd, self.path, run_id)
+        except BaseException:
+            self._forget()  # the error goes out, the lock does not stay behind
+            raise
 
     def _try(self) -> bool:
         fd = disk.open_file(self._name, _LOCK_FLAGS)

@@ -49,6 +49,8 @@ class ViewShelf:
         return self._todos
 
     def _put(self, path: Path, data: bytes, sync: bool) -> None:
+        if path.is_dir() and not path.is_symlink():  # a rename replaces anything but a folder
+            self._set_aside(path)
         atomic.write_file(path, data, sync=sync, tmp_dir=self._layout.tmp)
 
     def _set_aside(self, path: Path) -> object:

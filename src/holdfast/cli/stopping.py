@@ -1,0 +1,102 @@
+"""Ctrl-C and SIGTERM while a run goes on: the first stops kindly, the second at once.
+
+A Python signal handler runs only when the main thread comes back to the interpreter. The main thread of a run
+sleeps in a lock, and a signal that arrives in the instant before it falls asleep would wait for ever. So the
+handler proper is a thread: the interpreter writes each signal's number into a socket at once (the wake-up
+descriptor), and the thread reads it there. Before the run is open there is nothing to stop kindly, and a signal
+is an ordinary KeyboardInterrupt.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+from holdfast.cli.console import Console
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopper:
+    """Listens for signals within `with`, if this is the main thread; elsewhere signals are the caller's."""
+
+    def __init__(self, console: Console, grace_s: float) -> None:
+        self._console = console
+        self._grace_s = grace_s
+        self._stop: Callable[[], None] | None = None
+        self._asked = 0
+        self._mutex = threading.Lock()
+        self._before: dict[int, Any] = {}
+
+    def open(self, stop: Callable[[], None]) -> None:
+        """From now on a signal calls `stop`; one that came a moment too early does so too."""
+        with self._mutex:
+            self._stop = stop
+            early = self._asked
+        for _ in range(early):
+            stop()
+
+    def asked(self) -> None:
+        """A signal has come."""
+        with self._mutex:
+            self._asked += 1
+            number, stop = self._asked, self._stop
+        if stop is not None:
+            self._console.stopping(self._kindly if number == 1 else lambda running: "Stopping at once.")
+            stop()
+
+    def _kindly(self, running: int) -> str:
+        if not running:
+            return "Stopping."
+        steps = "1 running step" if running == 1 else f"{running} running steps"
+        return f"Stopping: waiting up to {self._grace_s:g} s for {steps}; Ctrl-C again stops at once"
+
+    # --- listening -----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Stopper:
+        if threading.current_thread() is threading.main_thread():
+            self._reader, self._writer = socket.socketpair()
+            self._writer.setblocking(False)
+            self._listener = threading.Thread(target=self._listen, name="holdfast-signals", daemon=True)
+            self._listener.start()
+            self._wakeup_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+            self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._before:
+            return
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        self._writer.close()
+        self._listener.join()
+        self._reader.close()
+
+    def _listen(self) -> None:
+        while numbers := self._reader.recv(64):
+            for number in numbers:
+                if number in SIGNALS:
+                    self.asked()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._stop is None:
+            raise KeyboardInterrupt
+
+
+def _forget_in_child() -> None:
+    """A forked child must not write its own signals into our socket."""
+    try:
+        signal.set_wakeup_fd(-1)
+    except ValueError:
+        pass  # not forked from a thread that counts as the child's main one: nothing can be done
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,117 @@
+"""Every operation that changes the disk fails, once or from then on: a clear stop, nothing lost, and right afterwards."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import EXIT_STORAGE, HoldfastError, StorageError
+from holdfast.stores import disk
+
+from .harness import PATIENCE_S, Trial, uninterrupted
+from .test_kill import ALL, SEED
+
+CODES = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "EMFILE", "EACCES")}
+SAMPLE = 12
+
+
+@pytest.fixture(autouse=True)
+def _clean_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(disk, "sync_enabled", False)
+    yield
+    disk.hook = None
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return uninterrupted(tmp_path_factory.mktemp("calm"))
+
+
+def failing_from(number: int, code: int) -> Callable[[str, str], None]:
+    """A hook that fails the operation `number` and every one after it."""
+    counter = itertools.count(1)
+
+    def fail(op: str, path: str) -> None:
+        if next(counter) >= number:
+            raise OSError(code, os.strerror(code), path)
+
+    return fail
+
+
+def within(call: Callable[[], Any]) -> Any:
+    """The result of `call`, or what it raised; a hang is a failure."""
+    box: list[Any] = []
+
+    def run() -> None:
+        try:
+            box.append(call())
+        except BaseException as error:
+            box.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert box, "the engine hangs"
+    return box[0]
+
+
+@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "for-good"])
+def test_a_failing_disk_is_a_clear_stop(
+    tmp_path: Path, expected: dict[str, bytes], name: str, lasting: bool
+) -> None:
+    """The run raises StorageError, or completes; no partial file has a final name; the next run is right."""
+    points = range(1, 170)
+    chance = random.Random(f"{SEED} {name} {lasting}")
+    chosen = points if ALL else sorted(chance.sample(points, SAMPLE))
+    print(f"HOLDFAST_CRASH_SEED={SEED}")
+    for number in chosen:
+        trial = Trial(tmp_path / str(number)).begin()
+        try:
+            _fail_once(trial, number, CODES[name], lasting, expected)
+            trial.promised.append((len(trial.lines()), *trial.recorded()))
+            trial.check(within(trial.resume), expected)
+        except BaseException as error:
+            error.add_note(f"{name} at {number}, lasting={lasting}; HOLDFAST_CRASH_SEED={SEED}; {trial.folder}")
+            raise
+
+
+def _fail_once(trial: Trial, number: int, code: int, lasting: bool, expected: dict[str, bytes]) -> None:
+    if lasting:
+        disk.hook = failing_from(number, code)
+        result = within(trial.resume)
+    else:
+        with disk.failing_at(number, code):
+            result = within(trial.resume)
+    disk.hook = None
+    if isinstance(result, BaseException):
+        assert isinstance(result, StorageError), result
+        assert result.exit_code == EXIT_STORAGE and os.strerror(code) in str(result)
+    else:
+        assert result.status == "completed"
+    for path, data in trial.artifacts().items():
+        assert expected.get(path) == data, f"{path} is not whole"
+
+
+def test_the_first_error_is_the_one_that_is_told(tmp_path: Path) -> None:
+    """When cleaning up fails too, the error that began it is what the caller sees."""
+    trial = Trial(tmp_path).begin()
+    seen: list[int] = []
+
+    def fail(op: str, path: str) -> None:
+        if path.endswith("outline.md") or seen:
+            seen.append(1)
+            code = errno.ENOSPC if len(seen) == 1 else errno.EIO
+            raise OSError(code, os.strerror(code), path)
+
+    disk.hook = fail
+    error = within(trial.resume)
+    assert isinstance(error, HoldfastError) and os.strerror(errno.ENOSPC) in str(error)

@@ -1,0 +1,214 @@
+"""docs/formats.md is complete, and a reader written from it with the standard library alone reads a real run."""
+
+import hashlib
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from holdfast import Pipeline, events, state
+from holdfast.context import Context
+from tests.docs.sessions import ROOT
+
+PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+EVENTS = {cls.__struct_config__.tag: cls for cls in get_args(events.AnyEvent)}
+
+
+def rows_of_events() -> dict[str, list[str]]:
+    """Event -> the fields that its row in the page's table names."""
+    rows = re.findall(r"^\| `(\w+)` \| ((?:`\w+` ?)+)\|", PAGE, re.MULTILINE)
+    return {event: re.findall(r"`(\w+)`", fields) for event, fields in rows if event in EVENTS}
+
+
+@pytest.mark.parametrize("event", sorted(EVENTS))
+def test_every_event_has_a_row_with_exactly_its_fields(event: str) -> None:
+    """The table of events names each event and each of its fields, and no other."""
+    declared = [field.encode_name for field in msgspec.structs.fields(EVENTS[event])]
+    assert rows_of_events().get(event) == declared
+
+
+@pytest.mark.parametrize(
+    "struct",
+    [state.RunState, state.TaskState, state.OnceRecord, state.Accepted, state.Recall, events.FileRecord],
+    ids=lambda struct: struct.__name__,
+)
+def test_every_field_of_a_snapshot_is_named(struct: type[msgspec.Struct]) -> None:
+    """Whatever a snapshot or a file record may hold is on the page."""
+    missing = [field.name for field in msgspec.structs.fields(struct) if f"`{field.name}`" not in PAGE]
+    assert missing == []
+
+
+# --- a reader, from the page's rules; json, hashlib, re and sqlite3 only ---------------------------------
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_journal(data: bytes) -> list[dict[str, Any]]:
+    """Every good line of a journal that is whole but for a torn tail."""
+    good, last = [], {"seq": 0, "sum": "0" * 16}
+    for line in data.split(b"\n")[:-1]:
+        event = json.loads(line)
+        assert list(event)[:3] == ["seq", "ts", "v"]
+        assert list(event)[-2:] == ["prev", "sum"]
+        assert event["v"] == 1
+        assert event["sum"] == sha(line[: line.rindex(b',"sum":')])[:16]
+        assert event["prev"] == last["sum"]
+        assert event["seq"] > last["seq"]
+        good.append(event)
+        last = event
+    return good
+
+
+def done_tasks(journal: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Task -> the event that made it done."""
+    done: dict[str, dict[str, Any]] = {}
+    for event in journal:
+        kind = event["event"]
+        if kind == "task_adopted" or (kind == "node_exit" and event["status"] == "completed"):
+            done[event["step_id"]] = event
+        elif kind in ("task_invalidated", "task_rewound"):
+            done.pop(event["step_id"], None)
+        elif kind == "redo_requested":
+            for task in event["step_ids"]:
+                done.pop(task, None)
+    return done
+
+
+def read_snapshot(data: bytes) -> dict[str, Any]:
+    snapshot = json.loads(data)
+    assert list(snapshot) == ["format", "position", "state", "sha256"]
+    assert snapshot["sha256"] == sha(data[: data.rindex(b',"sha256":')])
+    return dict(snapshot)
+
+
+def read_seal(line: bytes) -> dict[str, str]:
+    match = re.fullmatch(rb"<!-- (?:(\S+) )?holdfast=1((?: [a-z0-9]+=\S*)+) -->", line.strip())
+    assert match, line
+    return dict(word.split("=", 1) for word in match[2].decode().split())
+
+
+def sealed_body(path: Path) -> tuple[bytes, dict[str, str]]:
+    data = path.read_bytes()
+    if path.suffix != ".md":
+        return data, read_seal(path.with_name(path.name + ".seal").read_bytes())
+    start = data.rstrip().rfind(b"\n") + 1
+    return data[:start], read_seal(data[start:])
+
+
+def read_pack(data: bytes) -> dict[str, bytes]:
+    objects, at = {}, 0
+    while at < len(data):
+        end = data.index(b"\n", at)
+        header = json.loads(data[at:end])
+        body = data[end + 1 : end + 1 + header["size"]]
+        assert sha(body) == header["sha256"]
+        assert data[end + 1 + header["size"]] == ord("\n")
+        objects[header["sha256"]] = body
+        at = end + 2 + header["size"]
+    return objects
+
+
+# --- a real run ------------------------------------------------------------------------------------------
+
+pipe = Pipeline("formats", params={"big": int})
+pipe.items("part", ["a", "b"])
+
+
+@pipe.step(each="part", writes="notes/{part}.md")
+def note(ctx: Context, part: str) -> str:
+    answer = ctx.once("answer", lambda: "x" * 3000)
+    ctx.usage(input_tokens=3, output_tokens=4, cost_usd=0.25)
+    return f"# {part}\n{answer[:10]}"  # no newline at the end
+
+
+@pipe.step(writes="table.csv")
+def table(note: dict[str, str]) -> str:
+    return "part,length\n" + "".join(f"{part},{len(text)}\n" for part, text in note.items())
+
+
+@pipe.step
+def value(big: int) -> dict[str, Any]:
+    return {"text": "y" * big}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("formats")
+    assert pipe.run(params={"big": 5000}, dir=folder, run_id="r1").status == "completed"
+    return folder
+
+
+def run_dir(project: Path) -> Path:
+    return project / ".holdfast" / "runs" / "r1"
+
+
+def test_journal_reads_by_the_rules(project: Path) -> None:
+    """Every line proves itself and the one before, and what is done follows from the events."""
+    journal = read_journal((run_dir(project) / "events.jsonl").read_bytes())
+    assert journal[0]["event"] == "run_started"
+    assert set(done_tasks(journal)) == {"note[a]", "note[b]", "table", "value"}
+    assert sum(e["cost_usd"] for e in journal if e["event"] == "usage") == 0.5
+    assert next(e for e in journal if e.get("step_id") == "table")["parents"] == ["note[*]"]
+
+
+def test_snapshot_proves_itself_and_names_its_line(project: Path) -> None:
+    """The newest snapshot's hash and sidecar fit, and its position is a line of the journal."""
+    path = max(run_dir(project).glob("checkpoint_*.json"))
+    snapshot = read_snapshot(path.read_bytes())
+    seq, line_sum, offset = snapshot["position"]
+    journal = read_journal((run_dir(project) / "events.jsonl").read_bytes()[:offset])
+    assert (journal[-1]["seq"], journal[-1]["sum"]) == (seq, line_sum)
+    assert {task for task, row in snapshot["state"]["tasks"].items() if row["status"] == "completed"} == set(
+        done_tasks(journal)
+    )
+    assert path.with_suffix(".sha256").read_text() == f"{sha(path.read_bytes())}  {path.name}\n"
+
+
+def test_artifacts_prove_themselves(project: Path) -> None:
+    """Each accepted file's seal names its task and hashes the bytes above it, as the journal says."""
+    journal = read_journal((run_dir(project) / "events.jsonl").read_bytes())
+    checked = 0
+    for task, event in done_tasks(journal).items():
+        for record in event.get("files", []):
+            body, seal = sealed_body(project / record["path"])
+            assert (seal["task"], seal["run"], seal["in"]) == (task, "r1", event["in"])
+            assert sha(body) == seal["sha256"] == record["sha256"]
+            assert (seal.get("eol") == "added") == record.get("newline_added", False)
+            checked += 1
+    assert checked == 3
+
+
+def test_pack_holds_every_object_that_the_journal_names(project: Path) -> None:
+    """Accepted files, large values and large results of paid calls are in the pack, by hash."""
+    objects = read_pack((project / ".holdfast" / "objects" / "r1.pack").read_bytes())
+    journal = read_journal((run_dir(project) / "events.jsonl").read_bytes())
+    named = {record["sha256"] for event in journal for record in event.get("files", [])}
+    named |= {event[ref] for event in journal for ref in ("value_ref", "result_ref") if event.get(ref)}
+    assert len(named) == 5
+    assert named <= set(objects)
+
+
+def test_views_carry_fitting_stamps(project: Path) -> None:
+    """The stamp of each view covers what stands above it."""
+    for path in (project / "checkpoint.md", project / "RESUME.md"):
+        data = path.read_bytes()
+        start = data.rstrip().rfind(b"\n") + 1
+        stamp = re.fullmatch(rb"<!-- holdfast view run=r1 seq=\d+ sha256=([0-9a-f]{64}) -->\n", data[start:])
+        assert stamp and stamp[1].decode() == sha(data[:start])
+    data = (run_dir(project) / "checkpoint.json").read_bytes()
+    assert json.loads(data)["stamp"]["sha256"] == sha(data[: data.rindex(b'"stamp":')])
+
+
+def test_todos_query_lists_what_can_start(project: Path) -> None:
+    """The page's query, on a run that is complete, lists nothing, and every task is done."""
+    (query,) = re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    with sqlite3.connect(project / ".holdfast" / "todos.db") as database:
+        assert database.execute(query).fetchall() == []
+        assert dict(database.execute("SELECT status, count(*) FROM todos GROUP BY status")) == {"done": 4}
+    database.close()

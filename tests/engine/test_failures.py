@@ -1,0 +1,197 @@
+"""Attempts that fail: retried, given up, skipped, timed out; everything else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast import Context, HoldfastError, Pipeline
+
+from .projects import events_of, exits_of
+
+
+class Busy(Exception):
+    retry_after = 0.002
+
+
+def test_a_failing_step_is_tried_again_and_its_attempts_are_numbered(tmp_path: Path) -> None:
+    """Two failures and a success: three attempts, two delays that grow, one output."""
+    pipe, attempts = Pipeline("p"), []
+
+    @pipe.step(retries=2, backoff=0.001)
+    def shaky(ctx: Context) -> int:
+        attempts.append(ctx.attempt)
+        if len(attempts) < 3:
+            raise ValueError("not yet")
+        return 7
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, attempts, result.outputs["shaky"]) == ("completed", [1, 2, 3], 7)
+    first, second, _ = exits_of(tmp_path, "shaky")
+    assert 0.0005 <= first["retry_in"] <= 0.001 <= second["retry_in"] <= 0.002
+    assert "ValueError: not yet" in first["error"]
+
+
+def test_retry_after_is_a_floor(tmp_path: Path) -> None:
+    """The exception's wish is honoured where it is longer than the back-off."""
+    pipe, calls = Pipeline("p"), []
+
+    @pipe.step(retries=1, backoff=0.0001)
+    def limited() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise Busy
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert next(exits_of(tmp_path, "limited"))["retry_in"] == 0.002
+
+
+@pytest.mark.parametrize(
+    ("options", "raised", "attempts"),
+    [
+        ({"retry_on": (KeyError,)}, KeyError, 3),
+        ({"retry_on": (KeyError,)}, ValueError, 1),
+        ({"no_retry_on": (ValueError,)}, ValueError, 1),
+        ({"no_retry_on": (ValueError,)}, KeyError, 3),
+    ],
+)
+def test_only_some_exceptions_are_retried(
+    tmp_path: Path, options: dict[str, tuple[type[Exception], ...]], raised: type[Exception], attempts: int
+) -> None:
+    """retry_on names what is tried again, no_retry_on what is not."""
+    pipe, calls = Pipeline("p"), []
+
+    @pipe.step(retries=2, backoff=0.0001, **options)  # type: ignore[arg-type]
+    def picky() -> None:
+        calls.append(1)
+        raise raised("no")
+
+    assert pipe.run(dir=tmp_path).status == "failed"
+    assert len(calls) == attempts
+
+
+def test_a_task_that_needs_review_blocks_only_what_depends_on_it(tmp_path: Path) -> None:
+    """Exit 1; the failed item's consumers wait, all others are done; the next run gives it fresh attempts."""
+    pipe, broken = Pipeline("p"), [True]
+    pipe.items("n", ["a", "b", "c"])
+
+    @pipe.step(each="n")
+    def first(n: str) -> str:
+        if n == "b" and broken:
+            raise ValueError("b is broken")
+        return n
+
+    @pipe.step(each="n")
+    def second(first: str) -> str:
+        return first * 2
+
+    @pipe.step
+    def all_of_them(second: dict[str, str]) -> str:
+        return "".join(second.values())
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.exit_code, result.needs_review) == ("failed", 1, ["first[b]"])
+    assert result.outputs["second"] == {"a": "aa", "c": "cc"}
+    assert "all_of_them" not in result.outputs
+    assert result.picture.status("second[b]") == "blocked"
+    broken.clear()
+    again = pipe.run(dir=tmp_path)
+    assert (again.status, again.outputs["all_of_them"]) == ("completed", "aabbcc")
+    assert len(list(exits_of(tmp_path, "first[a]"))) == 1
+
+
+def test_a_skipped_item_is_left_out_of_the_gather(tmp_path: Path) -> None:
+    """on_failure="skip": the item's later tasks are skipped too, the rest is gathered, exit 0."""
+    pipe = Pipeline("p")
+    pipe.items("n", ["a", "b"])
+
+    @pipe.step(each="n", on_failure="skip")
+    def first(n: str) -> str:
+        if n == "a":
+            raise ValueError("no")
+        return n
+
+    @pipe.step(each="n")
+    def second(first: str) -> str:
+        return first * 2
+
+    @pipe.step
+    def gather(first: dict[str, str], second: dict[str, str]) -> list[str]:
+        return [*first, *second]
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs["gather"]) == ("completed", ["b", "b"])
+    assert result.picture.status("second[a]") == "skipped"
+
+
+def test_an_async_step_is_stopped_at_its_timeout(tmp_path: Path) -> None:
+    """The coroutine is cancelled, the attempt fails as a timeout, the retry succeeds."""
+    pipe, cancelled = Pipeline("p"), []
+
+    @pipe.step(timeout=0.01, retries=1, backoff=0.0001)
+    async def slow(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(1)
+                raise
+        return ctx.attempt
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs["slow"], cancelled) == ("completed", 2, [1])
+    assert next(exits_of(tmp_path, "slow"))["kind"] == "timeout"
+
+
+def test_a_sync_step_that_overruns_is_dead_and_never_overlaps_its_retry(tmp_path: Path) -> None:
+    """Its context refuses everything, the retry begins only when the old body has ended, and its result is not used."""
+    pipe, inside, refused, go_on = Pipeline("p"), [], [], threading.Event()
+
+    @pipe.step(timeout=0.01, retries=1, backoff=0.0001)
+    def stubborn(ctx: Context) -> str:
+        inside.append("in")
+        if ctx.attempt == 1:
+            go_on.wait(20)
+            try:
+                ctx.note("too late")
+            except HoldfastError as error:
+                refused.append(str(error))
+        inside.append("out")
+        return f"attempt {ctx.attempt}"
+
+    @pipe.step
+    def other() -> int:
+        return 1
+
+    watch = threading.Timer(0.2, go_on.set)
+    watch.start()
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs["stubborn"]) == ("completed", "attempt 2")
+    assert inside == ["in", "out", "in", "out"]
+    assert "timed out" in refused[0]
+    assert [event["step_id"] for event in events_of(tmp_path, "overran")] == ["stubborn"]
+    assert not events_of(tmp_path, "note")
+
+
+@pytest.mark.parametrize("answer", ["too short", False, ValueError("bad")])
+def test_a_refused_output_is_kept_in_quarantine_and_tried_again(tmp_path: Path, answer: object) -> None:
+    """Text, False and an exception refuse; what was refused lies in quarantine, never under its name."""
+    pipe, answers = Pipeline("p"), [answer, None]
+
+    def judge(output: str) -> object:
+        said = answers.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    @pipe.step(writes="out.md", check=judge, retries=1, backoff=0.0001)
+    def step(ctx: Context) -> str:
+        return f"text of round {ctx.round}\n"
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs["step"]) == ("completed", "text of round 1\n")
+    (kept,) = (journal for journal in tmp_path.glob(".holdfast/runs/*/quarantine/refused/*"))
+    assert kept.read_text() == "text of round 0\n"

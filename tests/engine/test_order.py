@@ -1,0 +1,170 @@
+"""What may start when: gates, phases, batches, nested items, limits."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast import Context, Pipeline, clock
+
+from .projects import events_of, in_thread, say
+
+
+def gated() -> tuple[Pipeline, list[str]]:
+    pipe, ran = Pipeline("p"), list[str]()
+
+    @pipe.step
+    def first() -> int:
+        ran.append("first")
+        return 1
+
+    pipe.gate("ok", after=["first"], ask="Read it")
+
+    @pipe.step(after=["ok"])
+    def last() -> int:
+        ran.append("last")
+        return 2
+
+    return pipe, ran
+
+
+def test_a_gate_waits_between_runs(tmp_path: Path) -> None:
+    """Paused at the gate, exit 3; approved, the next run goes on and does nothing twice."""
+    pipe, ran = gated()
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.exit_code, ran) == ("paused", 3, ["first"])
+    say(tmp_path, event="gate_approved", step_id="ok")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert ran == ["first", "last"]
+
+
+def test_a_gate_is_approved_while_the_engine_runs(tmp_path: Path) -> None:
+    """An approval from outside is heard with the next commit, without a restart."""
+    pipe, ran = gated()
+
+    @pipe.step(after=["first"])
+    def approver(ctx: Context) -> None:
+        say(tmp_path, event="gate_approved", step_id="ok")
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert ran == ["first", "last"]
+
+
+def test_a_phase_waits_for_all_before_it_and_for_its_checklist(tmp_path: Path) -> None:
+    """A refused checklist pauses the run with its reason; when it passes, the phase begins."""
+    pipe, ran, ready = Pipeline("p"), [], []
+
+    def is_ready() -> str | None:
+        return None if ready else "the glossary is missing"
+
+    @pipe.step(phase="Writing")
+    def write() -> None:
+        ran.append("write")
+
+    @pipe.step(phase="Writing")
+    def polish() -> None:
+        ran.append("polish")
+
+    @pipe.step(phase="Binding")
+    def bind() -> None:
+        ran.append("bind")
+
+    pipe.phase("Binding", checklist=[is_ready])
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, sorted(ran)) == ("paused", ["polish", "write"])
+    assert events_of(tmp_path, "checklist_refused")[0]["reasons"] == ["the glossary is missing"]
+    ready.append(1)
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert ran[-1] == "bind"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [{"id": "a", "after": ["b"]}, {"id": "b", "after": ["c"]}, "c"],
+        [{"id": "a", "batch": 3}, {"id": "b", "batch": 2}, {"id": "c", "batch": 1}],
+    ],
+)
+def test_items_follow_each_other_within_a_phase(tmp_path: Path, items: list[object]) -> None:
+    """`after` and batches hold back an item's tasks of the phase until the earlier ones' are done."""
+    pipe, ran = Pipeline("p"), list[str]()
+    pipe.items("n", items)
+
+    @pipe.step(each="n", phase="Writing")
+    def one(ctx: Context) -> None:
+        ran.append(ctx.task_id)
+
+    @pipe.step(each="n", phase="Writing", after=["one"])
+    def two(ctx: Context) -> None:
+        ran.append(ctx.task_id)
+
+    assert pipe.run(dir=tmp_path, concurrency=8).status == "completed"
+    assert ran == ["one[c]", "two[c]", "one[b]", "two[b]", "one[a]", "two[a]"]
+
+
+def test_nested_fan_out(tmp_path: Path) -> None:
+    """Items within items: task ids name both, and a gather outside receives dicts of dicts in order."""
+    pipe = Pipeline("p")
+    pipe.items("topic", ["t1", "t2"])
+
+    @pipe.items("url", each="topic")
+    def urls(topic: str) -> list[str]:
+        return ["u2", "u1"] if topic == "t1" else []
+
+    @pipe.step(each="url", writes="{topic}/{url}.md")
+    def scrape(ctx: Context, topic: str, url: str) -> str:
+        return f"{ctx.task_id}\n"
+
+    @pipe.step
+    def gather(scrape: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        return scrape
+
+    result = pipe.run(dir=tmp_path)
+    gathered = result.outputs["gather"]
+    assert gathered == {"t1": {"u2": "scrape[t1/u2]\n", "u1": "scrape[t1/u1]\n"}, "t2": {}}
+    assert list(gathered["t1"]) == ["u2", "u1"]
+
+
+def test_a_named_limit_holds_for_all_its_steps(tmp_path: Path) -> None:
+    """However wide the run, no more than the limit are inside at once."""
+    pipe = Pipeline("p", limits={"model": 2})
+    pipe.items("n", [f"i{n}" for n in range(8)])
+    inside, most, lock, pair = [0], [0], threading.Lock(), threading.Barrier(2)
+
+    @pipe.step(each="n", limit="model")
+    def step() -> None:
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        pair.wait(20)  # passes only if two are inside together
+        with lock:
+            inside[0] -= 1
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path, concurrency=8)).status == "completed"
+    assert most == [2]
+
+
+def test_a_rate_spreads_starts_over_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five starts at two a minute need two more minutes, of a clock that runs a thousand times as fast."""
+    real = clock.monotonic
+    began = real()
+    monkeypatch.setattr(clock, "monotonic", lambda: began + (real() - began) * 1000)
+    pipe, starts = Pipeline("p", limits={"api": {"per_minute": 2}}), list[float]()
+    pipe.items("n", [f"i{n}" for n in range(5)])
+
+    @pipe.step(each="n", limit="api")
+    def step() -> None:
+        starts.append(clock.monotonic())
+
+    # The engine sleeps in real seconds, so something else has to wake it: a step that commits as time goes by.
+    @pipe.step
+    def waker(ctx: Context) -> None:
+        pause = threading.Event()
+        while len(starts) < 5:
+            pause.wait(0.005)
+            ctx.log("tick")
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path, concurrency=8)).status == "completed"
+    assert starts[2] - starts[0] >= 55 and starts[4] - starts[2] >= 55

@@ -1,0 +1,144 @@
+"""ctx.once and ctx.usage: paid once, booked once, and what is thrown away is called wasted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Pipeline, Rewind
+from holdfast.run import RunResult
+
+
+def wasted(result: RunResult) -> float:
+    return result.picture.state.wasted_cost_usd
+
+
+@pytest.mark.parametrize("paid", ["text", b"\x00\xffbytes", {"a": [1, 2.5, None]}, "x" * 5000, b"y" * 100_000])
+def test_a_paid_call_is_replayed_after_a_failure(tmp_path: Path, paid: Any) -> None:
+    """The retry and the next run get the same result without a call; its usage is booked once."""
+    pipe, calls, seen = Pipeline("p"), [], []
+
+    @pipe.step(retries=1, backoff=0.0001)
+    def step(ctx: Context) -> int:
+        seen.append(ctx.once("model", lambda: calls.append(1) or paid))
+        ctx.usage(cost_usd=1.0, input_tokens=3)
+        if len(seen) < 3:
+            raise ValueError("after paying")
+        return 1
+
+    assert pipe.run(dir=tmp_path).status == "failed"
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, len(calls), seen) == ("completed", 1, [paid] * 3)
+    assert (result.cost_usd, wasted(result)) == (1.0, 0.0)
+
+
+def test_usage_outside_any_paid_call_is_wasted_by_a_failure(tmp_path: Path) -> None:
+    """Each attempt's loose spend counts; that of the failed one was for nothing."""
+    pipe = Pipeline("p")
+
+    @pipe.step(retries=1, backoff=0.0001)
+    def step(ctx: Context) -> int:
+        ctx.usage(cost_usd=0.25)
+        if ctx.attempt == 1:
+            raise ValueError
+        return 1
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.cost_usd, wasted(result)) == (0.5, 0.25)
+
+
+def test_a_call_that_raises_is_not_recorded(tmp_path: Path) -> None:
+    """The next attempt calls again; usage inside the call that failed is wasted."""
+    pipe, calls = Pipeline("p"), []
+
+    def call(ctx: Context) -> str:
+        calls.append(1)
+        ctx.usage(cost_usd=0.5)
+        if len(calls) == 1:
+            raise ConnectionError
+        return "ok"
+
+    @pipe.step(retries=1, backoff=0.0001)
+    def step(ctx: Context) -> Any:
+        return ctx.once("model", call, ctx)
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.outputs["step"], len(calls)) == ("ok", 2)
+    assert (result.cost_usd, wasted(result)) == (1.0, 0.5)
+
+
+def test_a_key_used_twice_is_an_error(tmp_path: Path) -> None:
+    """The second use in one round fails the step and says so."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def step(ctx: Context) -> None:
+        ctx.once("model", int)
+        ctx.once("model", int)
+
+    result = pipe.run(dir=tmp_path)
+    assert result.status == "failed"
+    assert "used twice" in result.picture.record("step").error
+
+
+def test_a_refused_output_begins_a_new_round(tmp_path: Path) -> None:
+    """Nothing is replayed after a refusal: the call that gave the refused text is made and paid again."""
+    pipe, calls = Pipeline("p"), []
+
+    @pipe.step(retries=1, backoff=0.0001, check=lambda output: output == "call 2" or "no")
+    def step(ctx: Context) -> Any:
+        text = ctx.once("model", lambda: calls.append(1) or f"call {len(calls)}")
+        ctx.usage(cost_usd=1.0)
+        return text
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, len(calls)) == ("completed", 2)
+    assert (result.cost_usd, wasted(result)) == (2.0, 1.0)
+
+
+def test_a_rewind_and_a_raised_version_begin_new_rounds(tmp_path: Path) -> None:
+    """What was sent back or outdated is paid again, and its cost is wasted."""
+    calls: list[int] = []
+
+    def make(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(version=version)
+        def draft(ctx: Context) -> Any:
+            text = ctx.once("model", lambda: calls.append(1) or len(calls))
+            ctx.usage(cost_usd=1.0)
+            return text
+
+        @pipe.step
+        def review(draft: int) -> int:
+            if draft == 1:
+                raise Rewind("draft")
+            return draft
+
+        return pipe
+
+    first = make(1).run(dir=tmp_path)
+    assert (first.outputs["review"], first.cost_usd, wasted(first)) == (2, 2.0, 1.0)
+    second = make(2).run(dir=tmp_path)
+    assert (second.run_id, second.outputs["review"]) == (first.run_id, 3)
+    assert (second.cost_usd, wasted(second)) == (3.0, 2.0)
+
+
+def test_a_budget_pauses_the_run_and_a_higher_one_continues_it(tmp_path: Path) -> None:
+    """Nothing starts once the budget is spent; nothing paid is paid again."""
+    pipe, calls = Pipeline("p"), []
+    pipe.items("n", ["a", "b", "c", "d"])
+
+    @pipe.step(each="n")
+    def step(ctx: Context, n: str) -> str:
+        calls.append(n)
+        ctx.usage(cost_usd=1.0)
+        return n
+
+    result = pipe.run(dir=tmp_path, concurrency=1, budget_usd=2.0)
+    assert (result.status, result.exit_code, len(calls)) == ("paused", 3, 2)
+    assert pipe.run(dir=tmp_path, concurrency=1, budget_usd=2.0).status == "paused"
+    result = pipe.run(dir=tmp_path, budget_usd=10.0)
+    assert (result.status, sorted(calls), result.cost_usd) == ("completed", ["a", "b", "c", "d"], 4.0)

@@ -1,0 +1,121 @@
+"""Rewind: objections arrive together, rounds are counted, accepted reviews can be kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast import Context, Pipeline, Rewind
+
+from .projects import events_of, exits_of
+
+
+def test_three_reviewers_object_together(tmp_path: Path) -> None:
+    """The draft is redone once with all objections, and sees what was sent back."""
+    pipe, seen = Pipeline("p"), []
+
+    @pipe.step(writes="draft.md")
+    def draft(ctx: Context) -> str:
+        seen.append((ctx.round, sorted(ctx.feedback), ctx.previous, ctx.attempt))
+        return f"round {ctx.round}\n"
+
+    def reviewer(name: str) -> None:
+        @pipe.step(name=name)
+        def review(draft: str) -> str:
+            if draft == "round 0\n":
+                raise Rewind("draft", feedback=f"{name} objects")
+            return "fine"
+
+    for name in ("r1", "r2", "r3"):
+        reviewer(name)
+    result = pipe.run(dir=tmp_path, concurrency=4)
+    assert result.status == "completed"
+    objections = ["r1 objects", "r2 objects", "r3 objects"]
+    assert seen == [(0, [], None, 1), (1, objections, "round 0\n", 1)]
+
+
+def test_used_up_rounds_wait_for_a_person(tmp_path: Path) -> None:
+    """After `rounds` objections the raiser needs review, exit 3, and another run does not begin anew."""
+    pipe, drafts = Pipeline("p"), []
+
+    @pipe.step
+    def draft() -> int:
+        drafts.append(1)
+        return len(drafts)
+
+    @pipe.step
+    def review(draft: int) -> str:
+        raise Rewind("draft", feedback="never", rounds=2)
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.exit_code, result.needs_review) == ("paused", 3, ["review"])
+    assert len(drafts) == 3
+    assert list(exits_of(tmp_path, "review"))[-1]["kind"] == "rounds"
+    assert pipe.run(dir=tmp_path).exit_code == 3
+    assert len(drafts) == 3
+
+
+def test_a_kept_review_is_sealed_anew_against_the_new_input(tmp_path: Path) -> None:
+    """`keep` spares a reviewer that had accepted; the kept file proves the new input."""
+    pipe, runs = Pipeline("p"), []
+
+    @pipe.step(writes="draft.md")
+    def draft(ctx: Context) -> str:
+        return f"round {ctx.round}\n"
+
+    @pipe.step(writes="kind.md")
+    def kind(draft: str) -> str:
+        runs.append("kind")
+        return "accepted\n"
+
+    @pipe.step(writes="strict.md")
+    def strict(draft: str, kind: str) -> str:
+        runs.append("strict")
+        if draft == "round 0\n":
+            raise Rewind("draft", feedback="again", keep=["kind"])
+        return "accepted\n"
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, runs) == ("completed", ["kind", "strict", "strict"])
+    kept = events_of(tmp_path, "task_kept")
+    assert [event["step_id"] for event in kept] == ["kind"]
+    assert f"in={kept[0]['in']}" in (tmp_path / "kind.md").read_text().splitlines()[-1]
+    pipe.run(dir=tmp_path)
+    assert runs == ["kind", "strict", "strict"]
+
+
+def test_a_gatherer_sends_back_single_items(tmp_path: Path) -> None:
+    """A dict of task ids sends back exactly those, each with its own words."""
+    pipe, made = Pipeline("p"), []
+    pipe.items("n", ["a", "b", "c"])
+
+    @pipe.step(each="n")
+    def draft(ctx: Context, n: str) -> str:
+        made.append((n, tuple(ctx.feedback)))
+        return f"{n}{ctx.round}"
+
+    @pipe.step
+    def editor(draft: dict[str, str]) -> str:
+        if draft["a"] == "a0":
+            raise Rewind({"draft[a]": "too long", "draft[c]": "too short"})
+        return " ".join(draft.values())
+
+    result = pipe.run(dir=tmp_path)
+    assert result.outputs["editor"] == "a1 b0 c1"
+    assert sorted(made) == [("a", ()), ("a", ("too long",)), ("b", ()), ("c", ()), ("c", ("too short",))]
+
+
+def test_a_rewind_to_what_is_not_upstream_is_a_mistake(tmp_path: Path) -> None:
+    """It is told as a mistake of the pipeline, and nothing is sent back."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def first() -> int:
+        raise Rewind("second")
+
+    @pipe.step
+    def second(first: int) -> int:
+        return first
+
+    result = pipe.run(dir=tmp_path)
+    assert result.needs_review == ["first"]
+    assert "not upstream" in next(exits_of(tmp_path, "first"))["error"]

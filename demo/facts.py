@@ -1,6 +1,6 @@
 """What the demo's claims are measured from: the run's journal, the generator's bill, and the files themselves.
 
-Nothing here asks Holdfast. Journal lines are JSON, artifacts end in a seal: the standard library is enough.
+Nothing here asks Holdfast: journal lines are JSON and artifacts end in a seal, so the standard library is enough.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from generator import fingerprint
 
 
 class DoesNotHoldError(Exception):
@@ -50,9 +52,10 @@ class Journal:
     def healed(self) -> set[str]:
         return {event["step_id"] for event in self.events if event["event"] == "artifact_healed"}
 
-    def calls_kept(self) -> int:
-        """How many paid calls have their result on record."""
-        return sum(event["event"] == "once_recorded" for event in self.events)
+    def answered(self) -> set[str]:
+        """The fingerprints of all replies that are on record."""
+        kept = (event for event in self.events if event["event"] == "once_recorded")
+        return {fingerprint(event["result"]["text"]) for event in kept}
 
     def cost_usd(self) -> float:
         """All that was booked."""
@@ -60,8 +63,10 @@ class Journal:
         return float(sum(event.get("cost_usd", 0.0) for event in booked))
 
     def cost_of(self, task: str) -> float:
-        booked = (e for e in self.events if e["event"] == "usage" and e["step_id"] == task)
-        return float(sum(event.get("cost_usd", 0.0) for event in booked))
+        """What the last round of a task was booked at: the price of doing it again."""
+        booked = [e for e in self.events if e["event"] == "usage" and e["step_id"] == task]
+        last = max((_try(event)[1] for event in booked), default=0)
+        return float(sum(event.get("cost_usd", 0.0) for event in booked if _try(event)[1] == last))
 
     def after(self, earlier: Journal) -> Journal:
         """Only what was recorded since."""
@@ -81,7 +86,7 @@ def read_journal(project: Path) -> Journal:
 
 
 def read_bill(path: Path) -> Counter[str]:
-    """Each call of the generator, and how often it was made."""
+    """Each call of the generator by its reply's fingerprint, and how often it was made."""
     return Counter(path.read_text().splitlines()) if path.exists() else Counter()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import random
 from typing import TypedDict
@@ -81,9 +80,9 @@ async def generate(subject: str, theme: str, prompt: str, paragraphs: int = 2) -
     """Prose about `theme` in `subject`. The same arguments give the same reply, whoever asks."""
     text = f"{subject}\n{theme}\n{prompt}\n{paragraphs}"
     chance = random.Random(hashlib.sha256(text.encode()).digest())
-    _write_on_bill(theme, prompt)
-    await asyncio.sleep(chance.uniform(*CALL_S) / speed())
     prose = "\n\n".join(_paragraph(chance, subject, theme) for _ in range(paragraphs))
+    _write_on_bill(prose)
+    await asyncio.sleep(chance.uniform(*CALL_S) / speed())
     return {"text": prose, "usage": _usage(text, prose)}
 
 
@@ -120,14 +119,18 @@ def _usage(asked: str, answered: str) -> Usage:
     }
 
 
-def _write_on_bill(theme: str, prompt: str) -> None:
-    """One line per call, written before the answer: whoever is killed meanwhile has been billed."""
+def fingerprint(text: str) -> str:
+    """What a reply is known by on the bill."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _write_on_bill(reply: str) -> None:
+    """One line per call, written before the answer is given: whoever is killed meanwhile has been billed."""
     path = os.environ.get(CALLS_LOG)
     if not path:
         return
-    line = json.dumps({"theme": theme, "prompt": hashlib.sha256(prompt.encode()).hexdigest()[:16]})
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(descriptor, line.encode() + b"\n")
+        os.write(descriptor, f"{fingerprint(reply)}\n".encode())
     finally:
         os.close(descriptor)

@@ -77,7 +77,9 @@ def _after_the_gap(saved: SavedState, lines: list[Line], history: History) -> li
     keeps the numbers, so the lines after the snapshot's own follow it. Otherwise it belongs to another journal.
     """
     repaired = any(isinstance(ev.decode(line.raw), ev.JournalRepaired) for line in lines)
-    if (lines[-1].seq if lines else 0) < saved.position.seq:  # a snapshot is written only after the journal is synced
+    if (
+        lines[-1].seq if lines else 0
+    ) < saved.position.seq:  # a snapshot is written only after the journal is synced
         history.journal_damage.append(f"the journal lost its end, up to line {saved.position.seq} at least")
     if not history.journal_damage and not repaired:
         history.damage.append("the newest snapshot names a line that the journal does not have")

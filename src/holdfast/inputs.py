@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.artifacts import Artifacts
+from holdfast.artifacts import Artifacts, LostValueError
 from holdfast.errors import UsageError
-from holdfast.pipeline.graph import Graph, Node, gather_id, task_id
+from holdfast.pipeline.graph import Graph, Node, as_items, gather_id, task_id
 from holdfast.pipeline.names import printable
-from holdfast.pipeline.spec import Source, StepSpec
+from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
 from holdfast.pipeline.templates import check_pattern, render, render_path
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.values import digest, encode_json
@@ -169,6 +169,21 @@ class Inputs:
             for key, inner in self._gathered(name, node.path)
             if inner.kind == "gather" or self.state.task(inner.id).status == COMPLETED
         }
+
+
+def known_items(spec: PipelineSpec, state: RunState, artifacts: Artifacts) -> dict[str, list[dict[str, Any]]]:
+    """The items each completed items function made, by its task id; one whose value is lost is left out."""
+    makers = {fan.name for fan in spec.items if fan.given is None}
+    found = {}
+    for task, record in state.tasks.items() if makers else ():
+        accepted = record.accepted
+        if task.partition("[")[0] not in makers or record.status != COMPLETED or accepted is None:
+            continue
+        try:
+            found[task] = as_items(artifacts.load_value(accepted.value, accepted.value_ref))
+        except LostValueError:
+            continue  # it will be made again
+    return found
 
 
 def _read_pattern(node: Node, pattern: str, values: Mapping[str, str]) -> str:

@@ -12,17 +12,16 @@ from holdfast import events as ev
 from holdfast.artifacts import Artifacts, output_digest
 from holdfast.choosing import Request, choose
 from holdfast.decisions import Decision, public_action
-from holdfast.engine.drawing import known_items
 from holdfast.engine.scheduler import Scheduler
-from holdfast.inputs import Inputs, shorten
+from holdfast.inputs import Inputs, known_items, shorten
 from holdfast.layout import ProjectLayout
 from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import OK, OPEN, SKIPPED, Graph, Node, as_items, build_graph, split_task_id
+from holdfast.pipeline.graph import OK, OPEN, SKIPPED, Graph, Node, build_graph, split_task_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, renamed_steps
 from holdfast.recovery.judge import Judge, Migrations
 from holdfast.recovery.reconcile import Policy
-from holdfast.runs import load_value, read_run, run_ids
+from holdfast.runs import read_run, run_ids
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, fold
 from holdfast.stores.objects import ObjectStore
@@ -103,13 +102,15 @@ def _looking(
     objects = ObjectStore(layout.objects, state.run_id, layout.tmp, read_only=True)
     tree = WorkTree(layout.root, layout.tmp)
     try:
-        items = known_items(spec, state, lambda accepted: load_value(objects, accepted))
-        graph = build_graph(spec, {})
-        inputs = Inputs(graph, state, Artifacts(tree, objects), layout.root)
+        artifacts = Artifacts(tree, objects)
+        items = known_items(spec, state, artifacts)
+        # The items as they are on record: the best guess, also for a function that runs again.
+        graph = build_graph(spec, items)
+        inputs = Inputs(graph, state, artifacts, layout.root)
         judge = Judge(
             state,
             inputs,
-            inputs.artifacts,
+            artifacts,
             policy=Policy(settings.on_changed, settings.on_partial),
             quarantine=layout.run(state.run_id).quarantine,
             checker=lambda node, output: "",
@@ -186,7 +187,6 @@ class _Planner:
             self._scheduler.settle(node, SKIPPED)
             return
         will_run = decision.action in (decisions.RUN, decisions.REDO, decisions.CONTINUE)
-        self._expand(node)
         self._pass(node, will_run)
 
     def _downstream(self, node: Node, fresh: list[str]) -> Decision:
@@ -225,12 +225,6 @@ class _Planner:
             files=tuple(files),
         )
         fold(self.state, event, self.state.seq, clock.now())
-
-    def _expand(self, node: Node) -> None:
-        """Unfold the items as they are on record: the best guess, also if the function runs again."""
-        if isinstance(node.spec, ItemsSpec) and node.id in self.items:
-            self.graph.expand(node.spec.var, node.path, as_items(self.items[node.id]))
-            self._scheduler.take_fresh()
 
     def _pass(self, node: Node, fresh: bool) -> None:
         if fresh:

@@ -41,7 +41,7 @@ from holdfast.errors import (
 )
 from holdfast.executors.base import Executor
 from holdfast.history import encode_state
-from holdfast.inputs import Inputs
+from holdfast.inputs import Inputs, known_items
 from holdfast.journal.log import EventLog
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
@@ -221,11 +221,11 @@ class _Session:
 
     def _build(self) -> None:
         settings = self.request.settings
-        graph = build_graph(self.compiled.spec, {})
+        # Items known from before are drawn at once, so that they are seen also where something waits for a person.
+        items = known_items(self.compiled.spec, self.state, self.artifacts)
+        graph = build_graph(self.compiled.spec, items)
         inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
-        desk = EngineDesk(
-            self.committer, self.objects, self.tree, self.layout.tmp, lambda: self.runner.call_committer()
-        )
+        desk = EngineDesk(self.committer, self.objects, self.tree, self.layout.tmp, self._call_committer)
         attempts = Attempts(self.state, inputs, self.artifacts, self.compiled, self.run_layout.quarantine, desk)
         judge = self._judge(inputs, attempts)
         self.keeper = Keeper(self._refresh_views, self._write_snapshot, lambda: len(self.state.tasks))
@@ -242,6 +242,9 @@ class _Session:
             observers=(self.keeper, self.hooks.on_events),
         )
         self.views = self._closing(ViewShelf(self.layout, self.run_layout))
+
+    def _call_committer(self) -> None:
+        self.runner.call_committer()
 
     def _judge(self, inputs: Inputs, attempts: Attempts) -> Judge:
         request, checks = self.request, self.compiled.checks

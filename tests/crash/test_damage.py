@@ -204,14 +204,19 @@ def test_a_damaged_pack(tmp_path: Path, finished: Trial, how: str) -> None:
     assert not {task for task in ran(trial) if task.startswith(("outline", "research", "book"))}
 
 
-ARTIFACTS = ["outline.md", "research/ch02.md", "drafts/ch01.txt", "drafts/ch03.json", "drafts/ch02.txt.seal", "book.md"]
+ARTIFACTS = [
+    "outline.md",
+    "research/ch02.md",
+    "drafts/ch01.txt",
+    "drafts/ch03.json",
+    "drafts/ch02.txt.seal",
+    "book.md",
+]
 
 
 @pytest.mark.parametrize("name", ARTIFACTS)
 @pytest.mark.parametrize("how", ["deleted", "emptied", "half", "zeros", "folder"])
-def test_a_damaged_artifact_is_healed_for_nothing(
-    tmp_path: Path, finished: Trial, name: str, how: str
-) -> None:
+def test_a_damaged_artifact_is_healed_for_nothing(tmp_path: Path, finished: Trial, name: str, how: str) -> None:
     """It comes back byte for byte from objects/, and nothing runs."""
     trial = copied(finished, tmp_path)
     {**DAMAGE, "folder": become_folder}[how](trial.project / name)
@@ -294,9 +299,7 @@ def test_a_project_whose_state_is_gone_is_adopted(tmp_path: Path, finished: Tria
     assert bodies(trial.artifacts()) == bodies(finished.artifacts())
 
 
-def test_a_copied_project_resumes_in_its_new_place(
-    tmp_path: Path, finished: Trial, interrupted: Trial
-) -> None:
+def test_a_copied_project_resumes_in_its_new_place(tmp_path: Path, finished: Trial, interrupted: Trial) -> None:
     """State holds no absolute path: a copy of an interrupted project is finished where it lies."""
     trial = copied(interrupted, tmp_path)
     done, _ = trial.recorded()

@@ -1,4 +1,4 @@
-"""Every operation that changes the disk fails, once or from then on: a clear stop, nothing lost, and right afterwards."""
+"""Every operation that changes the disk fails, once or from then on: a clear stop, and right afterwards."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from holdfast import Context, Pipeline
 from holdfast.errors import EXIT_STORAGE, HoldfastError, StorageError
 from holdfast.stores import disk
+from holdfast.stores.objects import ObjectStore
 
 from .harness import PATIENCE_S, Trial, uninterrupted
 from .test_kill import ALL, SEED
@@ -115,3 +117,47 @@ def test_the_first_error_is_the_one_that_is_told(tmp_path: Path) -> None:
     disk.hook = fail
     error = within(trial.resume)
     assert isinstance(error, HoldfastError) and os.strerror(errno.ENOSPC) in str(error)
+
+
+def test_a_lock_that_could_not_be_signed_is_given_back(tmp_path: Path) -> None:
+    """When the holder's name cannot be written, the run stops, and the same process may try again."""
+    trial = Trial(tmp_path).begin()
+
+    def fail(op: str, path: str) -> None:
+        if op == "write" and path.endswith("engine.lock"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    disk.hook = fail
+    assert isinstance(within(trial.resume), StorageError)
+    disk.hook = None
+    assert within(trial.resume).status == "completed"
+
+
+def test_a_disk_that_fails_under_a_paid_call_stops_the_run(tmp_path: Path) -> None:
+    """A result that cannot be kept is no failure of the step: the run stops, and no retry pays again meanwhile."""
+    pipe, calls = Pipeline("p"), []
+
+    @pipe.step(retries=3, backoff=0.0001)
+    def step(ctx: Context) -> int:
+        return len(ctx.once("model", lambda: calls.append(1) or b"result"))
+
+    def fail(op: str, path: str) -> None:
+        if op == "write" and path.endswith(".pack"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    disk.hook = fail
+    assert isinstance(within(lambda: pipe.run(dir=tmp_path)), StorageError)
+    assert len(calls) == 1
+    disk.hook = None
+    assert within(lambda: pipe.run(dir=tmp_path)).outputs["step"] == 6
+
+
+def test_a_closed_store_takes_nothing_more(tmp_path: Path) -> None:
+    """A body that outlives its run cannot append to the pack behind the next run's back."""
+    store = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp")
+    store.put(b"kept")
+    store.close()
+    size = (tmp_path / "objects" / "r.pack").stat().st_size
+    with pytest.raises(StorageError, match="closed"):
+        store.put(b"late")
+    assert (tmp_path / "objects" / "r.pack").stat().st_size == size

@@ -1,4 +1,4 @@
-"""SIGKILL before every operation that changes the disk, in the first run, in the resume, and in the resume of that.
+"""SIGKILL before every operation that changes the disk: in the first run, its resume, and the resume of that.
 
 By default a sample of the points is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all tries every one.
 HOLDFAST_CRASH_SEED repeats a sample.
@@ -88,3 +88,15 @@ def _check(trial: Trial, expected: dict[str, bytes], story: str) -> None:
     except BaseException as error:
         error.add_note(f"{story}; HOLDFAST_CRASH_SEED={SEED}; {trial.folder}")
         raise
+
+
+@pytest.mark.parametrize("beginning", [None, b"", b'{"seq":1,"ts":"20'])
+def test_a_run_killed_before_its_first_line_can_begin_again(
+    tmp_path: Path, expected: dict[str, bytes], beginning: bytes | None
+) -> None:
+    """A folder without a single whole line is no run yet: its id is free, and nobody has to clear it away."""
+    trial = Trial(tmp_path).begin()
+    trial.journal().parent.mkdir(parents=True)
+    if beginning is not None:
+        trial.journal().write_bytes(beginning)
+    trial.check(trial.resume(), expected)

@@ -12,7 +12,8 @@ import pytest
 
 from holdfast import Pipeline, events, state
 from holdfast.context import Context
-from tests.docs.sessions import ROOT
+
+from .sessions import ROOT
 
 PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
 EVENTS = {cls.__struct_config__.tag: cls for cls in get_args(events.AnyEvent)}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.docs.sessions import ROOT, play
+from .sessions import ROOT, play
 
 
 def test_tutorial_prints_what_the_page_shows(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from holdfast import Context, HoldfastError, Pipeline
 from .projects import events_of, exits_of
 
 
-class Busy(Exception):
+class BusyError(Exception):
     retry_after = 0.002
 
 
@@ -43,7 +43,7 @@ def test_retry_after_is_a_floor(tmp_path: Path) -> None:
     def limited() -> None:
         calls.append(1)
         if len(calls) == 1:
-            raise Busy
+            raise BusyError
 
     assert pipe.run(dir=tmp_path).status == "completed"
     assert next(exits_of(tmp_path, "limited"))["retry_in"] == 0.002
@@ -147,7 +147,7 @@ def test_an_async_step_is_stopped_at_its_timeout(tmp_path: Path) -> None:
 
 
 def test_a_sync_step_that_overruns_is_dead_and_never_overlaps_its_retry(tmp_path: Path) -> None:
-    """Its context refuses everything, the retry begins only when the old body has ended, and its result is not used."""
+    """Its context refuses everything, the retry waits for the old body to end, and its result is not used."""
     pipe, inside, refused, go_on = Pipeline("p"), [], [], threading.Event()
 
     @pipe.step(timeout=0.01, retries=1, backoff=0.0001)
@@ -163,11 +163,11 @@ def test_a_sync_step_that_overruns_is_dead_and_never_overlaps_its_retry(tmp_path
         return f"attempt {ctx.attempt}"
 
     @pipe.step
-    def other() -> int:
-        return 1
+    def watcher() -> None:
+        while not events_of(tmp_path, "overran"):
+            threading.Event().wait(0.005)
+        go_on.set()
 
-    watch = threading.Timer(0.2, go_on.set)
-    watch.start()
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.outputs["stubborn"]) == ("completed", "attempt 2")
     assert inside == ["in", "out", "in", "out"]

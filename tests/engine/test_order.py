@@ -12,7 +12,7 @@ from holdfast import Context, Pipeline, clock
 from .projects import events_of, in_thread, say
 
 
-def gated() -> tuple[Pipeline, list[str]]:
+def gated(*, blocking: bool = True) -> tuple[Pipeline, list[str]]:
     pipe, ran = Pipeline("p"), list[str]()
 
     @pipe.step
@@ -20,7 +20,7 @@ def gated() -> tuple[Pipeline, list[str]]:
         ran.append("first")
         return 1
 
-    pipe.gate("ok", after=["first"], ask="Read it")
+    pipe.gate("ok", after=["first"], ask="Read it", blocking=blocking)
 
     @pipe.step(after=["ok"])
     def last() -> int:
@@ -42,7 +42,7 @@ def test_a_gate_waits_between_runs(tmp_path: Path) -> None:
 
 def test_a_gate_is_approved_while_the_engine_runs(tmp_path: Path) -> None:
     """An approval from outside is heard with the next commit, without a restart."""
-    pipe, ran = gated()
+    pipe, ran = gated(blocking=False)
 
     @pipe.step(after=["first"])
     def approver(ctx: Context) -> None:
@@ -71,6 +71,7 @@ def test_a_phase_waits_for_all_before_it_and_for_its_checklist(tmp_path: Path) -
     def bind() -> None:
         ran.append("bind")
 
+    pipe.phase("Writing")
     pipe.phase("Binding", checklist=[is_ready])
     result = pipe.run(dir=tmp_path)
     assert (result.status, sorted(ran)) == ("paused", ["polish", "write"])

@@ -51,8 +51,7 @@ def _headline(status: str, picture: Picture, tally: Tally, seconds: float) -> st
 
 def _cost(picture: Picture, tally: Tally) -> str:
     state = picture.state
-    now = max(0.0, state.cost_usd - tally.cost_before)
-    return f"cost {money(state.cost_usd)} ({money(now)} now, {money(state.wasted_cost_usd)} wasted)"
+    return f"cost {money(state.cost_usd)} ({money(tally.cost_usd)} now, {money(state.wasted_cost_usd)} wasted)"
 
 
 def needs_lines(picture: Picture, directory: str, layout: ProjectLayout) -> Iterator[str]:

@@ -78,7 +78,7 @@ class Tally:
     """What this session did."""
 
     choice: Choice | None = None
-    cost_before: float = 0.0
+    cost_usd: float = 0.0  # booked now: what was taken over from seals was paid before
     completed: set[str] = field(default_factory=set)
     is_idle: bool = True  # nothing ran, was adopted, healed or set aside
 
@@ -89,6 +89,8 @@ class Tally:
             event = one.event
             if isinstance(event, ev.NodeExited) and event.status == "completed":
                 self.completed.add(event.step_id)
+            if isinstance(event, ev.UsageRecorded):
+                self.cost_usd += event.cost_usd
             if isinstance(event, ev.NodeEntered | ev.TaskAdopted | ev.ArtifactHealed | ev.ArtifactSetAside):
                 self.is_idle = False
 
@@ -158,7 +160,7 @@ def _hooks(
     pipeline = compiled.spec.name
 
     def on_begin(choice: Choice, state: RunState) -> None:
-        tally.choice, tally.cost_before = choice, state.cost_usd
+        tally.choice = choice
         if not manner.quiet and not manner.as_json:
             say_all(beginning(choice, pipeline, state, layout))
             flush()

@@ -211,7 +211,7 @@ class Attempts:
         )
 
     def _seal(self, attempt: Attempt) -> Seal:
-        """The seal of this attempt's output. Its spend is counted here: the journal may not have heard all of it yet."""
+        """The seal of this attempt's output, with its spend: the journal may not have heard all of that yet."""
         node = attempt.node
         record = self.state.task(node.id)
         seal = task_seal(node.id, node.spec, self.state.run_id, attempt.input_digest, record)

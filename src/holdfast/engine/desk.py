@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast import events as ev
 from holdfast.artifacts import LostValueError
 from holdfast.engine.commit import Committer
+from holdfast.errors import StorageError
 from holdfast.stores import disk
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
@@ -78,21 +80,33 @@ class EngineDesk:
         self._committer.submit(Saying(self._committer, (event,), durable=False))
         self._committer.pump()
 
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """A disk that fails under a step is no failure of the step: the run stops, whatever the body does."""
+        try:
+            yield
+        except (OSError, StorageError) as error:
+            self._committer.fail(error)
+            raise
+
     def store(self, data: bytes) -> str:
-        return self._objects.put(data)
+        with self._disk():
+            return self._objects.put(data)
 
     def fetch(self, ref: str) -> bytes:
-        data = self._objects.get(ref)
+        with self._disk():
+            data = self._objects.get(ref)
         if data is None:
             raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
         return data
 
     def stream(self, path: str, data: bytes) -> None:
-        descriptor = self._tree.append_open(path)
-        try:
-            disk.write_all(descriptor, data, path)
-        finally:
-            os.close(descriptor)
+        with self._disk():
+            descriptor = self._tree.append_open(path)
+            try:
+                disk.write_all(descriptor, data, path)
+            finally:
+                os.close(descriptor)
 
     def fresh_path(self, name: str) -> Path:
         return self._tmp / f"out-{os.getpid()}-{next(self._numbers)}-{name.removesuffix('.part')}"

@@ -26,4 +26,7 @@ class AsyncSaying(Saying):
             else:
                 self.future.set_exception(error)
 
-        self._loop.call_soon_threadsafe(resolve)
+        try:
+            self._loop.call_soon_threadsafe(resolve)
+        except RuntimeError:
+            pass  # the loop was closed at the end of the run, and the coroutine dropped with it

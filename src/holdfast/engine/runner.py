@@ -30,7 +30,7 @@ from holdfast.engine.scheduler import Scheduler
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
-from holdfast.inputs import Inputs
+from holdfast.inputs import Inputs, known_items
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import (
     OK,
@@ -502,7 +502,8 @@ class Runner:
 
     def _report(self, attempt: Attempt, outcome: Outcome) -> None:
         """Judge an outcome and hand it in. Whatever goes wrong here stops the run, and is told."""
-        if attempt.overran or (outcome.cancelled and self._stopping):
+        # After a failure, or the end of the run, an output could no longer be recorded: so none is written.
+        if attempt.overran or self.committer.failed is not None or (outcome.cancelled and self._stopping):
             self._commit(_Late(self, attempt))
             return
         try:
@@ -547,7 +548,8 @@ class Runner:
     def rebuild(self) -> None:
         """Draw the graph anew from the state; finished work is recognised by id and considered again."""
         limits = self.scheduler.limits
-        self.graph = self.inputs.graph = build_graph(self.graph.spec, self._known_items())
+        items = known_items(self.graph.spec, self.state, self.inputs.artifacts)
+        self.graph = self.inputs.graph = build_graph(self.graph.spec, items)
         self.scheduler = Scheduler(self.graph)
         self.scheduler.limits = limits
         for attempt in (*self._running.values(), *self._starting, *self._overruns.values()):
@@ -557,15 +559,6 @@ class Runner:
                 node.running = True
                 self.scheduler.running[node.id] = node
         self.recall(dict.fromkeys(self.state.recalls, ""))
-
-    def _known_items(self) -> dict[str, list[dict[str, Any]]]:
-        makers = {fan.name for fan in self.graph.spec.items if fan.given is None}
-        found = {}
-        for task, record in self.state.tasks.items():
-            if split_task_id(task)[0] in makers and record.status == COMPLETED and record.accepted is not None:
-                accepted = record.accepted
-                found[task] = as_items(self.inputs.artifacts.load_value(accepted.value, accepted.value_ref))
-        return found
 
     def send_back(self, attempt: Attempt, rewind: Rewind, duration: float) -> None:
         node = attempt.node

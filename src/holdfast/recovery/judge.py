@@ -195,7 +195,9 @@ class Judge:
 
     def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
         seal = self._seal_for(node, record.input_digest, record)
-        return replace(seal, set_digest=look.set_digest(accepted.files), value_digest=_value_digest(node, accepted))
+        return replace(
+            seal, set_digest=look.set_digest(accepted.files), value_digest=_value_digest(node, accepted)
+        )
 
     def _put_away(self, task: str, path: str, found: Look) -> list[ev.Event]:
         """Set a doubtful file aside: a person's beside the original, damage in quarantine."""

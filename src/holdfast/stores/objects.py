@@ -160,6 +160,8 @@ class ObjectStore:
             if self._fd >= 0:
                 os.close(self._fd)
             self._fd = -1
+            # A body that outlives its run must not write into a pack that the next run appends to.
+            self._broken = self._broken or "it was closed at the end of its run"
 
     def _writable(self) -> None:
         assert not self._read_only, "a read-only store was asked to write"

@@ -76,9 +76,9 @@ def context(
     run_id: str = "test",
     item: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
-    dir: Path | str = ".",  # noqa: A002 - the contract's name
+    dir: Path | str = ".",
     attempt: int = 1,
-    round: int = 0,  # noqa: A002 - the contract's name
+    round: int = 0,
     feedback: Sequence[str] = (),
     previous: Any = None,
     partial: str | None = None,
@@ -91,8 +91,8 @@ def context(
         assert [e.cost_usd for e in ctx.events if isinstance(e, UsageRecorded)] == [0.02]
 
     `ctx.events` lists what the step reported, `ctx.written` what it streamed; `ctx.out` is a path in a temporary
-    folder that goes away with the context. `once={"key": result}` are paid calls that an earlier attempt made: they
-    are replayed, all others are made.
+    folder that goes away with the context. `once={"key": result}` are paid calls of an earlier attempt: they are
+    replayed, all others are made.
     """
     desk = MemoryDesk()
     made = MemoryContext(

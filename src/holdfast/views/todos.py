@@ -185,7 +185,7 @@ class TodosView:
         for task, (title, description, status) in rows.items():
             if status == TODO and task not in held and picture.state.task(task).status != FAILED:
                 rows[task] = (title, description, WAITING)
-        return rows, self._edges - satisfied
+        return rows, self._edges - satisfied if satisfied else self._edges
 
 
 def graph_edges(graph: Graph) -> Iterator[Edge]:

@@ -1,0 +1,140 @@
+"""A pipeline edited between runs: only what is needed is redone, nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast import Pipeline
+
+from .projects import events_of
+
+
+def make(ran: list[str], **changes: Any) -> Pipeline:
+    """Two steps and a fan-out, as the test wants them changed."""
+    pipe = Pipeline("p", params={"topic": (str, "kelp")})
+    name = changes.get("name", "plan")
+
+    def plan(topic: str) -> dict[str, Any]:
+        ran.append("plan")
+        return {"topic": topic, "seen": 0}
+
+    pipe.step(name=name, was=changes.get("was", ()), version=changes.get("version", 1))(plan)
+    migrate: Callable[[Any], Any] | None = changes.get("migrate")
+    if migrate is not None:
+        pipe.migration(name, 1)(migrate)
+    pipe.items("n", changes.get("items", ["a", "b"]))
+
+    def write(n: str, **inputs: Any) -> str:
+        ran.append(f"write[{n}]")
+        return f"{n} of {inputs}\n"
+
+    namespace: dict[str, Any] = {"write": write}
+    exec(f"def step(n, {name}): return write(n, plan={name}['topic'])", namespace)
+    options = {"writes": changes.get("writes", "out/{n}.md"), "reads": changes.get("reads", ())}
+    pipe.step(name="write", each="n", **options)(namespace["step"])
+    return pipe
+
+
+def test_a_raised_version_redoes_the_step_and_stops_where_nothing_changed(tmp_path: Path) -> None:
+    """The step runs again; its output is the same, so its consumers are trusted."""
+    ran: list[str] = []
+    make(ran).run(dir=tmp_path)
+    result = make(ran, version=2).run(dir=tmp_path)
+    assert (result.status, sorted(ran)) == ("completed", ["plan", "plan", "write[a]", "write[b]"])
+
+
+def test_a_migration_brings_a_value_up_without_running_the_step(tmp_path: Path) -> None:
+    """The value is migrated, its consumers stay accepted, and new consumers get the new form."""
+    ran: list[str] = []
+    make(ran).run(dir=tmp_path)
+    result = make(ran, version=2, migrate=lambda value: {**value, "urls": []}).run(dir=tmp_path)
+    assert (result.status, len(ran)) == ("completed", 3)
+    assert result.outputs["plan"] == {"topic": "kelp", "seen": 0, "urls": []}
+
+
+def test_a_renamed_step_keeps_its_work(tmp_path: Path) -> None:
+    """With `was`, nothing is redone, neither the step nor what consumed it."""
+    ran: list[str] = []
+    make(ran).run(dir=tmp_path)
+    result = make(ran, name="scheme", was="plan").run(dir=tmp_path)
+    assert (result.status, len(ran)) == ("completed", 3)
+    assert result.outputs["scheme"]["topic"] == "kelp"
+
+
+def test_a_changed_path_moves_the_file(tmp_path: Path) -> None:
+    """Nothing runs; the file is at its new place, sealed, and no longer at the old."""
+    ran: list[str] = []
+    make(ran).run(dir=tmp_path)
+    before = (tmp_path / "out/a.md").read_bytes()
+    result = make(ran, writes="new/{n}.md").run(dir=tmp_path)
+    assert (result.status, len(ran)) == ("completed", 3)
+    assert (tmp_path / "new/a.md").read_bytes() == before
+    assert not (tmp_path / "out/a.md").exists()
+    assert make(ran, writes="new/{n}.md").run(dir=tmp_path).status == "completed"
+    assert len(ran) == 3
+
+
+def test_a_changed_parameter_redoes_what_takes_it(tmp_path: Path) -> None:
+    """Through `resume` a parameter changes within the run: its users run again, with the new value."""
+    ran: list[str] = []
+    first = make(ran).run(dir=tmp_path)
+    result = make(ran).run({"topic": "fish"}, dir=tmp_path, resume=first.run_id)
+    assert (result.run_id, result.status, len(ran)) == (first.run_id, "completed", 6)
+    assert "fish" in (tmp_path / "out/a.md").read_text()
+
+
+def test_changed_reads_redo_the_step(tmp_path: Path) -> None:
+    """Files from outside are inputs: a changed, added or vanished one makes its readers run again."""
+    ran: list[str] = []
+    (tmp_path / "in1.csv").write_text("1")
+    make(ran, reads="*.csv").run(dir=tmp_path)
+    for step, change in enumerate([("in1.csv", "2"), ("in2.csv", "x"), ("in2.csv", None)]):
+        name, text = change
+        (tmp_path / name).write_text(text) if text else (tmp_path / name).unlink()
+        assert make(ran, reads="*.csv").run(dir=tmp_path).status == "completed"
+        assert len(ran) == 3 + 2 * (step + 1)
+    make(ran, reads="*.csv").run(dir=tmp_path)
+    assert len(ran) == 9
+
+
+def test_a_vanished_item_leaves_an_orphan(tmp_path: Path) -> None:
+    """Its file is kept, it is listed, and nothing else runs; when it comes back it is still done."""
+    ran: list[str] = []
+    make(ran).run(dir=tmp_path)
+    result = make(ran, items=["a"]).run(dir=tmp_path)
+    assert (result.status, len(ran)) == ("completed", 3)
+    assert (tmp_path / "out/b.md").exists()
+    assert "write[b]" in result.picture.orphans()
+    again = make(ran).run(dir=tmp_path)
+    assert (again.status, len(ran)) == ("completed", 3)
+
+
+def test_items_made_differently_by_their_function(tmp_path: Path) -> None:
+    """A changed items function's new items run; those that stayed are trusted."""
+    ran: list[str] = []
+
+    def make_dynamic(ids: list[str], version: str) -> Pipeline:
+        pipe = Pipeline("p", params={"version": str})
+
+        @pipe.items("n")
+        def things(version: str) -> list[str]:
+            return ids
+
+        @pipe.step(each="n", writes="{n}.md")
+        def write(n: str) -> str:
+            ran.append(n)
+            return n
+
+        @pipe.step
+        def count(write: dict[str, str]) -> int:
+            return len(write)
+
+        return pipe
+
+    first = make_dynamic(["a", "b"], "1").run({"version": "1"}, dir=tmp_path)
+    result = make_dynamic(["b", "c", "d"], "2").run({"version": "2"}, dir=tmp_path, resume=first.run_id)
+    assert (result.status, sorted(ran)) == ("completed", ["a", "b", "c", "d"])
+    assert result.outputs["count"] == 3
+    assert events_of(tmp_path, "run_stopped")[-1]["status"] == "completed"

@@ -1,0 +1,25 @@
+"""A thread that commits while it looks for work must not fall asleep over what that commit started."""
+
+from __future__ import annotations
+
+import threading
+
+from holdfast.engine.workers import Workers
+
+from .projects import PATIENCE_S
+
+
+def test_a_job_started_by_an_idle_threads_commit_is_done() -> None:
+    """A worker called to commit starts a job in that commit, and then does it."""
+    mail, done = [1], threading.Event()
+    workers: Workers
+
+    def pump() -> None:
+        if mail:
+            mail.clear()
+            workers.add([done.set])
+
+    workers = Workers(pump, lambda: bool(mail))
+    workers.call_committer()
+    assert done.wait(PATIENCE_S)
+    workers.close()

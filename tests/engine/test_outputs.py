@@ -1,0 +1,238 @@
+"""What a step returns: on disk with its proof, and to consumers exactly as stored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Pipeline
+
+from .projects import events_of, journal_of
+
+
+def single(tmp_path: Path, writes: Any, returned: Any, **options: Any) -> tuple[Any, Any]:
+    """Run one step and a consumer; gives the result and what the consumer received."""
+    pipe, received = Pipeline("p"), []
+
+    @pipe.step(writes=writes, **options)
+    def step() -> Any:
+        return returned
+
+    @pipe.step
+    def consumer(step: Any) -> None:
+        received.append(step)
+
+    result = pipe.run(dir=tmp_path)
+    return result, received[0] if received else None
+
+
+@pytest.mark.parametrize(
+    ("text", "above", "eol"),
+    [
+        ("two\nlines\n", "two\nlines\n", ""),
+        ("no newline", "no newline\n", " eol=added"),
+        ("text\nSTEP_COMPLETE inside\nend\n", "text\nSTEP_COMPLETE inside\nend\n", ""),
+        ("späß ✅\r\n", "späß ✅\r\n", ""),
+    ],
+)
+def test_a_text_file_is_the_text_and_its_seal(tmp_path: Path, text: str, above: str, eol: str) -> None:
+    """On disk: the text, a newline if it had none, the seal line; consumers get the text as returned."""
+    result, received = single(tmp_path, "out.md", text)
+    body = above.encode()
+    data = (tmp_path / "out.md").read_bytes()
+    (accepted,) = (e for e in events_of(tmp_path, "node_exit") if e["step_id"] == "step")
+    seal = (
+        f"<!-- STEP_COMPLETE holdfast=1 task=step run={result.run_id} round=0 in={accepted['in']} "
+        f"sha256={hashlib.sha256(body).hexdigest()} cost=0 tokens=0{eol} -->\n"
+    )
+    assert data == body + seal.encode()
+    assert (received, result.outputs["step"]) == (text, text)
+
+
+@pytest.mark.parametrize("marker", ["<!-- DONE -->", "DONE", "DONE\n\n"])
+def test_a_plain_marker_as_last_line_becomes_the_seal(tmp_path: Path, marker: str) -> None:
+    """The seal takes its place; consumers receive the text without it."""
+    _, received = single(tmp_path, "out.md", f"text\n{marker}", marker="DONE")
+    assert received == "text\n"
+    assert (tmp_path / "out.md").read_text().startswith("text\n<!-- DONE holdfast=1")
+
+
+@pytest.mark.parametrize(
+    ("name", "returned", "on_disk"),
+    [
+        ("out.bin", b"\x00\xff", b"\x00\xff"),
+        ("out.txt", "plain", b"plain"),
+        ("out.json", {"a": (1, 2)}, b'{\n  "a": [\n    1,\n    2\n  ]\n}\n'),
+    ],
+)
+def test_other_formats_have_their_seal_beside_them(
+    tmp_path: Path, name: str, returned: Any, on_disk: bytes
+) -> None:
+    """The file is exactly the content; NAME.seal is the proof; values come back as JSON holds them."""
+    _, received = single(tmp_path, name, returned)
+    assert (tmp_path / name).read_bytes() == on_disk
+    assert hashlib.sha256(on_disk).hexdigest() in (tmp_path / f"{name}.seal").read_text()
+    assert received == json.loads(json.dumps(returned)) if name == "out.json" else returned
+
+
+def test_keys_of_a_dict_go_to_files_and_the_rest_stays_a_value(tmp_path: Path) -> None:
+    """Consumers receive the dict whole, in every run."""
+    returned = {"text": "sow\n", "score": 3, "data": b"\x01"}
+    result, received = single(tmp_path, {"text": "sow.md", "data": "sow.bin"}, returned)
+    assert received == returned == result.outputs["step"]
+    assert (tmp_path / "sow.bin").read_bytes() == b"\x01"
+
+
+@pytest.mark.parametrize("rest", [{}, {"score": 3}])
+def test_files_left_without_a_record_are_adopted_with_their_value(tmp_path: Path, rest: dict[str, int]) -> None:
+    """A kill between the files and the record loses neither: the seals name the value, objects/ has it."""
+    pipe, ran = Pipeline("p"), []
+
+    @pipe.step(writes={"text": "sow.md", "data": "sow.bin"})
+    def step() -> dict[str, Any]:
+        ran.append("step")
+        return {"text": "sow\n", "data": b"\x01", **rest}
+
+    @pipe.step
+    def consumer(step: dict[str, Any]) -> list[str]:
+        return sorted(step)
+
+    before = pipe.run(dir=tmp_path, run_id="r").outputs["consumer"]
+    journal = journal_of(tmp_path)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    cut = next(n for n, line in enumerate(lines) if b'"node_exit","step_id":"step"' in line)
+    journal.write_bytes(b"".join(lines[:cut]))
+    for snapshot in journal.parent.glob("checkpoint_*"):
+        snapshot.unlink()
+    result = pipe.run(dir=tmp_path, run_id="r")
+    assert [event["step_id"] for event in events_of(tmp_path, "task_adopted")] == ["step"]
+    assert (result.status, ran, result.outputs["consumer"]) == ("completed", ["step"], before)
+
+
+def test_a_large_file_is_moved_into_place(tmp_path: Path) -> None:
+    """A step writes to ctx.out and returns it; consumers receive the final path."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="big.bin")
+    def big(ctx: Context) -> Path:
+        ctx.out.write_bytes(b"z" * 3_000_000)
+        return ctx.out
+
+    @pipe.step
+    def size(big: Path) -> int:
+        return len(big.read_bytes())
+
+    result = pipe.run(dir=tmp_path)
+    assert result.outputs["size"] == 3_000_000
+    assert result.outputs["big"] == tmp_path / "big.bin"
+    (tmp_path / "big.bin").unlink()
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert (tmp_path / "big.bin").stat().st_size == 3_000_000
+
+
+def test_a_stream_becomes_the_output(tmp_path: Path) -> None:
+    """What was written piece by piece is in NAME.part while it grows, then the output, and the part is gone."""
+    pipe, halfway = Pipeline("p"), []
+
+    @pipe.step(writes="out.md")
+    def stream(ctx: Context) -> None:
+        ctx.write("one\n")
+        halfway.append((tmp_path / "out.md.part").read_text())
+        ctx.write("two\n")
+
+    result = pipe.run(dir=tmp_path)
+    assert (halfway, result.outputs["stream"]) == (["one\n"], "one\ntwo\n")
+    assert not (tmp_path / "out.md.part").exists()
+
+
+def test_a_retry_does_not_continue_the_stream_of_the_attempt_before(tmp_path: Path) -> None:
+    """Each attempt's stream begins empty: a failed one's text is not in the output."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="out.md", retries=1, backoff=0.0001)
+    def stream(ctx: Context) -> None:
+        ctx.write(f"attempt {ctx.attempt}\n")
+        if ctx.attempt == 1:
+            raise ValueError
+
+    assert pipe.run(dir=tmp_path).outputs["stream"] == "attempt 2\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ({"a": {1, 2}}, "value.a"),
+        ({"a": [b"x"]}, r"value.a\[0\]"),
+        ({"when": datetime(2026, 1, 1)}, "value.when"),
+        ({"n": float("nan")}, "value.n"),
+        ({1: "x"}, "a key that is not text"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_by_name(tmp_path: Path, value: Any, where: str) -> None:
+    """The step fails, and its error names the field; nothing is turned into text silently."""
+    result, _ = single(tmp_path, None, value)
+    assert result.status == "failed"
+    assert re.search(where, result.picture.record("step").error)
+
+
+def test_a_large_value_is_kept_once_by_hash(tmp_path: Path) -> None:
+    """The journal has a reference, not the value; consumers receive the value."""
+    value = ["x" * 100] * 100
+    result, received = single(tmp_path, None, value)
+    (event,) = (e for e in events_of(tmp_path, "node_exit") if e["step_id"] == "step")
+    assert received == value == result.outputs["step"]
+    assert "value" not in event and len(event["value_ref"]) == 64
+
+
+@pytest.mark.parametrize("returned", [None, 5, "text"])
+def test_a_step_that_does_not_give_what_it_writes_is_failed(tmp_path: Path, returned: Any) -> None:
+    """A dict of files needs a dict: anything else is a failure, and no file appears."""
+    result, _ = single(tmp_path, {"text": "out.md"}, returned)
+    assert result.status == "failed"
+    assert not (tmp_path / "out.md").exists()
+
+
+@pytest.mark.parametrize(
+    "ids", [["a", "A"], ["../x"], [""], [".hidden"], ["a b"], [5], "text", [{"title": "no id"}], ["con"]]
+)
+def test_bad_item_ids_are_a_mistake_of_the_items_function(tmp_path: Path, ids: Any) -> None:
+    """They are refused before anything is made from them, and named."""
+    pipe = Pipeline("p")
+
+    @pipe.items("n")
+    def make() -> Any:
+        return ids
+
+    @pipe.step(each="n", writes="{n}.md")
+    def step(n: str) -> str:
+        return n
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.needs_review) == ("failed", ["make"])
+    assert not list(tmp_path.glob("*.md.*"))
+
+
+def test_a_consumer_cannot_change_what_others_receive(tmp_path: Path) -> None:
+    """Each consumer gets its own copy of the stored form."""
+    pipe, received = Pipeline("p"), []
+
+    @pipe.step
+    def source() -> dict[str, list[int]]:
+        return {"a": [1]}
+
+    def consumer(name: str) -> None:
+        @pipe.step(name=name)
+        def consume(source: dict[str, list[int]]) -> None:
+            received.append(list(source["a"]))
+            source["a"].append(2)
+
+    consumer("one")
+    consumer("two")
+    assert pipe.run(dir=tmp_path, concurrency=1).status == "completed"
+    assert received == [[1], [1]]

@@ -1,0 +1,278 @@
+"""Who runs the engine, and where bodies run: threads, loops, worker processes, two engines, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast import Context, HoldfastError, Pipeline
+from holdfast.errors import LockedError, LockLostError
+from holdfast.layout import ProjectLayout
+
+from .projects import PATIENCE_S, events_of, in_thread
+
+WORK = """
+import os, sys, time
+from pathlib import Path
+from holdfast import Context, Pipeline
+
+pipe = Pipeline("work")
+
+@pipe.step(executor="process", retries=1, backoff=0.0001, no_retry_on=(KeyError,))
+def crunch() -> dict:
+    return {"pid": os.getpid(), "bytes": 3}
+
+@pipe.step(executor="process")
+def raw(crunch: dict) -> dict:
+    return crunch
+
+@pipe.step(executor="process", writes="out.bin")
+def blob(crunch: dict) -> bytes:
+    print("not an answer")
+    return b"\\x00" * crunch["bytes"]
+"""
+
+ENDLESS = """
+import os, sys, time
+from pathlib import Path
+from holdfast import Context, Pipeline
+
+pipe = Pipeline("endless")
+
+@pipe.step
+def first() -> int:
+    return 1
+
+@pipe.step(executor="process")
+def forever(first: int) -> int:
+    Path("worker.pid.tmp").write_text(str(os.getpid()))
+    os.rename("worker.pid.tmp", "worker.pid")
+    while True:
+        time.sleep(60)
+"""
+
+WAITING = """
+import os, time
+from pathlib import Path
+from holdfast import Pipeline
+
+pipe = Pipeline("waiting")
+
+@pipe.step
+def first() -> int:
+    return 1
+
+@pipe.step
+def wait(first: int) -> int:
+    Path("started").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+    return 2
+
+@pipe.step
+def last(wait: int) -> int:
+    return 3
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "pipeline.py"
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def start(tmp_path: Path, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "holdfast", "run", "pipeline.py", "--quiet", *options]
+    return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def until(condition: threading.Event | Path) -> None:
+    """Wait for a file that another process makes."""
+    pause = threading.Event()
+    for _ in range(PATIENCE_S * 100):
+        if isinstance(condition, Path) and condition.exists():
+            return
+        pause.wait(0.01)
+    raise AssertionError(f"{condition} never came")
+
+
+def ended(process: subprocess.Popen[bytes]) -> int:
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert b"Traceback" not in err + out, err.decode()
+    return process.returncode
+
+
+def test_a_cpu_step_runs_in_a_worker_process(tmp_path: Path) -> None:
+    """Values and bytes cross the pipe, prints do not disturb it, and the process is not this one."""
+    write(tmp_path, WORK)
+    assert ended(start(tmp_path)) == 0
+    assert (tmp_path / "out.bin").read_bytes() == b"\0\0\0"
+    (crunch,) = (e for e in events_of(tmp_path, "node_exit") if e["step_id"] == "crunch")
+    assert crunch["value"]["pid"] != events_of(tmp_path, "run_started")[0]["pid"]
+
+
+def test_a_worker_ends_with_its_engine(tmp_path: Path) -> None:
+    """However the engine dies, no worker goes on."""
+    write(tmp_path, ENDLESS)
+    engine = start(tmp_path)
+    until(tmp_path / "worker.pid")
+    engine.kill()
+    engine.communicate(timeout=PATIENCE_S)
+    worker = int((tmp_path / "worker.pid").read_text())
+    pause = threading.Event()
+    for _ in range(PATIENCE_S * 100):
+        if not is_alive(worker):
+            return
+        pause.wait(0.01)
+    raise AssertionError("the worker lives on")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        pass
+    if sys.platform == "linux":
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_step_in_a_process_takes_no_context() -> None:
+    """It is a mistake of the pipeline, told before anything runs."""
+    pipe = Pipeline("p")
+
+    @pipe.step(executor="process")
+    def step(ctx: Context) -> None: ...
+
+    with pytest.raises(HoldfastError, match="ctx"):
+        pipe.compile()
+
+
+def test_async_and_sync_steps_work_side_by_side(tmp_path: Path) -> None:
+    """A sync body that waits for an async one, and the other way round, both end."""
+    pipe, from_sync, from_async = Pipeline("p"), threading.Event(), threading.Event()
+
+    @pipe.step
+    def sync_one() -> bool:
+        from_sync.set()
+        return from_async.wait(20)
+
+    @pipe.step
+    async def async_one() -> bool:
+        await asyncio.to_thread(from_sync.wait, 20)
+        from_async.set()
+        return True
+
+    result = pipe.run(dir=tmp_path, concurrency=2)
+    assert (result.outputs["sync_one"], result.outputs["async_one"]) == (True, True)
+
+
+def simple() -> Pipeline:
+    pipe = Pipeline("p")
+
+    @pipe.step
+    async def one() -> int:
+        return 1
+
+    @pipe.step
+    def two(one: int) -> int:
+        return one + 1
+
+    return pipe
+
+
+def test_a_run_from_another_thread(tmp_path: Path) -> None:
+    """Outside the main thread there are no signal handlers to install, and none are needed."""
+    assert in_thread(lambda: simple().run(dir=tmp_path)).outputs["two"] == 2
+
+
+def test_a_run_inside_a_running_event_loop(tmp_path: Path) -> None:
+    """The engine has a loop of its own, so the caller's does not matter."""
+
+    async def caller() -> int:
+        return int(simple().run(dir=tmp_path).outputs["two"])
+
+    assert asyncio.run(caller()) == 2
+
+
+def test_a_second_engine_is_refused_and_told_who_runs(tmp_path: Path) -> None:
+    """LockedError names the process that holds the project; the first one is not disturbed."""
+    write(tmp_path, WAITING)
+    engine = start(tmp_path)
+    until(tmp_path / "started")
+    with pytest.raises(LockedError, match=f"Process {engine.pid} "):
+        simple().run(dir=tmp_path)
+    assert ended(start(tmp_path)) == 5
+    (tmp_path / "go").touch()
+    assert ended(engine) == 0
+
+
+def test_an_engine_that_lost_its_lock_writes_nothing_more(tmp_path: Path) -> None:
+    """The lock file is removed under it: it stops with LockLostError, and its result is not recorded."""
+    pipe, sizes = Pipeline("p"), []
+
+    @pipe.step
+    def first(ctx: Context) -> None:
+        layout = ProjectLayout(tmp_path)
+        layout.engine_lock.unlink()
+        sizes.append(layout.run(ctx.run_id).journal.stat().st_size)
+
+    @pipe.step(writes="late.md")
+    def second(first: None) -> str:
+        return "late"
+
+    with pytest.raises(LockLostError):
+        pipe.run(dir=tmp_path, run_id="r")
+    assert ProjectLayout(tmp_path).run("r").journal.stat().st_size == sizes[0]
+    assert not (tmp_path / "late.md").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_running_steps_end(tmp_path: Path, number: signal.Signals) -> None:
+    """Exit 130 after the running step has ended and is recorded; the next run does the rest."""
+    write(tmp_path, WAITING)
+    command = [sys.executable, "-u", "-m", "holdfast", "run", "pipeline.py"]
+    engine = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    until(tmp_path / "started")
+    engine.send_signal(number)
+    assert engine.stdout is not None
+    assert any(b"Stopping" in line for line in engine.stdout)  # from then on nothing new is started
+    (tmp_path / "go").touch()
+    engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 130
+    done = [e["step_id"] for e in events_of(tmp_path, "node_exit")]
+    assert done == ["first", "wait"]
+    assert ended(start(tmp_path)) == 0
+    done = [e["step_id"] for e in events_of(tmp_path, "node_exit")]
+    assert done == ["first", "wait", "last"]
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    """Exit 130 though a step never ends; what was done stays done, the cut-off step costs no retry."""
+    write(tmp_path, WAITING)
+    engine = start(tmp_path)
+    until(tmp_path / "started")
+    engine.send_signal(signal.SIGINT)
+    engine.send_signal(signal.SIGTERM)
+    pause = threading.Event()
+    while engine.poll() is None:
+        engine.send_signal(signal.SIGINT)
+        pause.wait(0.05)
+    assert ended(engine) == 130
+    (tmp_path / "go").touch()
+    assert ended(start(tmp_path)) == 0
+    starts = [e["step_id"] for e in events_of(tmp_path, "node_enter")]
+    assert starts == ["first", "wait", "wait", "last"]

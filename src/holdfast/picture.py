@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.pipeline.graph import batch_numbers, split_task_id, task_id
+from holdfast.pipeline.batches import batch_numbers
+from holdfast.pipeline.graph import split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.state import (
     BLOCKED,

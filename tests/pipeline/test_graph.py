@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import Pipeline
-from holdfast.pipeline.graph import Graph, batch_numbers, build_graph, split_task_id, task_id
+from holdfast.pipeline.batches import batch_numbers
+from holdfast.pipeline.graph import Graph, build_graph, split_task_id, task_id
 
 
 def waits_for(graph: Graph, node_id: str) -> set[str]:
@@ -49,7 +50,7 @@ def test_task_ids_are_taken_apart_as_they_were_put_together() -> None:
 def test_before_its_items_are_known_a_gather_waits_for_their_maker() -> None:
     """Nothing can gather a part: the gather holds an edge from the items function."""
     graph = build_graph(two_level().compile().spec, {})
-    assert set(n.id for n in graph.tasks()) == {"plan", "topics", "report"}
+    assert {n.id for n in graph.tasks()} == {"plan", "topics", "report"}
     assert waits_for(graph, "report") == {"scrape[*]", "digest[*]"}
     assert waits_for(graph, "scrape[*]") == {"topics"}
 

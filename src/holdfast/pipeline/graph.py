@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from holdfast.pipeline.batches import batch_numbers, waiting_items
+from holdfast.pipeline.reach import blocking_gates, weights
 from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, StepSpec
 
 DATA, AFTER, SETTLE = 0, 1, 2
@@ -118,7 +120,7 @@ class Graph:
         self.nodes: dict[str, Node] = {}
         self.items: dict[tuple[str, Path], list[dict[str, Any]]] = {}  # (var, parent path) -> items
         self.fresh: list[Node] = []  # made since the caller last took them
-        self.gated: dict[str, list[GateSpec]] = _blocking_gates(spec)
+        self.gated: dict[str, list[GateSpec]] = blocking_gates(spec)
         self._fans = {s.name: spec.fan_path(s.each) for s in spec.producers}
         self._fans |= {s.var: spec.fan_path(s.var) for s in spec.items}
         self._producers: dict[str, Producer] = {s.name: s for s in spec.producers}
@@ -130,7 +132,7 @@ class Graph:
                 self._steps_of_fan.setdefault(step.each, []).append(step)
             if step.phase:
                 self._steps_of_phase.setdefault(step.phase, []).append(step)
-        self._weights = _weights(spec, self._fans)
+        self._weights = weights(spec, self._fans)
         self._build()
 
     # --- looking ---------------------------------------------------------------------------------------
@@ -190,7 +192,7 @@ class Graph:
         listed = [dict(item) for item in items]
         self.items[var, parent] = listed
         batches = batch_numbers(listed)
-        held = _waiting_items(listed)
+        held = waiting_items(listed)
         maker = self._maker(var, parent)
         for item in listed:
             path = (*parent, item["id"])
@@ -478,43 +480,6 @@ def gather_id(name: str, path: Path) -> str:
     return f"{name}[{'/'.join((*path, '*'))}]"
 
 
-def batch_numbers(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Each item's batch: as given, else its depth in `after`, from 1."""
-    if any("batch" in item for item in items):
-        return {item["id"]: item.get("batch", 1) for item in items}
-    before = {item["id"]: item.get("after", ()) for item in items}
-    depth: dict[str, int] = {}
-    for name in before:
-        _depth(name, before, depth)
-    return depth
-
-
-def _depth(name: str, before: dict[str, Any], depth: dict[str, int]) -> None:
-    stack = [name]
-    while stack:
-        top = stack[-1]
-        waiting = [other for other in before[top] if other not in depth]
-        if waiting:
-            stack += waiting
-        else:
-            depth[top] = 1 + max((depth[other] for other in before[top]), default=0)
-            stack.pop()
-
-
-def _waiting_items(items: list[dict[str, Any]]) -> dict[str, int]:
-    """How many items wait, directly or not, for each one."""
-    numbers = batch_numbers(items)
-    if any("batch" in item for item in items):
-        return {name: sum(1 for n in numbers.values() if n > number) for name, number in numbers.items()}
-    position = {item["id"]: index for index, item in enumerate(items)}
-    after_me = dict.fromkeys(position, 0)  # bit sets: item index -> waits for me
-    for item in sorted(items, key=lambda item: -numbers[item["id"]]):
-        mine = after_me[item["id"]] | (1 << position[item["id"]])
-        for before in item.get("after", ()):
-            after_me[before] |= mine
-    return {name: bits.bit_count() for name, bits in after_me.items()}
-
-
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     length = 0
     for left, right in zip(one, other, strict=False):
@@ -522,85 +487,3 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
             break
         length += 1
     return length
-
-
-def step_edges(spec: PipelineSpec) -> dict[str, set[str]]:
-    """Producer -> consumers, by name: data, `after`, and membership in a fan-out made by a function."""
-    makers = {fan.var: fan.name for fan in spec.items if fan.given is None}
-    edges: dict[str, set[str]] = {s.name: set() for s in spec.producers}
-    for consumer in spec.producers:
-        for source in consumer.sources.values():
-            if source.kind in ("step", "items") and source.name in edges:
-                edges[source.name].add(consumer.name)
-        if consumer.each in makers:
-            edges[makers[consumer.each]].add(consumer.name)
-    for gate in spec.gates:
-        edges[gate.name] = set()
-    for step in spec.steps:
-        for name in step.after:
-            edges[name].add(step.name)
-    for gate in spec.gates:
-        for name in gate.after:
-            edges[name].add(gate.name)
-    return edges
-
-
-class Reach:
-    """Everything downstream of each name, as bit sets: a thousand steps stay cheap."""
-
-    def __init__(self, edges: Mapping[str, Iterable[str]]) -> None:
-        self.position = {name: index for index, name in enumerate(edges)}
-        self.bits: dict[str, int] = {}
-        for name in _leaves_first(edges):
-            mine = 0
-            for consumer in edges.get(name, ()):
-                mine |= self.bits[consumer] | 1 << self.position[consumer]
-            self.bits[name] = mine
-
-    def mask(self, names: Iterable[str]) -> int:
-        return sum(1 << self.position[name] for name in set(names) if name in self.position)
-
-
-def _leaves_first(edges: Mapping[str, Iterable[str]]) -> list[str]:
-    order: list[str] = []
-    seen: set[str] = set()
-    for root in edges:
-        stack: list[tuple[str, bool]] = [(root, False)]
-        while stack:
-            name, leaving = stack.pop()
-            if leaving:
-                order.append(name)
-            elif name not in seen:
-                seen.add(name)
-                stack.append((name, True))
-                stack += [(consumer, False) for consumer in edges.get(name, ()) if consumer not in seen]
-    return order
-
-
-def _weights(spec: PipelineSpec, fans: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
-    """How much each step holds up: its descendants, one that fans out further counting as many."""
-    reach = Reach(step_edges(spec))
-    depths = {name: len(fans.get(name, ())) for name in reach.bits}
-    deeper = {depth: reach.mask(name for name in depths if depths[name] > depth) for depth in set(depths.values())}
-    return {
-        name: bits.bit_count() + 99 * (bits & deeper[depths[name]]).bit_count()
-        for name, bits in reach.bits.items()
-    }
-
-
-def _blocking_gates(spec: PipelineSpec) -> dict[str, list[GateSpec]]:
-    """Step -> the gates that hold it: those behind a step whose output it takes or which it comes after."""
-    held: dict[str, list[GateSpec]] = {}
-    gates = [gate for gate in spec.gates if gate.blocking and gate.after]
-    if not gates:
-        return held
-    edges = step_edges(spec)
-    reach = Reach(edges)
-    for gate in gates:
-        watched = reach.mask(gate.after)
-        ahead = {name for name, bits in reach.bits.items() if bits & watched} | set(gate.after)
-        behind = {consumer for name in gate.after for consumer in edges.get(name, ())} - ahead
-        for step in spec.steps:
-            if step.name in behind and gate.name not in step.after:
-                held.setdefault(step.name, []).append(gate)
-    return held

@@ -8,7 +8,7 @@ from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import markdown_cell, markdown_code, markdown_line
 from holdfast.picture import Picture
-from holdfast.pipeline.graph import step_edges
+from holdfast.pipeline.reach import step_edges
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, SKIPPED, Note
 from holdfast.views import matrix
 from holdfast.views.checkpoint import LISTED_MAX, and_more, phase_mark, progress_words

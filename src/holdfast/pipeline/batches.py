@@ -1,0 +1,43 @@
+"""The order of items: which batch each is in, and how many wait for it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def batch_numbers(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Each item's batch: as given, else its depth in `after`, from 1."""
+    if any("batch" in item for item in items):
+        return {item["id"]: item.get("batch", 1) for item in items}
+    before = {item["id"]: item.get("after", ()) for item in items}
+    depth: dict[str, int] = {}
+    for name in before:
+        _depth(name, before, depth)
+    return depth
+
+
+def _depth(name: str, before: dict[str, Any], depth: dict[str, int]) -> None:
+    stack = [name]
+    while stack:
+        top = stack[-1]
+        waiting = [other for other in before[top] if other not in depth]
+        if waiting:
+            stack += waiting
+        else:
+            depth[top] = 1 + max((depth[other] for other in before[top]), default=0)
+            stack.pop()
+
+
+def waiting_items(items: list[dict[str, Any]]) -> dict[str, int]:
+    """How many items wait, directly or not, for each one."""
+    numbers = batch_numbers(items)
+    if any("batch" in item for item in items):
+        return {name: sum(1 for n in numbers.values() if n > number) for name, number in numbers.items()}
+    position = {item["id"]: index for index, item in enumerate(items)}
+    after_me = dict.fromkeys(position, 0)  # bit sets: item index -> waits for me
+    for item in sorted(items, key=lambda item: -numbers[item["id"]]):
+        mine = after_me[item["id"]] | (1 << position[item["id"]])
+        for before in item.get("after", ()):
+            after_me[before] |= mine
+    return {name: bits.bit_count() for name, bits in after_me.items()}

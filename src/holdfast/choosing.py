@@ -16,7 +16,7 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import task_id
 from holdfast.pipeline.names import check_run_id
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.runs import RunInfo, checked_run_id, list_runs, read_run
+from holdfast.runs import RunInfo, checked_run_id, list_runs, read_run, run_info, run_layout
 from holdfast.seals import Seal
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED
@@ -71,11 +71,20 @@ def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) 
 
 
 def _resumed(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice:
-    state = read_run(layout, run_id).state
-    _check_pipeline(compiled, state.pipeline, run_id)
-    known = {name: value for name, value in state.params.items() if name in compiled.params.names}
+    info = _existing(layout, run_id)
+    _check_pipeline(compiled, info.pipeline, run_id)
+    known = {name: value for name, value in info.params.items() if name in compiled.params.names}
     params = compiled.params.parse(request.params, base=known)
-    return Choice(run_id, False, params, state.ordinal, state.status == COMPLETED)
+    return Choice(run_id, False, params, info.ordinal, info.status == COMPLETED)
+
+
+def _existing(layout: ProjectLayout, run_id: str) -> RunInfo:
+    """How a run stands that must be there and readable."""
+    run_layout(layout, run_id)
+    info = run_info(layout, run_id)
+    if info.problem:
+        read_run(layout, run_id)  # says what is wrong, with the right exit status
+    return info
 
 
 def _check_pipeline(compiled: CompiledPipeline, recorded: str, run_id: str) -> None:
@@ -90,15 +99,15 @@ def _named(
     compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str, params: dict[str, Any]
 ) -> Choice:
     """`--run-id` of a run that exists: the same run, if nothing about it differs."""
-    state = read_run(layout, run_id).state
+    info = _existing(layout, run_id)
     if request.force:
         raise UsageError(f"There is a run {run_id} already.", fix="Give --force another --run-id.")
-    _check_pipeline(compiled, state.pipeline, run_id)
-    if state.params != params:
+    _check_pipeline(compiled, info.pipeline, run_id)
+    if dict(info.params) != params:
         raise UsageError(
             f"Run {run_id} has other parameters.", fix=f"Change them with --resume {run_id} -p NAME=VALUE."
         )
-    return Choice(run_id, False, params, state.ordinal, state.status == COMPLETED)
+    return Choice(run_id, False, params, info.ordinal, info.status == COMPLETED)
 
 
 def _same(runs: list[RunInfo], pipeline: str, params: Mapping[str, Any]) -> RunInfo | None:

@@ -21,6 +21,8 @@ from holdfast.values import digest, encode_json
 UNKNOWN = "?"
 """The digest of an input whose value is lost: unknown is not different."""
 
+PATHS_KEPT = 1024
+
 SHORT = 12
 """How much of a part's digest is recorded: enough to say which input changed."""
 
@@ -36,6 +38,7 @@ class Inputs:
         self.artifacts = artifacts
         self.root = root
         self._params: dict[str, str] = {}
+        self._paths: dict[str, dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
 
     # --- digests -------------------------------------------------------------------------------------------
 
@@ -128,8 +131,14 @@ class Inputs:
         spec = node.spec
         if not isinstance(spec, StepSpec) or spec.writes is None:
             return {}
-        values = self.fields(node)
-        return {key: render_path(template, values) for key, template in spec.files.items()}
+        known = self._paths.get(node.id)
+        if known is None:
+            values = self.fields(node)
+            known = {key: render_path(template, values) for key, template in spec.files.items()}
+            if len(self._paths) >= PATHS_KEPT:
+                self._paths.clear()
+            self._paths[node.id] = known
+        return known
 
     # --- arguments -----------------------------------------------------------------------------------------
 

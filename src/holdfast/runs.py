@@ -40,6 +40,7 @@ class RunInfo:
     cost_usd: float = 0.0
     started_at: str = ""
     updated_at: str = ""
+    file: str = ""  # the pipeline's, as the record names it
     problem: str = ""  # why it cannot be read, if it cannot
 
 
@@ -104,15 +105,35 @@ def list_runs(layout: ProjectLayout) -> list[RunInfo]:
 
 
 def run_info(layout: ProjectLayout, run_id: str) -> RunInfo:
-    """How one run stands: from its summary if that is up to date, else from its journal."""
+    """How one run stands: from its summary if that is up to date, else from its journal.
+
+    One command asks several times (which run is meant, is it finished, where is its file); what was read is
+    remembered for as long as the journal stays the very same file.
+    """
     run = layout.run(run_id)
-    quick = _from_summary(run, run_id)
-    if quick is not None:
-        return quick
+    mark = _mark(run)
+    known = _remembered.get(run.dir)
+    if known is not None and mark is not None and known[0] == mark:
+        return known[1]
     try:
-        return describe(read_picture(layout, run_id))
+        info = _from_summary(run, run_id) or describe(read_picture(layout, run_id))
     except HoldfastError as error:
         return RunInfo(run_id, problem=error.message)
+    if mark is not None:
+        _remembered[run.dir] = (mark, info)
+    return info
+
+
+_remembered: dict[Path, tuple[tuple[int, ...], RunInfo]] = {}
+
+
+def _mark(run: RunLayout) -> tuple[int, ...] | None:
+    """What changes whenever the journal does."""
+    try:
+        found = os.lstat(run.journal)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _has_begun(run: RunLayout) -> bool:
@@ -142,6 +163,7 @@ def describe(picture: Picture) -> RunInfo:
         state.cost_usd,
         clock.iso(state.started_at or 0.0),
         clock.iso(state.updated_at or 0.0),
+        state.file,
     )
 
 
@@ -159,6 +181,7 @@ class _Summary(msgspec.Struct):
     tags: dict[str, Any] = {}
     started_at: str | None = None
     updated_at: str | None = None
+    file: str = ""
 
 
 def _from_summary(run: RunLayout, run_id: str) -> RunInfo | None:
@@ -181,6 +204,7 @@ def _from_summary(run: RunLayout, run_id: str) -> RunInfo | None:
         summary.total_cost_usd,
         summary.started_at or "",
         summary.updated_at or "",
+        summary.file,
     )
 
 

@@ -68,9 +68,10 @@ def load_recorded(layout: ProjectLayout, run_id: str) -> CompiledPipeline:
     """The pipeline of a run, from the file that its record names."""
     from holdfast.errors import UsageError
     from holdfast.pipeline.loader import load_pipeline
-    from holdfast.runs import read_run
+    from holdfast.runs import read_run, run_info
 
-    reference = read_run(layout, run_id).state.file
+    info = run_info(layout, run_id)
+    reference = read_run(layout, run_id).state.file if info.problem else info.file
     fix = f"Say where it is: holdfast run FILE.py --resume {run_id}"
     if not reference:
         raise UsageError(f"Run {run_id} was started from Python: its record names no file.", fix=fix)

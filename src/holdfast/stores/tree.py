@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections import OrderedDict
 from pathlib import Path
 
 from holdfast.errors import UsageError
@@ -44,7 +43,7 @@ class WorkTree:
         self.root = root
         self._root = _Folder(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         self._tmp = tmp
-        self._folders: OrderedDict[tuple[str, ...], _Folder] = OrderedDict()
+        self._folders: dict[tuple[str, ...], _Folder] = {}
         self._mutex = threading.Lock()
 
     def close(self) -> None:
@@ -126,8 +125,7 @@ class WorkTree:
         *folders, name = _parts(rel)
         if not folders:
             return self._root, name
-        with self._mutex:
-            return self._walk(tuple(folders), create, sync), name
+        return self._walk(tuple(folders), create, sync), name
 
     def _walk(self, parts: tuple[str, ...], create: bool, sync: bool) -> _Folder:
         folder = self._root
@@ -137,14 +135,15 @@ class WorkTree:
 
     def _step_into(self, parent: _Folder, key: tuple[str, ...], name: str, create: bool, sync: bool) -> _Folder:
         status = _stat_or_make(parent, name, create, sync)
-        known = self._folders.get(key)
+        known = self._folders.get(key)  # no lock: whoever has a folder keeps it open by having it
         if known is not None and known.identity == _identity(status):
-            self._folders.move_to_end(key)
             return known
         folder = _open_folder(parent, key, status)
-        self._folders[key] = folder
-        if len(self._folders) > _FOLDERS_KEPT:
-            self._folders.popitem(last=False)
+        with self._mutex:
+            self._folders.pop(key, None)
+            self._folders[key] = folder
+            if len(self._folders) > _FOLDERS_KEPT:
+                del self._folders[next(iter(self._folders))]  # the one opened longest ago
         return folder
 
 

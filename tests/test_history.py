@@ -133,8 +133,8 @@ def test_a_newer_journal_is_refused(finished: tuple[ProjectLayout, str, list[str
         path.unlink()
     journal = layout.run(run_id).journal
     newer, prev = [], NO_SUM
-    for line in journal.read_bytes().splitlines():
-        line, prev = close_line(line.replace(b'"v":1', b'"v":2')[: line.rindex(b',"prev"')], prev)
+    for old in journal.read_bytes().splitlines():
+        line, prev = close_line(old.replace(b'"v":1', b'"v":2')[: old.rindex(b',"prev"')], prev)
         newer.append(line)
     text = b"".join(newer)
     journal.write_bytes(text)

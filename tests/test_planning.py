@@ -59,7 +59,7 @@ def test_a_plan_of_a_finished_run_trusts_everything(tmp_path: Path) -> None:
 
 
 def test_a_raised_version_is_planned_with_its_cost(tmp_path: Path) -> None:
-    """The step's tasks are redone, at what they cost before; what follows runs only if they come out differently."""
+    """The step's tasks are redone, at what they cost before; the rest only if they differ."""
     book().run(dir=tmp_path)
     plan = make_plan(book(version=2).compile(), ProjectLayout(tmp_path))
     assert actions(plan) == {"outline": "trust", "draft[a]": "redo", "draft[b]": "redo", "bind": "redo"}

@@ -40,7 +40,8 @@ def test_the_line_reads_as_the_contract_shows_it() -> None:
     """The seal is the comment of the contract, cost and tokens included."""
     line = write_seal(Seal("draft[ch05]", "ID", 0, "IN", "SUM", "DRAFT_COMPLETE", 0.0123, 456)).decode()
     assert line == (
-        "<!-- DRAFT_COMPLETE holdfast=1 task=draft[ch05] run=ID round=0 in=IN sha256=SUM cost=0.0123 tokens=456 -->\n"
+        "<!-- DRAFT_COMPLETE holdfast=1 task=draft[ch05] run=ID round=0 in=IN sha256=SUM"
+        " cost=0.0123 tokens=456 -->\n"
     )
 
 

@@ -143,7 +143,9 @@ class Artifacts:
         files = [replace_record(record, key=key, stored=step.copy) for key, (record, _) in prepared.items()]
         # The value first, and always by hash: files that a kill leaves without a record can name it then.
         ref = self._store_rest(rest) if rest is not _NOTHING else ""
-        whole = replace(seal, set_digest=set_digest(files), value_digest=ref)
+        if ref:
+            self.objects.flush()
+        whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
         for record in files:
             self._store_file(record, prepared[record.key][1], whole)
         return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref), output_digest(files, ref)
@@ -238,7 +240,7 @@ class Artifacts:
 
     def sealed(self, record: FileRecord, seal: Seal) -> Seal:
         """`seal` completed with what the record says of one file."""
-        return replace(seal, sha256=record.sha256, newline_added=record.newline_added, kind=record.kind)
+        return seals.vary(seal, sha256=record.sha256, newline_added=record.newline_added, kind=record.kind)
 
     # --- loading -------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from holdfast.values import digest, encode_json
 UNKNOWN = "?"
 """The digest of an input whose value is lost: unknown is not different."""
 
-PATHS_KEPT = 1024
+PATHS_KEPT = 4096
 
 SHORT = 12
 """How much of a part's digest is recorded: enough to say which input changed."""

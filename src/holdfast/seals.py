@@ -11,7 +11,9 @@ not the author's. `set=HEX` binds several files of one step together. Nothing he
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from holdfast.layout import SEAL_SUFFIX
 from holdfast.values import digest
@@ -19,11 +21,9 @@ from holdfast.values import digest
 SEAL_VERSION = 1
 _INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
 _SEAL = re.compile(rb"<!-- (?:(?P<marker>[^\s=]+) )?holdfast=(?P<version>\d+)(?P<fields>(?: [a-z0-9]+=\S*)+) -->")
-_PLAIN = re.compile(rb"(?:<!--\s*)?(?P<marker>\S+?)(?:\s*-->)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(msgspec.Struct, frozen=True):
     """What a seal says."""
 
     task: str
@@ -51,6 +51,10 @@ class Sealed:
     @property
     def intact(self) -> bool:
         return self.seal is not None and digest(self.body) == self.seal.sha256
+
+
+vary = msgspec.structs.replace
+"""A seal with some of its facts changed."""
 
 
 def is_inline(path: str) -> bool:
@@ -139,7 +143,7 @@ def take_apart(data: bytes) -> Sealed:
 def put_together(body: bytes, seal: Seal) -> tuple[bytes, Seal]:
     """An inline-sealed file's bytes, and the seal with the hash of what stands above it."""
     above, added = with_newline(body)
-    full = replace(seal, sha256=digest(above), newline_added=added)
+    full = vary(seal, sha256=digest(above), newline_added=added)
     return above + write_seal(full), full
 
 
@@ -159,5 +163,6 @@ def without_marker(data: bytes, marker: str) -> bytes:
 def _plain_marker(data: bytes) -> bytes:
     text = data.rstrip()
     last = text[text.rfind(b"\n") + 1 :].strip()
-    match = _PLAIN.fullmatch(last)
-    return match["marker"] if match else b""
+    if last.startswith(b"<!--") and last.endswith(b"-->"):
+        last = last[4:-3].strip()
+    return last

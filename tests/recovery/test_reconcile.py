@@ -11,7 +11,7 @@ from holdfast import artifacts as look
 from holdfast import decisions
 from holdfast.artifacts import Look
 from holdfast.recovery.reconcile import Evidence, Policy, decide
-from holdfast.seals import Seal
+from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED, Accepted, TaskState
 
 DONE = TaskState(
@@ -21,7 +21,7 @@ LONG = b"A sentence that goes on. " * 10
 
 
 def seal(**changes: Any) -> Seal:
-    return replace(Seal("draft[a]", "run1", 0, "in", "sum"), **changes)
+    return vary(Seal("draft[a]", "run1", 0, "in", "sum"), **changes)
 
 
 def evidence(record: TaskState | None = None, **facts: Any) -> Evidence:

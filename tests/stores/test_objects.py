@@ -48,12 +48,14 @@ def test_what_was_put_is_got_back_by_another_process(tmp_path, store):
 def test_the_pack_is_the_documented_bytes(tmp_path, store):
     """A stranger can read it: header line, bytes, newline."""
     name = store.put(b"hello")
+    store.flush()
     assert pack_of(tmp_path).read_bytes() == b'{"sha256":"%s","size":5}\nhello\n' % name.encode()
 
 
 def test_an_object_is_kept_once(tmp_path, store):
     """Putting the same bytes again, also from a new process, adds nothing."""
     store.put(b"same")
+    store.flush()
     size = pack_of(tmp_path).stat().st_size
     store.put(b"same")
     again = open_store(tmp_path)
@@ -65,6 +67,7 @@ def test_an_object_is_kept_once(tmp_path, store):
 def test_a_rotten_copy_is_not_relied_upon(tmp_path, store):
     """Putting bytes whose kept copy is damaged keeps them anew."""
     name = store.put(b"precious words")
+    store.flush()
     raw = pack_of(tmp_path).read_bytes()
     pack_of(tmp_path).write_bytes(raw.replace(b"words", b"sword"))
     again = open_store(tmp_path)
@@ -72,6 +75,17 @@ def test_a_rotten_copy_is_not_relied_upon(tmp_path, store):
     again.close()
     assert open_store(tmp_path, read_only=True).get(name) == b"precious words"
     assert "damaged" in again.damage[0]
+
+
+def test_many_small_objects_go_out_in_one_write(tmp_path, store):
+    """What was put is readable at once, also before it is written; one flush writes all of it."""
+    names = [store.put(b"object %d" % number) for number in range(5)]
+    before = disk.writes
+    store.flush()
+    assert disk.writes == before + 1
+    later = store.put(b"not written yet")
+    assert store.has(later) and store.get(later) == b"not written yet"
+    assert [store.get(name) for name in names] == [b"object %d" % number for number in range(5)]
 
 
 def test_syncing_is_free_when_nothing_was_put(store):
@@ -159,6 +173,7 @@ def test_other_runs_objects_are_found_but_kept_again_in_our_own(tmp_path, store)
     other.close()
     assert store.get(name) == b"shared"
     store.put(b"shared")
+    store.flush()
     pack_of(tmp_path, "r0").unlink()
     assert open_store(tmp_path, read_only=True).get(name) == b"shared"
 
@@ -167,8 +182,10 @@ def test_a_reader_sees_what_is_appended_later(tmp_path, store):
     """A miss looks again at packs that grew."""
     reader = open_store(tmp_path, read_only=True)
     store.put(b"one")
+    store.flush()
     assert reader.get(sha_of(b"one")) == b"one"
     store.put(b"two")
+    store.flush()
     assert reader.get(sha_of(b"two")) == b"two"
 
 

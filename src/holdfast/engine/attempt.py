@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from holdfast.pipeline.graph import Node
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
-from holdfast.seals import Seal
+from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, RunState
 
 
@@ -218,7 +218,7 @@ class Attempts:
         if attempt.ctx is None:
             return seal
         cost, tokens = attempt.spent_before
-        return replace(seal, cost_usd=cost + attempt.ctx.booked_usd, tokens=tokens + attempt.ctx.booked_tokens)
+        return vary(seal, cost_usd=cost + attempt.ctx.booked_usd, tokens=tokens + attempt.ctx.booked_tokens)
 
     def _clear_part(self, attempt: Attempt, output: Any) -> None:
         """The stream has become the output; one that has not is a person's to look at."""

@@ -88,6 +88,8 @@ class Judge:
         self, node: Node, record: TaskState | None, parts: Mapping[str, str], input_digest: str
     ) -> Evidence:
         known = record or TaskState()
+        finished = known.status == COMPLETED and known.accepted is not None
+        facts: dict[str, Any] = self._open_facts(node, known) if not finished else {}
         evidence = Evidence(
             task=node.id,
             run_id=self.state.run_id,
@@ -99,10 +101,9 @@ class Judge:
             kept_by=self.state.keeps.get(node.id, ""),
             marker=getattr(node.spec, "marker", None),
             living_runs=self.living_runs,
+            **facts,
         )
-        if known.status == COMPLETED and known.accepted is not None:
-            return self._gather_completed(node, evidence, known.accepted)
-        return self._gather_open(node, evidence)
+        return self._gather_completed(node, evidence, known.accepted) if finished and known.accepted else evidence
 
     def _gather_completed(self, node: Node, evidence: Evidence, accepted: Accepted) -> Evidence:
         paths = self.inputs.paths(node)
@@ -121,20 +122,18 @@ class Judge:
             return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))
         return evidence
 
-    def _gather_open(self, node: Node, evidence: Evidence) -> Evidence:
-        marker = evidence.marker
+    def _open_facts(self, node: Node, record: TaskState) -> dict[str, Any]:
+        """What lies where an unfinished task would write."""
         files: dict[str, Look] = {}
         parts: dict[str, Look] = {}
         for path in self.inputs.paths(node).values():
-            if self.artifacts.tree.exists(path):
-                files[path] = self.artifacts.look(path, node.names, marker)
-            elif evidence.record.accepted is None or not evidence.record.round:
-                files[path] = Look(look.MISSING)
-            if self.artifacts.tree.exists(part_path(path)):
+            found = self.artifacts.look(path, node.names, node.spec.marker)
+            if found.kind != look.MISSING or record.accepted is None or not record.round:
+                files[path] = found
+            if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
                 parts[part_path(path)] = self.artifacts.look(part_path(path), node.names, None)
         lost = any(seen.seal is not None and self.artifacts.rest_of(seen.seal) is None for seen in files.values())
-        files = self._without_superseded(evidence.record, files)
-        return replace(evidence, files=files, parts_files=parts, value_lost=lost)
+        return {"files": self._without_superseded(record, files), "parts_files": parts, "value_lost": lost}
 
     def _without_superseded(self, record: TaskState, files: dict[str, Look]) -> dict[str, Look]:
         """Leave out an earlier round's accepted version that objects/ keeps: it may be written over."""
@@ -195,7 +194,7 @@ class Judge:
 
     def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
         seal = self._seal_for(node, record.input_digest, record)
-        return replace(
+        return seals.vary(
             seal, set_digest=look.set_digest(accepted.files), value_digest=_value_digest(node, accepted)
         )
 

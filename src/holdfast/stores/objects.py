@@ -29,6 +29,7 @@ PACKED_MAX = 1 << 20
 _LOOSE_DIR = "loose"
 _PACK_SUFFIX = ".pack"
 _BLOCK = 1 << 20
+_UNWRITTEN_MAX = 1 << 20
 _UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR)
 
 
@@ -56,6 +57,8 @@ class ObjectStore:
         self._appended = 0  # counts appends; what `_synced` has reached is durable
         self._synced = 0
         self._dir_synced = False
+        self._unwritten: dict[str, bytes] = {}  # records for the pack that go out together, at the next flush
+        self._unwritten_bytes = 0
         self._trusted: set[str] = set()  # hashed or written by this process: `put` need not look again
         self._broken = ""
         self._mutex = threading.RLock()
@@ -68,11 +71,11 @@ class ObjectStore:
             return sha
         with self._mutex:
             self._writable()
-            if not self._kept_whole(sha):
-                if len(data) <= PACKED_MAX:
-                    self._append(sha, data)
-                else:
+            if len(data) > PACKED_MAX:
+                if not self._kept_loose(sha):
                     self._put_loose(sha, data)
+            elif not self._kept_packed(sha):
+                self._append(sha, data)
             self._trusted.add(sha)
         return sha
 
@@ -99,6 +102,8 @@ class ObjectStore:
     def get(self, sha: str) -> bytes | None:
         """The object, hashed; None if it is nowhere whole. What was found damaged is told in `damage`."""
         with self._mutex:
+            if sha in self._unwritten:
+                self.flush()
             for pack in self._packs_with(sha):
                 data = self._read_packed(pack, sha)
                 if data is not None:
@@ -139,10 +144,12 @@ class ObjectStore:
         if self._synced >= self._appended:
             return  # both only grow, and `_synced` is set last: a stale look only means one sync too many
         with self._sync_mutex:
-            goal = self._appended
-            if self._synced >= goal:
-                return
-            self._refuse_if_broken()
+            with self._mutex:
+                goal = self._appended
+                if self._synced >= goal:
+                    return
+                self._refuse_if_broken()
+                self.flush()
             try:
                 if os.fstat(self._fd).st_nlink == 0:
                     raise FileNotFoundError(errno.ENOENT, "Removed while in use", os.fspath(self._own.path))
@@ -155,8 +162,24 @@ class ObjectStore:
                 raise
             self._synced = goal
 
+    def flush(self) -> None:
+        """Write out what was put: from then on it survives the process, and after a `sync` the machine."""
+        with self._mutex:
+            records = b"".join(self._unwritten.values())
+            self._unwritten.clear()
+            self._unwritten_bytes = 0
+            if not records:
+                return
+            try:
+                disk.write_all(self._fd, records, os.fspath(self._own.path))
+            except BaseException as error:
+                self._broken = str(error)
+                raise
+
     def close(self) -> None:
-        with self._mutex, self._sync_mutex:
+        with self._sync_mutex, self._mutex:
+            if not self._broken:
+                self.flush()
             if self._fd >= 0:
                 os.close(self._fd)
             self._fd = -1
@@ -193,21 +216,23 @@ class ObjectStore:
             if sha in self._own.objects:  # found only now
                 return
         record = encode_record(sha, data)
-        start = self._own.end + len(record) - len(data) - 1
-        try:
-            disk.write_all(self._fd, record, os.fspath(self._own.path))
-        except BaseException as error:
-            self._broken = str(error)
-            raise
-        self._own.add(sha, start, len(data))
+        self._unwritten[sha] = record
+        self._unwritten_bytes += len(record)
+        self._own.add(sha, self._own.end + len(record) - len(data) - 1, len(data))
         self._appended += 1
+        if self._unwritten_bytes > _UNWRITTEN_MAX:
+            self.flush()
 
-    def _kept_whole(self, sha: str) -> bool:
-        """Whether our pack or a loose file has it, hashed: `put` must not rely on a rotten copy."""
+    def _kept_packed(self, sha: str) -> bool:
+        """Whether our pack has it, hashed: `put` must not rely on a rotten copy."""
         if self._fd < 0:
             self._open()
-        if sha in self._own.objects:
-            return self._read_packed(self._own, sha) is not None
+        if sha in self._unwritten:
+            return True
+        return sha in self._own.objects and self._read_packed(self._own, sha) is not None
+
+    def _kept_loose(self, sha: str) -> bool:
+        """Whether a loose file has it, hashed."""
         path = self._loose(sha)
         if not os.path.lexists(path):
             return False
@@ -224,7 +249,7 @@ class ObjectStore:
         atomic.write_file(path, data, sync=True, tmp_dir=self._tmp)
 
     def _take_in(self, temp: Path, sha: str) -> None:
-        if sha in self._trusted or self._kept_whole(sha):
+        if sha in self._trusted or self._kept_loose(sha):
             return
         path = self._loose(sha)
         atomic.make_dirs(path.parent, sync=True)

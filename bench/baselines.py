@@ -70,18 +70,19 @@ def fan_out_files(
     threads: int,
     text: Callable[[str, int], str],
 ) -> None:
-    """As `fan_out_log`, and every step safely writes a file of its own."""
-    log = GroupLog(folder)
+    """Every step sleeps, safely writes a file of its own, and writes and syncs one log line."""
+    log = _open_log(folder)
     out = folder / "out"
     out.mkdir()
 
     def work(item: str, step: int) -> None:
         time.sleep(sleep_s)
         write_safely(out, f"{item}-s{step}.md", text(item, step).encode())
-        log.append(LINE)
+        os.write(log, LINE)
+        os.fdatasync(log)
 
     _for_all(items, steps, threads, work)
-    log.close()
+    os.close(log)
 
 
 def write_safely(folder: Path, name: str, data: bytes) -> None:

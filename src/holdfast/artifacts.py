@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from holdfast.stores import atomic, disk
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
+
+RECENT_BYTES_MAX = 8 << 20
 
 EMPTY_REST = digest(b"{}")
 """What a step that gave nothing beside its files is said to have given."""
@@ -65,6 +68,11 @@ class Artifacts:
     def __init__(self, tree: WorkTree, objects: ObjectStore) -> None:
         self.tree = tree
         self.objects = objects
+        self._recent: dict[
+            str, bytes
+        ] = {}  # bodies accepted by this process a moment ago: consumers want them next
+        self._recent_bytes = 0
+        self._mutex = threading.Lock()
 
     # --- looking -------------------------------------------------------------------------------------------
 
@@ -175,6 +183,7 @@ class Artifacts:
             return
         if record.stored:
             self.objects.put(body, record.sha256)
+            self._remember(record.sha256, body)
         self.place(record, body, seal)
 
     def place(self, record: FileRecord, body: bytes, seal: Seal) -> None:
@@ -270,16 +279,30 @@ class Artifacts:
             return author.decode()
         return decode_json(author) if record.kind == "json" else author
 
+    def _remember(self, sha: str, body: bytes) -> None:
+        with self._mutex:
+            if sha in self._recent:
+                return
+            self._recent[sha] = body
+            self._recent_bytes += len(body)
+            while self._recent_bytes > RECENT_BYTES_MAX:
+                oldest = next(iter(self._recent))
+                self._recent_bytes -= len(self._recent.pop(oldest))
+
     def _body(self, record: FileRecord) -> bytes:
-        """The accepted bytes: from the work tree if they are still those, else from objects/."""
+        """The accepted bytes: just accepted, or from the work tree if they are still those, else from objects/."""
+        recent = self._recent.get(record.sha256)
+        if recent is not None:
+            return recent
         try:
             data = self.tree.read(record.path)
         except OSError as error:
             if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
                 raise
             data = b""
-        body = seals.take_apart(data).body if seals.is_inline(record.path) else data
-        for candidate in (body, *_without_last_line(body)):
+        # Above the last line stands what was accepted, below it the seal (or a plain marker not yet replaced by
+        # one). Which of the two cuts is right, the hash says: nothing needs to be parsed.
+        for candidate in (*_without_last_line(data), data) if seals.is_inline(record.path) else (data,):
             if digest(candidate) == record.sha256:
                 return candidate
         stored = self.objects.get(record.sha256) if record.stored else None
@@ -415,9 +438,9 @@ def output_digest(files: list[FileRecord] | tuple[FileRecord, ...], value_digest
 
 
 def _without_last_line(body: bytes) -> list[bytes]:
-    """The text above a plain marker that has just been adopted and not yet been replaced by a seal."""
+    """The text above the last line that is not blank, if there is such a line."""
     text = body.rstrip()
-    return [body[: text.rfind(b"\n") + 1]] if b"\n" in text else []
+    return [body[: text.rfind(b"\n") + 1]] if text else []
 
 
 def _look_inline(data: bytes, tasks: Sequence[str], marker: str | None) -> Look:

@@ -26,6 +26,7 @@ from holdfast.artifacts import Artifacts
 from holdfast.choosing import Choice, Request, choose
 from holdfast.context import ContextEndedError
 from holdfast.engine.attempt import Attempts
+from holdfast.engine.board import Board
 from holdfast.engine.commit import Committer, Recorded
 from holdfast.engine.desk import EngineDesk, Saying
 from holdfast.engine.drawing import draw_graph
@@ -51,7 +52,7 @@ from holdfast.pipeline.graph import Node, build_graph
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.reconcile import Policy
-from holdfast.runs import open_project, read_run, run_ids
+from holdfast.runs import list_runs, open_project, read_run, run_ids
 from holdfast.settings import load_settings
 from holdfast.snapshots import next_number, rotate, write_snapshot
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
@@ -129,10 +130,12 @@ def execute(
     """Carry a request out. Raises HoldfastError for mistakes, locks and disks; a failed task is a result."""
     hooks = hooks or Hooks()
     try:
-        choose(compiled, layout, request)  # mistakes are told before anything is created
+        runs = list_runs(layout)
+        choice = choose(compiled, layout, request)  # mistakes are told before anything is created
         _make_folders(layout)
         with _locked(layout, request) as lock:
-            choice = choose(compiled, layout, request)
+            if list_runs(layout) != runs:  # another engine was at work until now
+                choice = choose(compiled, layout, request)
             with _Session(compiled, layout, request, choice, lock, hooks) as session:
                 return session.run()
     except OSError as error:
@@ -230,13 +233,9 @@ class _Session:
         judge = self._judge(inputs, attempts)
         self.keeper = Keeper(self._refresh_views, self._write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(
-            state=self.state,
-            graph=graph,
-            compiled=self.compiled,
-            inputs=inputs,
+            Board(self.state, graph, self.compiled, inputs, self.committer),
             judge=judge,
             attempts=attempts,
-            committer=self.committer,
             limits=Limits(settings.concurrency, settings.budget_usd, settings.grace_s),
             process_executor=self._process_executor,
             observers=(self.keeper, self.hooks.on_events),

@@ -25,6 +25,7 @@ def open_store(tmp_path, run_id="r1", *, read_only=False):
 def store(tmp_path):
     store = open_store(tmp_path)
     yield store
+    store.flush()
     store.close()
 
 
@@ -60,6 +61,7 @@ def test_an_object_is_kept_once(tmp_path, store):
     store.put(b"same")
     again = open_store(tmp_path)
     again.put(b"same")
+    again.flush()
     again.close()
     assert pack_of(tmp_path).stat().st_size == size
 
@@ -72,6 +74,7 @@ def test_a_rotten_copy_is_not_relied_upon(tmp_path, store):
     pack_of(tmp_path).write_bytes(raw.replace(b"words", b"sword"))
     again = open_store(tmp_path)
     again.put(b"precious words")
+    again.flush()
     again.close()
     assert open_store(tmp_path, read_only=True).get(name) == b"precious words"
     assert "damaged" in again.damage[0]
@@ -109,6 +112,7 @@ def test_what_an_earlier_process_left_unsynced_is_synced(tmp_path, store):
     again.put(b"never synced")
     before = disk.syncs
     again.sync()
+    again.flush()
     again.close()
     assert disk.syncs > before
 
@@ -122,6 +126,7 @@ def test_a_torn_tail_at_every_byte_is_cut_off_and_kept(tmp_path):
         pack_of(base).write_bytes(good + torn[:cut])
         store = open_store(base)
         store.put(b"next")
+        store.flush()
         store.close()
         assert pack_of(base).read_bytes() == good + encode_record(sha_of(b"next"), b"next")
         (kept,) = (base / "quarantine").iterdir()
@@ -162,6 +167,7 @@ def test_zeros_in_place_of_lost_blocks_are_not_an_object(tmp_path):
     pack_of(tmp_path).write_bytes(record + record[:90] + b"\0" * 4000)
     store = open_store(tmp_path)
     store.put(b"next")
+    store.flush()
     store.close()
     assert pack_of(tmp_path).read_bytes().count(b"\0") == 0
 
@@ -170,6 +176,7 @@ def test_other_runs_objects_are_found_but_kept_again_in_our_own(tmp_path, store)
     """Healing looks everywhere; what this run accepts does not depend on another run's pack."""
     other = open_store(tmp_path, "r0")
     name = other.put(b"shared")
+    other.flush()
     other.close()
     assert store.get(name) == b"shared"
     store.put(b"shared")
@@ -234,11 +241,13 @@ def test_a_failure_at_any_operation_loses_nothing_that_was_synced(tmp_path, torn
                 store.sync()
             except OSError:
                 failed = True
+        store.flush()
         store.close()
         again = open_store(base)
         assert again.get(synced) == b"synced"
         again.put(b"third")
         again.sync()
+        again.flush()
         again.close()
         assert open_store(base, read_only=True).get(sha_of(b"third")) == b"third"
         if not failed:
@@ -292,6 +301,7 @@ def test_a_damaged_large_object_is_set_aside_when_it_comes_again(tmp_path, store
     loose.write_bytes(b"rot")
     again = open_store(tmp_path)
     again.put(data)
+    again.flush()
     again.close()
     assert again.get(name) == data
     assert [entry.read_bytes() for entry in (tmp_path / "quarantine").iterdir()] == [b"rot"]

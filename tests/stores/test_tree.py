@@ -59,8 +59,9 @@ def test_a_link_among_the_parents_is_refused(tree, root, tmp_path, use):
     assert (tmp_path / "outside" / "a").read_bytes() == b"precious"
 
 
-def test_a_folder_replaced_by_a_link_is_noticed(tree, root):
-    """A folder that was used before is not trusted once its name means a link, even to the same folder."""
+def test_a_folder_replaced_by_a_link_is_noticed(tree, root, monkeypatch):
+    """A folder that was looked at a while ago is not trusted once its name means a link, even to itself."""
+    monkeypatch.setattr("holdfast.stores.tree._FRESH_S", 0.0)
     tree.write("a/b/one", b"1", sync=False)
     (root / "a").rename(root / "moved")
     (root / "a").symlink_to("moved")

@@ -1,10 +1,16 @@
-"""The threads that run sync bodies and lead commits: made when needed, idle when there is nothing to do."""
+"""The threads that run sync bodies and lead commits: made when needed, idle when there is nothing to do.
+
+Two kinds of work come in: jobs (bodies to run) and mail (an inbox that somebody must commit). A thread looks for
+mail first, since a job may take hours. `_coming` counts the threads that were called and have not looked yet, so
+that no job is left to a thread that was called for something else, and none is called twice.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 Job = Callable[[], None]
 
@@ -17,7 +23,8 @@ class Workers:
         self._has_mail = has_mail
         self._jobs: deque[Job] = deque()
         self._wake = threading.Condition(threading.Lock())
-        self._idle = 0
+        self._idle = 0  # asleep, and not called yet
+        self._coming = 0
         self._count = 0
         self._closed = False
         self._mine = threading.local()
@@ -34,7 +41,7 @@ class Workers:
             return
         with self._wake:
             self._jobs.extend(jobs)
-            self._call(len(self._jobs))
+            self._call(len(self._jobs) - self._coming)
 
     def body_ended(self) -> None:
         """The calling thread's job is all but done: it only hands in what came of it."""
@@ -52,35 +59,44 @@ class Workers:
             self._wake.notify_all()
 
     def _call(self, wanted: int) -> None:
-        woken = min(wanted, self._idle)
-        if woken > 0:
-            self._wake.notify(woken)
-        for _ in range(wanted - woken):
-            self._count += 1
-            name = f"holdfast-worker-{self._count}"
-            threading.Thread(target=self._work, name=name, daemon=True).start()
+        for _ in range(wanted):
+            self._coming += 1
+            if self._idle:
+                self._idle -= 1
+                self._wake.notify()
+            else:
+                self._count += 1
+                name = f"holdfast-worker-{self._count}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def _work(self) -> None:
         mine = self._mine.__dict__
+        with self._wake:
+            self._coming -= 1
         while True:
-            job = mine.pop("next", None) or self._next()
+            job = mine.pop("next", None) or self._next(mine)
             if job is None:
                 return
             mine["free"] = False
             job()
 
-    def _next(self) -> Job | None:
+    def _next(self, mine: dict[str, Any]) -> Job | None:
+        mine["free"] = True
         while True:
+            if self._has_mail():
+                self._pump()
+                job: Job | None = mine.pop("next", None)
+                if job is not None:  # the commit that was just led started something, and left it to this thread
+                    return job
             with self._wake:
-                if not self._jobs and not self._closed and not self._has_mail():
-                    self._idle += 1
-                    self._wake.wait()
-                    self._idle -= 1
                 if self._jobs:
                     return self._jobs.popleft()
                 if self._closed:
                     return None
-            self._pump()
-            job = self._mine.__dict__.pop("next", None)
-            if job is not None:  # the commit that was just led started something, and left it to this thread
-                return job  # type: ignore[no-any-return]
+                if not self._has_mail():
+                    self._sleep()
+
+    def _sleep(self) -> None:
+        self._idle += 1
+        self._wake.wait()
+        self._coming -= 1

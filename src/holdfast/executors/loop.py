@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from dataclasses import dataclass
 
 from holdfast.clock import monotonic
 from holdfast.executors.base import Call, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One call for the loop: `prepare` fills in its arguments there, `done` gets the outcome there, once."""
+
+    call: Call
+    prepare: Callable[[Call], None]
+    done: Callable[[Outcome], None]
 
 
 class LoopExecutor:
@@ -17,13 +27,13 @@ class LoopExecutor:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._starting = threading.Lock()
 
-    def start(self, call: Call, prepare: Callable[[Call], None], done: Callable[[Outcome], None]) -> None:
-        """Run `call` on the loop. `prepare` fills in its arguments there; `done` gets the outcome, once."""
+    def start(self, starts: Sequence[Start]) -> None:
+        """Run these calls on the loop, with one wake-up for all of them."""
         loop = self._running_loop()
-        loop.call_soon_threadsafe(self._spawn, call, prepare, done)
+        loop.call_soon_threadsafe(self._spawn_all, list(starts))
 
     def cancel_all(self) -> None:
         """Ask every running coroutine to stop."""
@@ -58,17 +68,19 @@ class LoopExecutor:
         finally:
             loop.close()
 
-    def _spawn(self, call: Call, prepare: Callable[[Call], None], done: Callable[[Outcome], None]) -> None:
+    def _spawn_all(self, starts: Sequence[Start]) -> None:
         assert self._loop is not None
-        task = self._loop.create_task(self._run(call, prepare, done), context=copy_context())
-        self._tasks[call.task_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(call.task_id, None))
+        for start in starts:
+            task = self._loop.create_task(self._run(start), context=copy_context())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, call: Call, prepare: Callable[[Call], None], done: Callable[[Outcome], None]) -> None:
+    async def _run(self, start: Start) -> None:
+        call = start.call
         started = monotonic()
         deadline = asyncio.timeout(call.timeout)
         try:
-            prepare(call)
+            start.prepare(call)
             async with deadline:
                 value = await call.fn(**call.arguments)
             outcome = Outcome(value=value, duration=monotonic() - started)
@@ -77,8 +89,8 @@ class LoopExecutor:
         except BaseException as error:
             timed_out = isinstance(error, TimeoutError) and deadline.expired()
             outcome = Outcome(error=error, duration=monotonic() - started, timed_out=timed_out)
-        done(outcome)
+        start.done(outcome)
 
     def _cancel_all(self) -> None:
-        for task in list(self._tasks.values()):
+        for task in list(self._tasks):
             task.cancel()

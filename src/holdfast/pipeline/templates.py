@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping
+from functools import lru_cache
 
 from holdfast.errors import UsageError
 from holdfast.layout import CHECKPOINT_VIEW, PART_SUFFIX, RESUME_VIEW, SEAL_SUFFIX, SETTINGS_FILE, STATE_DIR
@@ -62,14 +63,15 @@ def check_pattern(path: object) -> str | None:
     return _leaving(path) if isinstance(path, str) else f"is not text but {type(path).__name__}"
 
 
-def _parse(template: str) -> list[tuple[str, str | None]]:
-    """Pairs of literal text and the field that follows it."""
+@lru_cache(maxsize=4096)
+def _parse(template: str) -> tuple[tuple[str, str | None], ...]:
+    """Pairs of literal text and the field that follows it; remembered, since every task asks."""
     parts: list[tuple[str, str | None]] = []
     for text, name, spec, conversion in string.Formatter().parse(template):
         if name is not None and (not name.isidentifier() or spec or conversion):
             raise ValueError(f"has the field '{{{printable(name)}}}', which is not a plain {{name}}")
         parts.append((text, name))
-    return parts
+    return tuple(parts)
 
 
 def _leaving(path: str) -> str | None:

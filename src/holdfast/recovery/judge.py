@@ -69,8 +69,18 @@ class Judge:
         other = self._claimed_by(node)
         if other:
             return Decision(decisions.ASK, f"it would write to the same file as {other}", about="path")
+        if record is None and self._nothing_there(node):
+            return _NOT_STARTED
         evidence = self._gather(node, record, parts, input_digest)
         return reconcile.decide(evidence, self._policy(spec))
+
+    def _nothing_there(self, node: Node) -> bool:
+        """The common case of a task that never began: no file of its own, whole or half."""
+        tree = self.artifacts.tree
+        for path in self.inputs.paths(node).values():
+            if tree.exists(path) or ("ctx" in node.spec.sources and tree.exists(part_path(path))):
+                return False
+        return True
 
     def _claimed_by(self, node: Node) -> str:
         """Another task that writes to the same path: items made at run time cannot be compared at load."""

@@ -177,9 +177,9 @@ class ObjectStore:
                 raise
 
     def close(self) -> None:
+        """Let go of the pack. What was put and never synced, nobody was told of: it is dropped."""
         with self._sync_mutex, self._mutex:
-            if not self._broken:
-                self.flush()
+            self._unwritten.clear()
             if self._fd >= 0:
                 os.close(self._fd)
             self._fd = -1

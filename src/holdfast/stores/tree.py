@@ -1,9 +1,9 @@
-"""Artifacts inside the project folder: nothing is read or written through a link, or outside the root.
+"""The work tree: artifacts by relative path, never through a link, or outside the root.
 
 Every folder on the way is opened by name beneath the one above it, never followed. Descriptors of folders
-are kept (a bounded number), and each use compares the kept folder with what its name means now, so that a
-replaced folder is noticed. A folder in use by one thread stays open while another evicts it: its
-descriptor is closed when the last user lets go.
+are kept (a bounded number) and compared with what their name means now, at every use but those within a
+twentieth of a second of the last look, so that a replaced folder is noticed. A folder in use by one thread
+stays open while another evicts it: its descriptor is closed when the last user lets go.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ import stat
 import threading
 from pathlib import Path
 
+from holdfast import clock
 from holdfast.errors import UsageError
 from holdfast.stores import atomic, disk
 
 _FOLDERS_KEPT = 64
+_FRESH_S = 0.05
 
 
 class _Folder:
     """An open directory, closed when nobody refers to it any more."""
 
-    __slots__ = ("fd", "identity")
+    __slots__ = ("fd", "identity", "seen_at")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.identity = _identity(os.fstat(fd))
+        self.seen_at = clock.monotonic()  # when its name last led here
 
     def __del__(self) -> None:
         os.close(self.fd)
@@ -54,7 +57,12 @@ class WorkTree:
     def write(self, rel: str, data: bytes, *, sync: bool) -> None:
         """Replace the file by one holding `data`, making folders as needed."""
         folder, name = self._parent(rel, create=True, sync=sync)
-        atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
+        try:
+            atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
+        except FileNotFoundError:  # the folder was removed since we last looked
+            self.close()
+            folder, name = self._parent(rel, create=True, sync=sync)
+            atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
 
     def move_in(self, source: Path, rel: str, *, sync: bool) -> None:
         """Move a finished regular file into place."""
@@ -134,9 +142,13 @@ class WorkTree:
         return folder
 
     def _step_into(self, parent: _Folder, key: tuple[str, ...], name: str, create: bool, sync: bool) -> _Folder:
-        status = _stat_or_make(parent, name, create, sync)
         known = self._folders.get(key)  # no lock: whoever has a folder keeps it open by having it
+        now = clock.monotonic()
+        if known is not None and now - known.seen_at < _FRESH_S:
+            return known
+        status = _stat_or_make(parent, name, create, sync)
         if known is not None and known.identity == _identity(status):
+            known.seen_at = now
             return known
         folder = _open_folder(parent, key, status)
         with self._mutex:

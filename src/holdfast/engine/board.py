@@ -1,0 +1,86 @@
+"""What is going on in a run: graph and scheduler as they are now, and the attempts under way.
+
+Touched only inside a commit, or while nothing is being committed: whoever leads holds the board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.engine.attempt import Attempt
+from holdfast.engine.commit import Committer
+from holdfast.engine.scheduler import Scheduler
+from holdfast.inputs import Inputs, known_items
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import Graph, Node, as_items, build_graph
+from holdfast.pipeline.spec import ItemsSpec
+from holdfast.state import RunState
+
+
+class Board:
+    """Shared by those who decide (considering), those who record (outcomes) and the runner."""
+
+    def __init__(
+        self, state: RunState, graph: Graph, compiled: CompiledPipeline, inputs: Inputs, committer: Committer
+    ) -> None:
+        self.state = state
+        self.graph = graph
+        self.scheduler = Scheduler(graph)
+        self.compiled = compiled
+        self.inputs = inputs
+        self.committer = committer
+        self.prepared: dict[
+            str, tuple[dict[str, str], str, str | None]
+        ] = {}  # inputs, their digest, half-finished text
+        self.starting: list[Attempt] = []  # recorded in the open batch
+        self.running: dict[str, Attempt] = {}
+        self.overruns: dict[str, Attempt] = {}  # timed out, and their threads go on
+        self.stopping = False
+        self.over_budget = False
+
+    def through(self, node: Node) -> None:
+        """A completed task: an items function first unfolds what it made."""
+        if isinstance(node.spec, ItemsSpec):
+            self._expand(node)
+        self.scheduler.settle(node)
+
+    def _expand(self, node: Node) -> None:
+        accepted = self.state.task(node.id).accepted
+        assert accepted is not None
+        items = as_items(self.inputs.artifacts.load_value(accepted.value, accepted.value_ref))
+        if self.graph.items.get((node.spec.var, node.path)) == items:
+            return
+        self.graph.expand(node.spec.var, node.path, items)
+        self.scheduler.take_fresh()
+
+    def recall(self, targets: Mapping[str, str]) -> None:
+        """Send these tasks' outputs back, once their started consumers have ended."""
+        for target in targets:
+            node = self.graph.nodes.get(target)
+            if node is not None:
+                self.scheduler.recall(node)
+
+    def release(self, node_id: str) -> None:
+        """A person has spoken about something that waited for it."""
+        node = self.graph.nodes.get(node_id)
+        if node is not None and node.stuck:
+            self.scheduler.release(node)
+
+    def rebuild(self) -> None:
+        """Draw the graph anew from the state; finished work is recognised by id and considered again."""
+        limits = self.scheduler.limits
+        items = known_items(self.graph.spec, self.state, self.inputs.artifacts)
+        self.graph = self.inputs.graph = build_graph(self.graph.spec, items)
+        self.scheduler = Scheduler(self.graph)
+        self.scheduler.limits = limits
+        for attempt in (*self.running.values(), *self.starting, *self.overruns.values()):
+            node = self.graph.nodes.get(attempt.node.id)
+            if node is not None:  # else its item has vanished: what it gives is recorded and left alone
+                attempt.node = node
+                node.running = True
+                self.scheduler.running[node.id] = node
+        self.recall(dict.fromkeys(self.state.recalls, ""))
+
+    def is_idle(self) -> bool:
+        """Nothing runs, nothing is about to, and no body is overdue."""
+        return not (self.running or self.starting or self.overruns)

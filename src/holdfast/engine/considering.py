@@ -1,0 +1,196 @@
+"""Inside every commit: consider what came through, start what there is room for.
+
+advance
+  _consider          a node whose producers are all through
+    _consider_task   ask the judge; trust it, hold it, or queue it
+    _consider_gate   a person's word
+    _consider_phase  the hand-off checklist
+  _rewind_due        what was sent back runs again when its started consumers have ended
+  _start             record the start; the attempt is dispatched once the batch is durable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from holdfast import clock, decisions
+from holdfast import events as ev
+from holdfast.decisions import Decision
+from holdfast.engine.attempt import Attempt, Attempts
+from holdfast.engine.board import Board
+from holdfast.pipeline.graph import OPEN, SKIPPED, Node
+from holdfast.state import COMPLETED
+from holdfast.state import SKIPPED as STATUS_SKIPPED
+
+
+class Judge(Protocol):
+    """Decides about one task from record and files. Recovery has the real one."""
+
+    def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision: ...
+
+    def apply(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Sequence[ev.Event]: ...
+
+
+class Considering:
+    """Moves the scheduler on, one batch at a time."""
+
+    def __init__(
+        self, board: Board, judge: Judge, attempts: Attempts, *, concurrency: int, budget_usd: float | None
+    ) -> None:
+        self.board = board
+        self.judge = judge
+        self.attempts = attempts
+        self.concurrency = concurrency
+        self.budget_usd = budget_usd
+
+    def advance(self) -> None:
+        """Bring everything as far as it can go now."""
+        scheduler = self.board.scheduler
+        now = clock.monotonic()
+        scheduler.release_due(now)
+        while True:
+            while scheduler.to_consider:
+                self._consider(scheduler.to_consider.popleft())
+            if scheduler.recalled:
+                self._rewind_due()
+            if not scheduler.to_consider:
+                break
+        self._start_some(now)
+
+    def _start_some(self, now: float) -> None:
+        board = self.board
+        room = self.concurrency - len(board.running) - len(board.starting)
+        while room > 0 and not board.stopping:
+            if self.budget_usd is not None and self._budget_reached(self.budget_usd):
+                return
+            node = board.scheduler.take(now)
+            if node is None:
+                return
+            self._start(node)
+            room -= 1
+
+    def _budget_reached(self, budget: float) -> bool:
+        if self.board.state.cost_usd >= budget and self.board.scheduler.has_work():
+            self.board.over_budget = True
+        return self.board.over_budget
+
+    def _consider(self, node: Node) -> None:
+        """Look at a node whose producers are all through."""
+        if node.unmet or node.running or node.queued or node.recalled or node.condition != OPEN:
+            return
+        if node.is_virtual:
+            self.board.scheduler.settle(node)
+        elif node.kind == "gate":
+            self._consider_gate(node)
+        elif node.kind == "phase":
+            self._consider_phase(node)
+        else:
+            self._consider_task(node)
+
+    def _consider_task(self, node: Node) -> None:
+        board = self.board
+        if node.id in board.state.recalls:  # sent back before this process began, or before the node was made
+            board.scheduler.recall(node)
+            return
+        skipped = _skipped_parent(node)
+        if skipped:
+            self._skip(node, skipped)
+            return
+        parts = board.inputs.parts(node)
+        digest = board.inputs.digest(node, parts)
+        decision = self.judge.decide(node, parts, digest)
+        for event in self.judge.apply(node, decision, parts, digest):
+            board.committer.record(event)
+        self._act(node, decision, parts, digest)
+
+    def _skip(self, node: Node, because_of: str) -> None:
+        if self.board.state.task(node.id).status != STATUS_SKIPPED:
+            self.board.committer.record(ev.TaskSkipped(step_id=node.id, reason=f"{because_of} was skipped"))
+        self.board.scheduler.settle(node, SKIPPED)
+
+    def _act(self, node: Node, decision: Decision, parts: dict[str, str], digest: str) -> None:
+        """Move the scheduler as the decision and the state it left say."""
+        board = self.board
+        record = board.state.task(node.id)
+        if decision.action in (decisions.ASK, decisions.HOLD):
+            board.scheduler.hold(node)
+        elif record.status == COMPLETED:
+            board.through(node)
+        elif record.status == STATUS_SKIPPED:
+            board.scheduler.settle(node, SKIPPED)
+        else:
+            board.prepared[node.id] = (parts, digest, decision.partial)
+            half = decision.action in (decisions.CONTINUE, decisions.REDO) or record.cut_off
+            board.scheduler.enqueue(node, half=half)
+
+    def _consider_gate(self, node: Node) -> None:
+        standing = self.board.state.gates.get(node.id)
+        if standing == "approved":
+            self.board.scheduler.settle(node)
+            return
+        if standing is None:
+            self.board.committer.record(ev.GateReached(step_id=node.id, ask=node.spec.ask))
+        self.board.scheduler.hold(node)
+
+    def _consider_phase(self, node: Node) -> None:
+        board = self.board
+        if board.state.phases.get(node.id) not in ("approved", "started"):
+            reasons = self._checklist(node)
+            if reasons:
+                board.committer.record(ev.ChecklistRefused(step_id=node.id, reasons=reasons))
+                board.scheduler.hold(node)
+                return
+            board.committer.record(ev.PhaseStarted(step_id=node.id))
+        board.scheduler.settle(node)
+
+    def _checklist(self, node: Node) -> tuple[str, ...]:
+        checks = self.board.compiled.checklists.get(node.spec.name, ())
+        objections = (self.attempts.run_checks((check,), node, None, None) for check in checks)
+        return tuple(objection for objection in objections if objection)
+
+    def _rewind_due(self) -> None:
+        board = self.board
+        for node in board.scheduler.recalls_due():
+            recall = board.state.recalls.get(node.id)
+            if recall is not None:
+                feedback = tuple(text for text in recall.feedback if text)
+                board.committer.record(ev.TaskRewound(step_id=node.id, feedback=feedback))
+            board.scheduler.rewound(node)
+
+    def _start(self, node: Node) -> None:
+        record = self.board.state.task(node.id)
+        parts, digest, partial = self.board.prepared[node.id]
+        attempt = Attempt(node, record.attempt + 1, record.round, digest, parts, partial)
+        parents = node.parent_ids
+        self.board.committer.record(
+            ev.NodeEntered(
+                step_id=node.id,
+                node=node.spec.name,
+                parent_id=parents[0],
+                parents=parents if parents[0] else (),
+                round=attempt.round,
+                attempt=attempt.number,
+            )
+        )
+        self.board.starting.append(attempt)
+
+    def heard(self, event: object) -> None:
+        """Another process recorded something: a person approved, rejected or asked for another try."""
+        if isinstance(event, ev.GateApproved):
+            self.board.release(event.step_id)
+        elif isinstance(event, ev.RetryRequested):
+            for task in event.step_ids:
+                self.board.release(task)
+        elif isinstance(event, ev.RewindRequested):
+            self.board.recall(event.targets)
+            self.board.release(event.step_id)
+
+
+def _skipped_parent(node: Node) -> str:
+    for parent in node.parents:
+        if parent.condition == SKIPPED:
+            return parent.id
+    return ""

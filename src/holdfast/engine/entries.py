@@ -1,0 +1,92 @@
+"""What goes into the committer's inbox, and what each entry does inside its batch."""
+
+from __future__ import annotations
+
+from holdfast import events as ev
+from holdfast.engine.attempt import Attempt, Verdict
+from holdfast.engine.outcomes import Outcomes
+
+
+class _Entry:
+    """An entry nobody waits for."""
+
+    durable = True
+
+    def apply(self) -> None:
+        """Nothing to record."""
+
+    def done(self, error: BaseException | None) -> None:
+        """Nobody waits."""
+
+
+class Nudge(_Entry):
+    """Makes a batch happen, so that what became due is considered and started."""
+
+
+class Report(_Entry):
+    """An attempt's verdict, on its way into the journal."""
+
+    __slots__ = ("attempt", "duration", "outcomes", "verdict")
+
+    def __init__(self, outcomes: Outcomes, attempt: Attempt, verdict: Verdict, duration: float) -> None:
+        self.outcomes = outcomes
+        self.attempt = attempt
+        self.verdict = verdict
+        self.duration = duration
+
+    def apply(self) -> None:
+        verdict = self.verdict
+        if not self.outcomes.end(self.attempt):
+            return
+        if verdict.exited is not None:
+            self.outcomes.accept(self.attempt, verdict)
+        elif verdict.rewind is not None:
+            self.outcomes.send_back(self.attempt, verdict.rewind, self.duration)
+        else:
+            self.outcomes.fail(self.attempt, verdict, self.duration)
+
+
+class Overdue(_Entry):
+    """The time of a sync body is up."""
+
+    def __init__(self, outcomes: Outcomes, attempt: Attempt) -> None:
+        self.outcomes, self.attempt = outcomes, attempt
+
+    def apply(self) -> None:
+        self.outcomes.overrun(self.attempt)
+
+
+class Late(_Entry):
+    """A body that ended after it had been declared dead, or was cancelled by a stop."""
+
+    durable = False
+
+    def __init__(self, outcomes: Outcomes, attempt: Attempt) -> None:
+        self.outcomes, self.attempt = outcomes, attempt
+
+    def apply(self) -> None:
+        self.outcomes.came_back(self.attempt)
+
+
+class Broken(_Entry):
+    """Something of ours, or the disk, failed while an outcome was judged: the run stops."""
+
+    durable = False
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def apply(self) -> None:
+        raise self.error
+
+
+class Ending(_Entry):
+    """The last entry of a run."""
+
+    def __init__(self, outcomes: Outcomes, status: str, reason: str) -> None:
+        self.outcomes, self.status, self.reason = outcomes, status, reason
+
+    def apply(self) -> None:
+        self.outcomes.give_up_overruns()
+        self.outcomes.board.stopping = True
+        self.outcomes.board.committer.record(ev.RunStopped(status=self.status, reason=self.reason))

@@ -1,0 +1,214 @@
+"""What an attempt's end does to the run, inside a commit: accepted, sent back, failed, or out of time."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from holdfast import clock
+from holdfast import events as ev
+from holdfast.engine.attempt import Attempt, Verdict
+from holdfast.engine.board import Board
+from holdfast.engine.retry import may_retry, retry_delay_s
+from holdfast.pipeline.graph import SETTLE, SKIPPED, Node, split_task_id
+from holdfast.pipeline.rewind import Rewind
+from holdfast.pipeline.spec import ItemsSpec
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, rounds_key
+from holdfast.state import SKIPPED as STATUS_SKIPPED
+
+
+class Outcomes:
+    """Records how attempts ended, and moves the scheduler."""
+
+    def __init__(self, board: Board, rng: random.Random) -> None:
+        self.board = board
+        self._rng = rng
+
+    def end(self, attempt: Attempt) -> bool:
+        """Forget a running attempt; False if it is not the running one any more."""
+        board = self.board
+        if board.running.get(attempt.node.id) is not attempt:
+            return False
+        del board.running[attempt.node.id]
+        if attempt.ctx is not None:
+            attempt.ctx.end("this attempt is over")
+        board.scheduler.end(attempt.node)
+        return True
+
+    def accept(self, attempt: Attempt, verdict: Verdict) -> None:
+        """Its output counts. What was opened meanwhile is looked at again when that is through."""
+        board, node = self.board, attempt.node
+        assert verdict.exited is not None
+        board.committer.record(verdict.exited)
+        board.prepared.pop(node.id, None)
+        if node.unmet or node.recalled or board.graph.nodes.get(node.id) is not node:
+            return
+        if self._made_others(node, verdict):
+            board.rebuild()
+        else:
+            board.through(node)
+
+    def _made_others(self, node: Node, verdict: Verdict) -> bool:
+        """Whether an items function made items before, and other ones now."""
+        if not isinstance(node.spec, ItemsSpec):
+            return False
+        known = self.board.graph.items.get((node.spec.var, node.path))
+        return known is not None and known != verdict.items
+
+    # --- sent back -----------------------------------------------------------------------------------------
+
+    def send_back(self, attempt: Attempt, rewind: Rewind, duration: float) -> None:
+        """It raised Rewind: its targets run again, unless the rounds are used up."""
+        board, node = self.board, attempt.node
+        problem, targets = self._targets(node, rewind)
+        if problem:
+            self._needs_person(attempt, "definition", problem, duration)
+            return
+        used = [t for t in targets if board.state.rounds.get(rounds_key(node.id, t), 0) >= rewind.rounds]
+        if used:
+            words = "; ".join(text for text in targets.values() if text)
+            error = f"sent {', '.join(used)} back {rewind.rounds} times and still objects: {words}"
+            self._needs_person(attempt, "rounds", error, duration)
+            return
+        keep = self._kept(node, rewind)
+        board.committer.record(
+            ev.RewindRequested(step_id=node.id, targets=targets, keep=keep, duration=round(duration, 6))
+        )
+        board.recall(targets)
+
+    def _targets(self, node: Node, rewind: Rewind) -> tuple[str, dict[str, str]]:
+        """The tasks meant by a Rewind, or what is wrong with it."""
+        graph = self.board.graph
+        targets: dict[str, str] = {}
+        for wanted, feedback in rewind.targets.items():
+            name, path = split_task_id(wanted)
+            if name not in self.board.compiled.functions:
+                return f"Rewind names {wanted!r:.80}, which is no step", {}
+            target = wanted if path else graph.related(name, node.path, graph.fan_of(node.spec.name))
+            found = graph.nodes.get(target)
+            if found is None or not found.is_task:
+                return f"Rewind to {wanted!r:.80} does not say which item: give an id such as {name}[ITEM]", {}
+            if not _is_upstream(found, node):
+                return f"Rewind to {target}, which is not upstream of {node.id}", {}
+            targets[target] = feedback
+        return "", targets
+
+    def _kept(self, node: Node, rewind: Rewind) -> tuple[str, ...]:
+        graph, state = self.board.graph, self.board.state
+        fan = graph.fan_of(node.spec.name)
+        ids = [name if "[" in name else graph.related(name, node.path, fan) for name in rewind.keep]
+        return tuple(i for i in ids if state.task(i).status in (COMPLETED, IN_PROGRESS) and i != node.id)
+
+    def _needs_person(self, attempt: Attempt, kind: str, error: str, duration: float) -> None:
+        self._exit(attempt, NEEDS_REVIEW, kind=kind, error=error, duration=duration)
+        self.board.scheduler.hold(attempt.node)
+
+    # --- failed --------------------------------------------------------------------------------------------
+
+    def fail(self, attempt: Attempt, verdict: Verdict, duration: float) -> None:
+        """Record a failed attempt: another one is due, or a person is."""
+        node, spec = attempt.node, attempt.node.spec
+        failures = self.board.state.task(node.id).failures + 1
+        for event in verdict.set_aside:
+            self.board.committer.record(event)
+        if self._may_retry(spec, verdict, failures):
+            self._try_again(attempt, verdict, failures, duration)
+        elif getattr(spec, "on_failure", "review") == "skip":
+            self._exit_failed(attempt, verdict, STATUS_SKIPPED, duration)
+            self.board.scheduler.settle(node, SKIPPED)
+        else:
+            self._exit_failed(attempt, verdict, NEEDS_REVIEW, duration)
+            self.board.scheduler.hold(node)
+
+    def _may_retry(self, spec: Any, verdict: Verdict, failures: int) -> bool:
+        assert verdict.error is not None
+        compiled = self.board.compiled
+        return verdict.kind != "definition" and may_retry(
+            verdict.error,
+            failures=failures,
+            retries=getattr(spec, "retries", 0),
+            retry_on=compiled.retry_on.get(spec.name, ()),
+            no_retry_on=compiled.no_retry_on.get(spec.name, ()),
+        )
+
+    def _try_again(self, attempt: Attempt, verdict: Verdict, failures: int, duration: float) -> None:
+        node = attempt.node
+        delay = retry_delay_s(getattr(node.spec, "backoff", 1.0), failures, verdict.error, self._rng)
+        self._exit_failed(attempt, verdict, FAILED, duration, delay)
+        if not attempt.overran:  # else when its thread has come back: no retry overlaps it
+            self.board.scheduler.delay(node, clock.monotonic() + delay)
+
+    def _exit_failed(
+        self, attempt: Attempt, verdict: Verdict, status: str, duration: float, delay: float = 0.0
+    ) -> None:
+        self._exit(
+            attempt,
+            status,
+            kind=verdict.kind,
+            error=verdict.message,
+            duration=duration,
+            retry_in=round(delay, 3),
+            new_round=verdict.new_round,
+        )
+
+    def _exit(self, attempt: Attempt, status: str, *, duration: float, **facts: Any) -> None:
+        self.board.committer.record(
+            ev.NodeExited(
+                step_id=attempt.node.id,
+                node=attempt.node.spec.name,
+                status=status,
+                parent_id=attempt.node.parent_ids[0],
+                round=attempt.round,
+                attempt=attempt.number,
+                duration=round(duration, 6),
+                **facts,
+            )
+        )
+
+    # --- out of time ---------------------------------------------------------------------------------------
+
+    def overrun(self, attempt: Attempt) -> None:
+        """Its time is up, its thread goes on: fail the attempt, keep any retry from overlapping it."""
+        if self.board.running.get(attempt.node.id) is not attempt:
+            return
+        del self.board.running[attempt.node.id]
+        self.board.overruns[attempt.node.id] = attempt
+        attempt.overran = True
+        words = f"timed out after {attempt.node.spec.timeout:g} s"
+        if attempt.ctx is not None:
+            attempt.ctx.end(f"it {words}")
+        self.board.committer.record(ev.Overran(step_id=attempt.node.id, timeout=attempt.node.spec.timeout))
+        verdict = Verdict(
+            error=TimeoutError(words), kind="timeout", message=f"{words}, and its thread is still running"
+        )
+        self.fail(attempt, verdict, clock.monotonic() - attempt.started)
+
+    def came_back(self, attempt: Attempt) -> None:
+        """A body that had been declared dead, or stopped, has ended: now a retry may start."""
+        if self.board.overruns.pop(attempt.node.id, None) is not attempt:
+            self.end(attempt)
+            return
+        self.board.scheduler.end(attempt.node)
+        if self.board.state.task(attempt.node.id).status == FAILED:
+            self.board.scheduler.delay(attempt.node, clock.monotonic())
+
+    def give_up_overruns(self) -> None:
+        """The end of the run: bodies that never came back need a person."""
+        for attempt in self.board.overruns.values():
+            if self.board.state.task(attempt.node.id).status == FAILED:
+                error = "still running after its timeout when everything else was done"
+                self._exit(attempt, NEEDS_REVIEW, kind="timeout", error=error, duration=0.0)
+
+
+def _is_upstream(target: Node, node: Node) -> bool:
+    """Whether `node` depends on `target`, through whatever lies between."""
+    seen: set[Node] = {target}
+    stack = [target]
+    while stack:
+        for consumer, kind in stack.pop().consumers:
+            if consumer is node:
+                return True
+            if consumer not in seen and kind != SETTLE:
+                seen.add(consumer)
+                stack.append(consumer)
+    return False

@@ -31,6 +31,7 @@ def tell(task: str, state: RunState, graph: Graph, planned: Planned | None) -> l
     if record is not None:
         lines += _past(record)
         lines += [f"  made from {name}: {value}" for name, value in record.inputs.items()]
+        lines += [f"  made by version {record.version} of the step"] if record.version > 1 else []
     node = graph.nodes.get(task)
     if node is not None and node.parent_ids[0]:
         lines.append("  depends on " + ", ".join(node.parent_ids))

@@ -205,8 +205,8 @@ def _read_pattern(node: Node, pattern: str, values: Mapping[str, str]) -> str:
 
 
 def shorten(parts: Mapping[str, str]) -> dict[str, str]:
-    """The parts as they are recorded."""
-    return {key: value[:SHORT] for key, value in parts.items()}
+    """The parts as they are recorded; the version has a field of its own."""
+    return {key: value[:SHORT] for key, value in parts.items() if key != "version"}
 
 
 def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -50,7 +50,7 @@ def encode_line(seq: int, ts: str, body: bytes, prev: str) -> tuple[bytes, str]:
     if body[:1] != b"{" or b"\n" in body:
         raise ValueError("the body of a line must be one JSON object on one line")
     fields = b"," + body[1:-1] if len(body) > 2 else b""
-    return close_line(b'{"seq":%d,"ts":"%s","v":%d%s' % (seq, ts.encode(), FORMAT, fields), prev)
+    return close_line(b'{"seq":%d,"ts":"%b","v":%d%b' % (seq, ts.encode(), FORMAT, fields), prev)
 
 
 def close_line(head: bytes, prev: str) -> tuple[bytes, str]:

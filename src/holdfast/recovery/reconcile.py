@@ -112,7 +112,7 @@ def _stale(evidence: Evidence) -> Decision | None:
     if evidence.kept_by:
         return None
     names = changed_parts(record.inputs, evidence.parts)
-    if names == ["version"]:
+    if not names and record.version != evidence.version:
         return Decision(REDO, f"its version was raised from {record.version} to {evidence.version}")
     return Decision(REDO, "changed since: " + ", ".join(names) if names else "its inputs changed")
 

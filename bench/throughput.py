@@ -59,7 +59,7 @@ def artifacts(setting: Setting) -> Iterator[Row]:
     yield interleave(bare, _runs(setting, pipe, _steps(setting)), setting.rounds).row(
         "artifacts",
         f"{_shape_text(setting)}, each with a 2 KB file",
-        f"the same files written safely and a log synced in groups, {sizes.concurrency} threads",
+        f"the same files written safely and a log line synced for each, {sizes.concurrency} threads",
         "s",
         target=1.3,
     )

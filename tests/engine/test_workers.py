@@ -40,7 +40,7 @@ def test_a_body_that_commits_does_not_hold_other_tasks_up(tmp_path: Path) -> Non
 
 
 def test_mail_is_looked_at_although_the_only_idle_thread_was_called_for_a_job() -> None:
-    """A thread called for a job that takes long does not swallow the call for a commit, nor the other way round."""
+    """A thread called for a job that takes long does not swallow the call for a commit, or the reverse."""
     for _ in range(50):
         mail: list[str] = []
         pumped, may_end, began = threading.Event(), threading.Event(), threading.Event()

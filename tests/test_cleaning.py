@@ -32,6 +32,10 @@ def make_pipeline(shared: str) -> Pipeline:
     def common(large: bytes, word: str) -> bytes:
         return (shared.encode() * LARGE)[:LARGE]
 
+    @pipe.step(writes="{word}.md")
+    def small(word: str) -> str:
+        return f"about {word}\n"
+
     @pipe.step
     def last(common: bytes, fails: bool) -> str:
         if fails:

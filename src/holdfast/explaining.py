@@ -33,8 +33,8 @@ def tell(task: str, state: RunState, graph: Graph, planned: Planned | None) -> l
         lines += [f"  made from {name}: {value}" for name, value in record.inputs.items()]
         lines += [f"  made by version {record.version} of the step"] if record.version > 1 else []
     node = graph.nodes.get(task)
-    if node is not None and node.parent_ids[0]:
-        lines.append("  depends on " + ", ".join(node.parent_ids))
+    if node is not None and node.parents:
+        lines.append("  depends on " + ", ".join(parent.id for parent in node.parents))
     if planned is not None:
         lines.append(f"  next: {planned.action}, because: {planned.reason}")
     return lines

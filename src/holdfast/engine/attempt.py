@@ -32,6 +32,7 @@ class Attempt:
     input_digest: str
     parts: dict[str, str]
     partial: str | None = None
+    parent_id: str = ""  # the first producer
     call: Call | None = None
     ctx: Context | None = None
     outcome: Outcome | None = None
@@ -196,7 +197,7 @@ class Attempts:
                 step_id=node.id,
                 node=spec.name,
                 status=COMPLETED,
-                parent_id=node.parent_ids[0],
+                parent_id=attempt.parent_id,
                 round=attempt.round,
                 attempt=attempt.number,
                 version=spec.version,
@@ -241,7 +242,7 @@ class Attempts:
             step_id=node.id,
             node=node.spec.name,
             status=COMPLETED,
-            parent_id=node.parent_ids[0],
+            parent_id=attempt.parent_id,
             round=attempt.round,
             attempt=attempt.number,
             duration=round(outcome.duration, 6),

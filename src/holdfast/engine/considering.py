@@ -163,14 +163,15 @@ class Considering:
     def _start(self, node: Node) -> None:
         record = self.board.state.task(node.id)
         parts, digest, partial = self.board.prepared[node.id]
-        attempt = Attempt(node, record.attempt + 1, record.round, digest, parts, partial)
-        parents = node.parent_ids
+        parents = tuple(parent.id for parent in node.parents)
+        first = parents[0] if parents else ""
+        attempt = Attempt(node, record.attempt + 1, record.round, digest, parts, partial, first)
         self.board.committer.record(
             ev.NodeEntered(
                 step_id=node.id,
                 node=node.spec.name,
-                parent_id=parents[0],
-                parents=parents if parents[0] else (),
+                parent_id=first,
+                parents=parents,
                 round=attempt.round,
                 attempt=attempt.number,
             )

@@ -157,7 +157,7 @@ class Outcomes:
                 step_id=attempt.node.id,
                 node=attempt.node.spec.name,
                 status=status,
-                parent_id=attempt.node.parent_ids[0],
+                parent_id=attempt.parent_id,
                 round=attempt.round,
                 attempt=attempt.number,
                 duration=round(duration, 6),

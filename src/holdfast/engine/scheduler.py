@@ -63,7 +63,6 @@ class Scheduler:
 
     def enqueue(self, node: Node, *, half: bool = False) -> None:
         """It may run as soon as there is room."""
-        node.half = half
         node.queued = True
         limit = node.spec.limit if node.kind == "step" else None
         entry = (-node.rank, 0 if half else 1, node.order, node)
@@ -71,7 +70,6 @@ class Scheduler:
 
     def delay(self, node: Node, due: float) -> None:
         """It may run again, but not before `due`."""
-        node.due = due
         heapq.heappush(self._delayed, (due, node.order, node))
 
     # --- starting and ending -------------------------------------------------------------------------------

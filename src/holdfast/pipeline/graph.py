@@ -46,22 +46,18 @@ class Node:
         "condition",
         "consumers",
         "digest",
-        "due",
-        "half",
         "id",
         "is_task",
         "is_virtual",
         "item",
         "kind",
         "order",
-        "parent_ids",
         "parents",
         "path",
         "queued",
         "rank",
         "recalled",
         "running",
-        "skip_because",
         "spec",
         "stuck",
         "unmet",
@@ -78,7 +74,6 @@ class Node:
         self.order = 0
         self.rank = 0
         self.parents: tuple[Node, ...] = ()  # what it takes, in the order of the parameters
-        self.parent_ids: tuple[str, ...] = ("",)
         self.consumers: list[tuple[Node, int]] = []
         # --- the scheduler's ---
         self.unmet = 0
@@ -88,9 +83,6 @@ class Node:
         self.queued = False
         self.running = False
         self.recalled = False
-        self.half = False
-        self.due = 0.0
-        self.skip_because = ""
         self.digest = ""
 
     def __repr__(self) -> str:
@@ -281,7 +273,6 @@ class Graph:
         )
         if parents:
             node.parents = parents
-            node.parent_ids = tuple(parent.id for parent in parents)
         for parent in parents:
             self._edge(parent, node, AFTER if parent.is_virtual else DATA)
         if isinstance(spec, StepSpec):

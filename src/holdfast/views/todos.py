@@ -88,7 +88,7 @@ class TodosView:
         self._file: tuple[int, int] | None = None  # device and inode of what is open
         self._rows: dict[str, Row] | None = None  # as they stand in the file; None: not looked at yet
         self._deps: set[Edge] = set()
-        self._drawn: set[str] = set()  # the rows that `_edges` was made for
+        self._drawn = 0  # a hash of the names of the rows that `_edges` was made for
         self._edges: set[Edge] = set()
 
     def update(self, picture: Picture, edges: Edges) -> bool:
@@ -172,9 +172,10 @@ class TodosView:
 
     def _wanted(self, picture: Picture, edges: Edges) -> tuple[dict[str, Row], set[Edge]]:
         rows = _own_rows(picture)
-        if rows.keys() != self._drawn or self._rows is None:
+        drawn = hash(frozenset(rows))
+        if drawn != self._drawn or self._rows is None:
             self._edges = {(task, named or f"missing:{task}") for task, named in edges() if task in rows}
-            self._drawn = set(rows)
+            self._drawn = drawn
         unknown = {named for _, named in self._edges if named not in rows}
         rows |= dict.fromkeys(sorted(unknown), ("unknown", "a dependency that names nothing", WAITING))
         ready = set(picture.ready)

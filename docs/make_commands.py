@@ -36,6 +36,7 @@ EXITS = """## Exit statuses
 | 4 | damage found, or state that needs a decision before anything can go on |
 | 5 | another process runs this project |
 | 6 | could not go on: disk full, I/O error, no descriptors; nothing is lost |
+| 70 | an internal error: a bug in Holdfast itself; nothing is lost |
 | 130 | interrupted (Ctrl-C, SIGTERM), state saved |
 """
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import HoldfastError, Pipeline
+from holdfast import HoldfastError, Pipeline, people
 from holdfast.errors import UsageError
+from holdfast.runs import open_project
 
 
 def writer(calls: list[str], *, overwrite: bool = False) -> Pipeline:
@@ -128,3 +129,85 @@ def test_a_state_folder_behind_a_link_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="symbolic link"):
         writer([]).run(dir=tmp_path / "p")
     assert list((tmp_path / "real").iterdir()) == []
+
+
+def test_other_parameters_than_a_lost_run_had_are_refused(tmp_path: Path) -> None:
+    """Taking over its files would pay for all of them again, unasked; the parameters it had adopt them."""
+    calls: list[str] = []
+    writer(calls).run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    with pytest.raises(UsageError, match="whose record is lost"):
+        writer(calls).run({"topic": "moon"}, dir=tmp_path)
+    assert not (tmp_path / ".holdfast").exists()
+    assert writer(calls).run(dir=tmp_path).status == "completed"
+    assert len(calls) == 2
+
+
+def fanned(calls: list[str]) -> Pipeline:
+    pipe = Pipeline("f")
+
+    @pipe.step
+    def plan() -> list[str]:
+        return ["a", "b"]
+
+    @pipe.items("i")
+    def items(plan: list[str]) -> list[str]:
+        return plan
+
+    @pipe.step(each="i", writes="out/{i}.md")
+    def paid(i: str) -> str:
+        calls.append(i)
+        return f"{i}\n"
+
+    return pipe
+
+
+@pytest.mark.parametrize("lost", ["", "runs", "runs/*/events.jsonl"])
+def test_items_that_a_function_makes_are_found_again_by_their_files(tmp_path: Path, lost: str) -> None:
+    """All state, all runs, or a journal and its snapshots lost: the id is back, and nothing is paid twice."""
+    calls: list[str] = []
+    first = fanned(calls).run(dir=tmp_path)
+    if lost.endswith("jsonl"):
+        run = tmp_path / ".holdfast" / "runs" / first.run_id
+        for path in [run / "events.jsonl", *run.glob("checkpoint_*")]:
+            path.unlink()
+    else:
+        shutil.rmtree(tmp_path / ".holdfast" / lost)
+    again = fanned(calls).run(dir=tmp_path)
+    assert (again.run_id, again.status, sorted(calls)) == (first.run_id, "completed", ["a", "b"])
+
+
+def test_a_start_that_fails_leaves_no_run_behind(tmp_path: Path) -> None:
+    """A file where a folder of outputs should be: one line, and no empty run."""
+    (tmp_path / "out").write_text("in the way")
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="out/a.md")
+    def a() -> str:
+        return "x"
+
+    with pytest.raises(UsageError):
+        pipe.run(dir=tmp_path)
+    assert list((tmp_path / ".holdfast" / "runs").iterdir()) == []
+
+
+def test_a_gate_is_not_asked_again_when_a_task_behind_it_is_whole(tmp_path: Path) -> None:
+    """With all state lost, a gate counts as approved if what it held back was finished."""
+    pipe = Pipeline("g")
+
+    @pipe.step(writes="a.md")
+    def a() -> str:
+        return "a\n"
+
+    pipe.gate("ok", after=["a"])
+
+    @pipe.step(writes="b.md")
+    def b(a: str) -> str:
+        return a + "b\n"
+
+    waiting = pipe.run(dir=tmp_path)
+    assert waiting.status == "paused"
+    people.approve(open_project(tmp_path), waiting.run_id, "ok")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    shutil.rmtree(tmp_path / ".holdfast")
+    assert pipe.run(dir=tmp_path).status == "completed"

@@ -191,3 +191,25 @@ def test_unknown_run_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnknownRunError):
         people.note(layout, "nosuch", "words")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_decision_counts_although_the_journal_was_lost(tmp_path: Path) -> None:
+    """With events.jsonl gone and a snapshot left, what is approved comes after all that the snapshot knows."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def one() -> int:
+        return 1
+
+    pipe.gate("g", after=["one"])
+
+    @pipe.step(after=["g"])
+    def two() -> int:
+        return 2
+
+    waiting = pipe.run(dir=tmp_path)
+    assert waiting.status == "paused"
+    layout = open_project(tmp_path)
+    layout.run(waiting.run_id).journal.unlink()
+    people.approve(layout, waiting.run_id, "g")
+    assert pipe.run(dir=tmp_path).status == "completed"

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import glob
+import itertools
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from holdfast import seals
 from holdfast.errors import UsageError
+from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import task_id
+from holdfast.pipeline.graph import build_graph, task_id
 from holdfast.pipeline.names import check_run_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.runs import RunInfo, checked_run_id, list_runs, read_run, run_info, run_layout
 from holdfast.seals import Seal
 from holdfast.settings import Settings
-from holdfast.state import COMPLETED
+from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic
 
 TAIL_BYTES = 4096
+LOOKED_AT_MAX = 20
+"""So many files of a fan-out tell which run they are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,11 @@ def _new(
             f"This would write over {path}, which belongs to run {owner}.",
             fix="Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True).",
         )
-    again = None if request.force or request.run_id else _id_in_seals(found, known)
+    again = None
+    if not request.force and not request.run_id:
+        again = _id_in_seals(found or _seals_of_made_items(compiled.spec, layout, fields_of(params)), known)
+    if again is not None:
+        _refuse_other_inputs(compiled.spec, params, {p: s for p, s in found.items() if s.run == again})
     run_id = request.run_id or again or _fresh_id(layout, known)
     return Choice(
         run_id,
@@ -151,7 +161,7 @@ def _new(
 
 def _sealed_paths(compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
     """The seals that lie where this pipeline's first tasks would write."""
-    fields = {name: str(value) for name, value in params.items()}
+    fields = fields_of(params)
     found: dict[str, Seal] = {}
     for step in compiled.spec.steps:
         for path in _known_paths(compiled.spec, step.each) if step.writes is not None else ():
@@ -164,6 +174,49 @@ def _sealed_paths(compiled: CompiledPipeline, layout: ProjectLayout, params: Map
                 if seal is not None and seal.task == task_id(step.name, path):
                     found[target] = seal
     return found
+
+
+def fields_of(params: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters as path templates take them."""
+    return {name: str(value) for name, value in params.items()}
+
+
+def _seals_of_made_items(spec: PipelineSpec, layout: ProjectLayout, fields: Mapping[str, str]) -> dict[str, Seal]:
+    """Some seals of items that a function makes, whose ids only the files know now."""
+    found: dict[str, Seal] = {}
+    for step in spec.steps:
+        if step.each is None:
+            continue
+        values = {**{name: glob.escape(value) for name, value in fields.items()}, "run_id": "*"}
+        values |= dict.fromkeys(spec.fan_path(step.each), "*")
+        for template in step.files.values():
+            pattern = templates.render(template, values)
+            for target in itertools.islice(glob.iglob(pattern, root_dir=layout.root), LOOKED_AT_MAX):
+                seal = _seal_at(layout, target)
+                if seal is not None and seal.task.startswith(f"{step.name}["):
+                    found[target] = seal
+    return found
+
+
+def _refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: Mapping[str, Seal]) -> None:
+    """Refuse to take over a lost run's files with other parameters: it would pay for all of them again, unasked.
+
+    Only tasks that take nothing from other tasks can be compared before anything has run. If one of them fits,
+    the run is the same, and what does not fit is redone as usual.
+    """
+    graph = build_graph(spec, {})
+    inputs = Inputs(graph, RunState(params=dict(params)), None, Path())
+    seals_by_task = {seal.task: seal for seal in found.values()}
+    roots = [
+        n for n in graph.tasks() if n.id in seals_by_task and not n.parents and not getattr(n.spec, "reads", ())
+    ]
+    digests = {node.id: inputs.digest(node, inputs.parts(node)) for node in roots}
+    if digests and not any(seals_by_task[task].input_digest == digest for task, digest in digests.items()):
+        path, seal = next(iter(found.items()))
+        raise UsageError(
+            f"{path} belongs to run {seal.run}, whose record is lost and whose parameters were others.",
+            fix="Give the parameters it had, use another --dir, or start over with --force.",
+        )
 
 
 def _known_paths(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:

@@ -25,6 +25,7 @@ EXIT_WAITING = 3
 EXIT_DAMAGE = 4
 EXIT_LOCKED = 5
 EXIT_STORAGE = 6
+EXIT_INTERNAL = 70  # a bug of ours: none of the statuses that a pipeline can have
 EXIT_INTERRUPTED = 130
 
 

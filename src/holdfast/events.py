@@ -41,6 +41,7 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     ordinal: int
     params: dict[str, Any] = {}
     file: str = ""  # FILE.py[:NAME], relative to the project where possible
+    budget_usd: float | None = None
     host: str = ""
     pid: int = 0
     holdfast: str = ""
@@ -57,6 +58,7 @@ class RunContinued(Event, frozen=True, kw_only=True, tag="run_continued"):
     params: dict[str, Any] | None = None
     file: str = ""
     fresh_attempts: bool = False
+    budget_usd: float | None = None  # if it was given anew
     host: str = ""
     pid: int = 0
 

@@ -32,13 +32,18 @@ _NOT_IDENTITY = ("after", "batch")
 class Inputs:
     """Digests and arguments of the tasks of one run."""
 
-    def __init__(self, graph: Graph, state: RunState, artifacts: Artifacts, root: Path) -> None:
+    def __init__(self, graph: Graph, state: RunState, artifacts: Artifacts | None, root: Path) -> None:
         self.graph = graph
         self.state = state
-        self.artifacts = artifacts
+        self._artifacts = artifacts  # None: only digests of tasks that take nothing are asked for
         self.root = root
         self._params: dict[str, str] = {}
         self._paths: dict[str, dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
+
+    @property
+    def artifacts(self) -> Artifacts:
+        assert self._artifacts is not None
+        return self._artifacts
 
     # --- digests -------------------------------------------------------------------------------------------
 
@@ -90,7 +95,7 @@ class Inputs:
 
     def _gather_digest(self, gather: Node, name: str) -> str:
         hasher = hashlib.sha256()
-        for key, inner in self._gathered(name, gather.path):
+        for key, inner in self.gathered(name, gather.path):
             if inner.kind == "gather":
                 inner_digest = self._gather_digest(inner, name)
             elif self.state.task(inner.id).status == SKIPPED:
@@ -100,7 +105,7 @@ class Inputs:
             hasher.update(f"{key}\n{inner_digest}\n".encode())
         return hasher.hexdigest()
 
-    def _gathered(self, name: str, path: tuple[str, ...]) -> list[tuple[str, Node]]:
+    def gathered(self, name: str, path: tuple[str, ...]) -> list[tuple[str, Node]]:
         fan = self.graph.fan_of(name)
         items = self.graph.items.get((fan[len(path)], path), [])
         deeper = len(fan) > len(path) + 1
@@ -175,7 +180,7 @@ class Inputs:
             return self.artifacts.load(self.state.task(node.id).accepted or Accepted())
         return {
             key: self._loaded(name, inner)
-            for key, inner in self._gathered(name, node.path)
+            for key, inner in self.gathered(name, node.path)
             if inner.kind == "gather" or self.state.task(inner.id).status == COMPLETED
         }
 

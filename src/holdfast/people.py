@@ -13,11 +13,13 @@ import msgspec
 from holdfast import events as ev
 from holdfast.errors import UsageError
 from holdfast.journal.log import EventLog
+from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.names import did_you_mean, printable
-from holdfast.runs import read_picture, run_layout
+from holdfast.runs import read_picture, read_run, run_layout
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, SKIPPED
+from holdfast.stores.lock import AppendLock
 from holdfast.views.matrix import gates
 
 _NAME_SHOWN_MAX = 160
@@ -126,5 +128,9 @@ def _text(text: str, what: str) -> str:
 
 def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> None:
     run = run_layout(layout, run_id)
+    history = read_run(layout, run_id)
+    if history.journal_damage:  # the snapshot knows more than the journal: what is recorded now must come after it
+        with AppendLock(layout.append_lock):
+            repair(run.journal, run.quarantine, known_seq=history.state.seq)
     with EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine) as log:
         log.append(msgspec.to_builtins(event))

@@ -141,7 +141,11 @@ class Picture:
         return going + [task for task in self.ready if task not in seen]
 
     def continue_command(self) -> str:
-        return f"holdfast resume {self.state.run_id}"
+        """The command that continues; one that waits for money says how much."""
+        command = f"holdfast resume {self.state.run_id}"
+        if self.state.reason.startswith("the budget"):
+            return f"{command} --budget {max(self.state.cost_usd * 2, 0.01):.2f}"
+        return command
 
     def needs(self) -> list[Need]:
         """Everything that waits for a person."""
@@ -172,10 +176,7 @@ class Picture:
 
     def _budget_needs(self) -> Iterator[Need]:
         if self.state.reason.startswith("the budget"):
-            spent = self.state.cost_usd
-            yield Need(
-                "budget", self.state.reason, f"{self.continue_command()} --budget {max(spent * 2, 0.01):.2f}"
-            )
+            yield Need("budget", self.state.reason, self.continue_command())
 
 
 def decode_spec(state: RunState) -> PipelineSpec:

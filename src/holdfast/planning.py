@@ -17,11 +17,11 @@ from holdfast.inputs import Inputs, known_items, shorten
 from holdfast.layout import ProjectLayout
 from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import OK, OPEN, SKIPPED, Graph, Node, build_graph, split_task_id
+from holdfast.pipeline.graph import OK, OPEN, SKIPPED, Graph, Node, build_graph, split_task_id, task_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, renamed_steps
 from holdfast.recovery.judge import Judge, Migrations
 from holdfast.recovery.reconcile import Policy
-from holdfast.runs import read_run, run_ids
+from holdfast.runs import list_runs, read_run
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, fold
 from holdfast.stores.objects import ObjectStore
@@ -80,7 +80,7 @@ def make_plan(
             tasks,
             [task for task in state.tasks if task not in known],
             changes,
-            [fan.var for fan in compiled.spec.items if not any(var == fan.var for var, _ in planner.graph.items)],
+            planner.open_fans(),
         )
 
 
@@ -115,7 +115,7 @@ def _looking(
             quarantine=layout.run(state.run_id).quarantine,
             checker=lambda node, output: "",
             migrations=migrations,
-            living_runs=frozenset(run_ids(layout)) - {state.run_id},
+            living_runs=frozenset(info.run_id for info in list_runs(layout)) - {state.run_id},
         )
         yield _Planner(graph, state, inputs, judge, items)
     finally:
@@ -154,6 +154,12 @@ class _Planner:
             if node.id not in self.planned:
                 self._note(node, self._waiting(node))
 
+    def open_fans(self) -> list[str]:
+        """Fan-outs whose items are not known yet, or may come out differently."""
+        known = {var for var, _ in self.graph.items}
+        again = {split_task_id(task)[0] for task in self._fresh}
+        return [fan.var for fan in self.graph.spec.items if fan.var not in known or fan.name in again]
+
     def _waiting(self, node: Node) -> Decision:
         record = self.state.task(node.id)
         if record.status == COMPLETED:
@@ -172,9 +178,13 @@ class _Planner:
             self._consider_task(node)
 
     def _producers(self, gather: Node) -> list[str]:
+        """What a gather waits for: its items' tasks, and the function that made the items."""
         if gather.kind != "gather":
             return []
-        return [inner.id for _, inner in self.inputs._gathered(gather.spec.name, gather.path)]
+        var = self.graph.fan_of(gather.spec.name)[len(gather.path)]
+        maker = next(fan.name for fan in self.graph.spec.items if fan.var == var)
+        inner = [inner.id for _, inner in self.inputs.gathered(gather.spec.name, gather.path)]
+        return [*inner, task_id(maker, gather.path)]
 
     def _consider_task(self, node: Node) -> None:
         fresh = [parent.id for parent in node.parents if parent.id in self._fresh]

@@ -45,18 +45,18 @@ from holdfast.history import encode_state
 from holdfast.inputs import Inputs, known_items
 from holdfast.journal.log import EventLog
 from holdfast.journal.repair import repair
-from holdfast.layout import ProjectLayout
+from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.picture import Picture, decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Node, build_graph
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.reconcile import Policy
-from holdfast.runs import list_runs, open_project, read_run, run_ids
+from holdfast.runs import list_runs, open_project, read_run
 from holdfast.settings import load_settings
 from holdfast.snapshots import next_number, rotate, write_snapshot
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
-from holdfast.stores import atomic
+from holdfast.stores import atomic, disk
 from holdfast.stores.lock import AppendLock, EngineLock
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
@@ -133,7 +133,7 @@ def execute(
         runs = list_runs(layout)
         choice = choose(compiled, layout, request)  # mistakes are told before anything is created
         _make_folders(layout)
-        with _locked(layout, request) as lock:
+        with _locked(layout, choice.run_id) as lock:
             if list_runs(layout) != runs:  # another engine was at work until now
                 choice = choose(compiled, layout, request)
             with _Session(compiled, layout, request, choice, lock, hooks) as session:
@@ -148,9 +148,9 @@ def _make_folders(layout: ProjectLayout) -> None:
 
 
 @contextmanager
-def _locked(layout: ProjectLayout, request: Request) -> Iterator[EngineLock]:
+def _locked(layout: ProjectLayout, run_id: str) -> Iterator[EngineLock]:
     lock = EngineLock(layout.engine_lock)
-    lock.acquire(request.resume or request.run_id or "")
+    lock.acquire(run_id)
     try:
         yield lock
     finally:
@@ -175,6 +175,7 @@ class _Session:
         self.choice = choice
         self.hooks = hooks
         self.run_layout = layout.run(choice.run_id)
+        self.state = RunState()
         self._lock = lock
         self._stack = ExitStack()
 
@@ -183,20 +184,22 @@ class _Session:
     def __enter__(self) -> _Session:
         try:
             self._open()
-        except BaseException:
-            self._stack.close()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
+        if self.choice.is_new and kind is not None:
+            _remove_unbegun(self.run_layout)
 
     def _open(self) -> None:
         layout, run = self.layout, self.run_layout
         atomic.clear_litter(layout.tmp)
         if self.choice.is_new:
             atomic.make_dirs(run.dir, sync=True)
-            self.state, position, tail = RunState(), None, 0
+            position, tail = None, 0
         else:
             history = self._read_history()
             self.state, position, tail = history.state, history.position, history.tail_events
@@ -236,11 +239,16 @@ class _Session:
             Board(self.state, graph, self.compiled, inputs, self.committer),
             judge=judge,
             attempts=attempts,
-            limits=Limits(settings.concurrency, settings.budget_usd, settings.grace_s),
+            limits=Limits(settings.concurrency, self._budget_usd(), settings.grace_s),
             process_executor=self._process_executor,
             observers=(self.keeper, self.hooks.on_events),
         )
         self.views = self._closing(ViewShelf(self.layout, self.run_layout))
+
+    def _budget_usd(self) -> float | None:
+        """As asked for now, else as the run was started with: a limit that a person set is not forgotten."""
+        wanted = self.request.settings.budget_usd
+        return wanted if wanted is not None else self.state.budget_usd
 
     def _call_committer(self) -> None:
         self.runner.call_committer()
@@ -251,7 +259,9 @@ class _Session:
         def checker(node: Node, output: Any) -> str:
             return attempts.check_again(checks.get(node.spec.name, ()), node, output)
 
-        others = frozenset(run_ids(self.layout)) - {self.choice.run_id}
+        # Runs that can still be read: a folder whose record is lost owns nothing any more.
+        others = frozenset(info.run_id for info in list_runs(self.layout)) - {self.choice.run_id}
+        take_over = self.choice.take_over or self.compiled.spec.overwrite
         return Judge(
             self.state,
             inputs,
@@ -262,7 +272,8 @@ class _Session:
             quarantine=self.run_layout.quarantine,
             checker=checker,
             migrations=self.compiled.migrations,
-            living_runs=frozenset() if self.choice.take_over else others,
+            living_runs=frozenset() if take_over else others,
+            take_over=take_over,
         )
 
     def _process_executor(self) -> Executor:
@@ -300,6 +311,7 @@ class _Session:
                 ordinal=self.choice.ordinal,
                 params=self.choice.params,
                 file=self._file(),
+                budget_usd=self.request.settings.budget_usd,
                 host=host,
                 pid=pid,
                 holdfast=holdfast.__version__,
@@ -314,6 +326,7 @@ class _Session:
             params=self.choice.params if changed else None,
             file=self._file(),
             fresh_attempts=not self.request.no_retry,
+            budget_usd=self.request.settings.budget_usd,
             host=host,
             pid=pid,
         )
@@ -382,13 +395,31 @@ class _Session:
         self._refresh_views(sync=True)
 
 
+def _remove_unbegun(run: RunLayout) -> None:
+    """Take away the folder of a run of which nothing was recorded; anything else in it stays, and so does it."""
+    try:
+        if run.journal.stat().st_size == 0:
+            disk.unlink(os.fspath(run.journal))
+    except FileNotFoundError:
+        pass
+    try:
+        disk.rmdir(os.fspath(run.dir))
+    except OSError:
+        pass  # not empty, or never made: it harms nobody
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 @contextmanager
 def _handled_signals(stop: Callable[[], None], wanted: bool) -> Iterator[None]:
     """SIGINT and SIGTERM stop the run kindly, if this is the main thread; else the caller has them."""
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    # What is ignored stays ignored: nohup, or a shell that runs us in the background, said so.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: stop()) for number in heard}
     try:
         yield
     finally:

@@ -114,6 +114,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     spec: msgspec.Raw = NO_VALUE
     status: str = PENDING
     reason: str = ""  # why it stopped
+    budget_usd: float | None = None  # stays until another one is given
     host: str = ""
     pid: int = 0
     seq: int = 0
@@ -166,7 +167,7 @@ def rounds_key(raiser: str, target: str) -> str:
 
 def _run_started(state: RunState, event: ev.RunStarted, at: float) -> None:
     state.run_id, state.pipeline, state.ordinal = event.run_id, event.pipeline, event.ordinal
-    state.params, state.file = event.params, event.file
+    state.params, state.file, state.budget_usd = event.params, event.file, event.budget_usd
     state.host, state.pid = event.host, event.pid
     state.started_at = at
     state.status = IN_PROGRESS
@@ -196,6 +197,8 @@ def _run_continued(state: RunState, event: ev.RunContinued, at: float) -> None:
         state.params = event.params
     if event.file:
         state.file = event.file
+    if event.budget_usd is not None:
+        state.budget_usd = event.budget_usd
     for task_id, known in state.tasks.items():
         task = known
         if task.question:  # asked anew, if the reason is still there

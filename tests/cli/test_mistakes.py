@@ -185,10 +185,10 @@ def _broken_list(directory: object) -> None:
 
 
 def test_internal_error_is_one_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error nobody foresaw is exit 1 and one line; --debug, or the variable, adds the traceback."""
+    """An error nobody foresaw is exit 70 and one line; --debug, or the variable, adds the traceback."""
     monkeypatch.setattr("holdfast.runs.open_project", _broken_list)
     said = project("list")
-    assert said.code == 1
+    assert said.code == 70
     assert said.err == "Internal error: ZeroDivisionError: an accident (run again with --debug)\n"
     assert "Traceback" in project("list", "--debug").err
     monkeypatch.setenv("HOLDFAST_DEBUG", "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -200,3 +201,39 @@ def test_bash_completion_offers_commands_and_runs(start: Start, project: Project
         out, err = start(env={**words, "_HOLDFAST_COMPLETE": "bash_complete"}).communicate(timeout=20)
         assert (wanted in out.splitlines(), err) == (True, "")
     assert project.files() == before
+
+
+def test_what_a_step_prints_does_not_break_the_json_document(tmp_path: Path) -> None:
+    """With --json, stdout has the one document; a step's own words go to stderr."""
+    (tmp_path / "p.py").write_text(
+        "from holdfast import Pipeline\npipe = Pipeline('p')\n\n\n@pipe.step\ndef loud() -> int:\n"
+        "    print('I am a step')\n    return 1\n"
+    )
+    command = [sys.executable, "-m", "holdfast", "run", "p.py", "--json"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(said.stdout)["status"] == "completed"
+    assert "I am a step" in said.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(tmp_path: Path, closed: str) -> None:
+    """A stream that is closed from the start swallows what is printed; the status is the command's."""
+    (tmp_path / "p.py").write_text(
+        "from holdfast import Pipeline\npipe = Pipeline('p')\n\n\n@pipe.step\ndef one() -> int:\n    return 1\n"
+    )
+    for words in ("run p.py", "status", "list --json"):
+        line = f"{sys.executable} -m holdfast {words} {closed}"
+        said = subprocess.run(line, cwd=tmp_path, shell=True, capture_output=True, text=True, check=False)
+        assert (said.returncode, "Traceback" in said.stdout + said.stderr) == (0, False), said
+
+
+def test_the_holder_of_a_new_run_is_named_with_its_run(tmp_path: Path) -> None:
+    """Whoever is refused is told which run is going on, also if that one has just begun."""
+    (tmp_path / "p.py").write_text(
+        "import json\nfrom pathlib import Path\nfrom holdfast import Context, Pipeline\npipe = Pipeline('p')\n\n\n"
+        "@pipe.step\ndef one(ctx: Context) -> bool:\n"
+        "    return json.loads((ctx.dir / '.holdfast/engine.lock').read_text())['run_id'] == ctx.run_id\n"
+    )
+    command = [sys.executable, "-m", "holdfast", "run", "p.py", "--json"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(said.stdout)["tasks"][0]["value"] is True

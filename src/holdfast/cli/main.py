@@ -21,8 +21,14 @@ from typing import Any, NoReturn
 import click
 
 from holdfast import __version__
-from holdfast.cli.printing import escape_what_cannot_be_encoded, flush, print_json, say
-from holdfast.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, HoldfastError, StorageError
+from holdfast.cli.printing import (
+    escape_what_cannot_be_encoded,
+    flush,
+    give_closed_streams_a_place,
+    print_json,
+    say,
+)
+from holdfast.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, HoldfastError, StorageError
 
 PROGRAM = "holdfast"
 COMMANDS = (
@@ -75,6 +81,7 @@ def cli(ctx: click.Context) -> int:
 
 def main() -> NoReturn:
     """Run the command line of this process and leave with its exit status."""
+    give_closed_streams_a_place()
     escape_what_cannot_be_encoded()
     code = run(sys.argv[1:])
     code = _flushed(code)
@@ -120,7 +127,7 @@ def _invoke(argv: Sequence[str]) -> int:
 
 
 class _InternalError(HoldfastError):
-    exit_code = EXIT_FAILED
+    exit_code = EXIT_INTERNAL
     code = "internal"
 
 

@@ -98,7 +98,7 @@ def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
         if action in groups:
             yield from _group(action, groups[action])
     for var in plan.unknown_items:
-        yield f"the items of {var} are not known yet: their tasks come on top"
+        yield f"the items of {var} are not known yet, or may come out differently: their tasks come on top"
     for orphan in plan.orphans[:_SHOWN_MAX]:
         yield f"no longer in the pipeline, files kept: {orphan}"
     if len(plan.orphans) > _SHOWN_MAX:

@@ -19,6 +19,13 @@ _DECEIVING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069
 _CELL_MAX = 40
 
 
+def give_closed_streams_a_place() -> None:
+    """A stream that was closed before we began (`>&-`) is None to Python: what is printed there goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as we live
+
+
 def say(text: str = "", *, err: bool = False, multiline: bool = False) -> None:
     """Print a line, on stderr if `err`, and let it be seen at once."""
     stream = sys.stderr if err else sys.stdout

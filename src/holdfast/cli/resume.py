@@ -39,7 +39,7 @@ def command(
     layout = open_project(directory)
     settings = load_settings(layout.root, settings_options(**options))
     chosen = pick_run(layout, run_id)
-    if run_id is None and _is_completed(layout, chosen):
+    if run_id is None and not redo and not params and _is_completed(layout, chosen):
         return _nothing_to_continue(layout, chosen, as_json)
     compiled = load_recorded(layout, chosen)
     request = Request(params, resume=chosen, redo=redo, no_retry=no_retry, settings=settings)

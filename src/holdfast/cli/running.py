@@ -8,7 +8,9 @@ carry_out            checks what can be checked before anything is created, then
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -135,7 +137,9 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
             compiled=compiled, console=console, stopper=stopper, tally=tally, layout=layout, manner=manner
         )
         try:
-            result = execute(compiled, layout, request, hooks)
+            # With --json, stdout is for the one document: what a step prints goes where messages go.
+            with redirect_stdout(sys.stderr) if manner.as_json else nullcontext():
+                result = execute(compiled, layout, request, hooks)
         finally:
             console.close()
     if manner.as_json:

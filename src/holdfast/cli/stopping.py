@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run goes on: the first stops kindly, the second at once.
+"""Ctrl-C, SIGTERM and SIGHUP while a run goes on: the first stops kindly, the second at once.
 
 A Python signal handler runs only when the main thread comes back to the interpreter. The main thread of a run
 sleeps in a lock, and a signal that arrives in the instant before it falls asleep would wait for ever. So the
@@ -19,7 +19,7 @@ from typing import Any
 
 from holdfast.cli.console import Console
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopper:
@@ -65,13 +65,15 @@ class Stopper:
             self._listener = threading.Thread(target=self._listen, name="holdfast-signals", daemon=True)
             self._listener.start()
             self._wakeup_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-            self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+            # What is ignored stays ignored: nohup, or a shell that runs us in the background, said so.
+            wanted = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._on_signal) for number in wanted}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._before:
+        if threading.current_thread() is not threading.main_thread():
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -83,7 +85,7 @@ class Stopper:
     def _listen(self) -> None:
         while numbers := self._reader.recv(64):
             for number in numbers:
-                if number in SIGNALS:
+                if number in self._before:
                     self.asked()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -103,11 +103,18 @@ class Attempts:
             attempt=attempt.number,
             round=attempt.round,
             feedback=record.feedback,
-            previous=(lambda: self.artifacts.load(previous)) if previous is not None else None,
+            previous=(lambda: self._previous(previous)) if previous is not None else None,
             partial=attempt.partial,
             once=dict(self.state.once.get(node.id, {})),
             part_path=part_path(paths[""]) if "" in paths else "",
         )
+
+    def _previous(self, accepted: Accepted) -> Any:
+        """What was sent back; None if it was not copied and has been set aside since."""
+        try:
+            return self.artifacts.load(accepted)
+        except LostValueError:
+            return None
 
     # --- after ---------------------------------------------------------------------------------------------
 
@@ -150,8 +157,8 @@ class Attempts:
 
     def _output(self, attempt: Attempt, value: Any) -> Any:
         """What the step gave: what it returned, or what it streamed."""
-        ctx = attempt.ctx
-        if value is None and ctx is not None and ctx.streamed:
+        streamed = attempt.ctx is not None and attempt.ctx.streamed
+        if value is None and (streamed or attempt.partial is not None):  # half-finished text may have been whole
             path = part_path(self.inputs.paths(attempt.node)[""])
             return self.artifacts.tree.read(path).decode()
         return value

@@ -36,7 +36,7 @@ class Workers:
         """
         mine = self._mine.__dict__
         if jobs and mine.get("free") and mine.get("next") is None:
-            mine["next"] = jobs.pop()  # the common case, a chain: no lock, no other thread
+            mine["next"] = jobs.pop(0)  # the common case, a chain: no lock, no other thread
         if not jobs:
             return
         with self._wake:

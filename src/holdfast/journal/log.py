@@ -68,6 +68,8 @@ class EventLog:
 
     def append(self, event: Mapping[str, Any]) -> int:
         """Append one event, a JSON object, and give its number. It is durable when this returns."""
+        if not isinstance(event, Mapping):
+            raise ValueRefusedError(f"An event is a dict, not {type(event).__name__}.", where="event")
         body = _encode(event)
         batch = self.begin()
         try:

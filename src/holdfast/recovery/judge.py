@@ -47,6 +47,7 @@ class Judge:
         checker: Checker,
         migrations: Migrations,
         living_runs: frozenset[str] = frozenset(),
+        take_over: bool = False,
     ) -> None:
         self.state = state
         self.inputs = inputs
@@ -56,6 +57,7 @@ class Judge:
         self.checker = checker
         self.migrations = migrations
         self.living_runs = living_runs
+        self.take_over = take_over
         self._claims: dict[str, str] = {}
 
     # --- deciding ------------------------------------------------------------------------------------------
@@ -73,6 +75,16 @@ class Judge:
             return _NOT_STARTED
         evidence = self._gather(node, record, parts, input_digest)
         return reconcile.decide(evidence, self._policy(spec))
+
+    def is_proved(self, node: Node) -> bool:
+        """Whether a task of which nothing is recorded has whole sealed files: it was finished by a run now lost."""
+        paths = self.inputs.paths(node)
+        if node.id in self.state.tasks or not paths or not self.policy.adopt:
+            return False
+        found = [self.artifacts.look(path, node.names, None) for path in paths.values()]
+        return all(seen.seal is not None and seen.kind == look.SEALED for seen in found) and not any(
+            seen.seal is not None and seen.seal.run in self.living_runs for seen in found
+        )
 
     def _nothing_there(self, node: Node) -> bool:
         """The common case of a task that never began: no file of its own, whole or half."""
@@ -117,7 +129,7 @@ class Judge:
 
     def _gather_completed(self, node: Node, evidence: Evidence, accepted: Accepted) -> Evidence:
         paths = self.inputs.paths(node)
-        looks = {file.path: self.artifacts.check(file, node.names) for file in accepted.files}
+        looks = {file.path: self._check(file, node) for file in accepted.files}
         bad = [f for f in accepted.files if looks[f.path].kind != look.SEALED]
         moved = {f.path: paths[f.key] for f in accepted.files if paths.get(f.key, f.path) != f.path}
         evidence = replace(
@@ -126,11 +138,20 @@ class Judge:
             moved=moved,
             healable={f.path: f.stored and self.artifacts.objects.get(f.sha256) is not None for f in bad},
             value_lost=not self.artifacts.is_stored(accepted),
+            uncopied=frozenset(f.path for f in accepted.files if not f.stored),
         )
         if evidence.record.version < evidence.version and self._chain(node, evidence.record.version) is not None:
             old = self.inputs.parts(node, evidence.record.version)
             return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))
         return evidence
+
+    def _check(self, file: ev.FileRecord, node: Node) -> Look:
+        """An accepted file as it is now. With `overwrite`, another run's whole file is in the way, not an edit."""
+        found = self.artifacts.check(file, node.names)
+        theirs = found.seal is not None and found.seal.run != self.state.run_id
+        if self.take_over and theirs and found.kind == look.CHANGED:
+            return replace(found, kind=look.FOREIGN, detail="another run's")
+        return found
 
     def _open_facts(self, node: Node, record: TaskState) -> dict[str, Any]:
         """What lies where an unfinished task would write."""
@@ -195,7 +216,7 @@ class Judge:
         for file in accepted.files:
             if file.path not in decision.paths:
                 continue
-            found = self.artifacts.check(file, node.names)
+            found = self._check(file, node)
             events += self._put_away(node.id, file.path, found)
             if not self.artifacts.heal(file, self._set_seal(node, record, accepted)):
                 raise look.LostValueError(f"{file.path}: the copy in objects/ is damaged")
@@ -215,8 +236,6 @@ class Judge:
         if beside is not None and not stat.S_ISREG(beside.st_mode):
             tree.set_aside(seals.seal_path(path), self.quarantine)
         if found.kind == look.MISSING or tree.stat(path) is None:
-            return []
-        if found.kind == look.SEALED and not seals.is_inline(path):
             return []
         if found.kind in (look.DAMAGED, look.EMPTY):
             to = tree.set_aside(path, self.quarantine).name

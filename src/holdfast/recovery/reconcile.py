@@ -64,6 +64,7 @@ class Evidence:
     parts_files: Mapping[str, Look] = field(default_factory=dict)  # path -> look at NAME.part
     moved: Mapping[str, str] = field(default_factory=dict)  # old path -> new path
     healable: Mapping[str, bool] = field(default_factory=dict)
+    uncopied: frozenset[str] = frozenset()  # accepted files of which objects/ has no copy
     value_lost: bool = False
     marker: str | None = None
     living_runs: frozenset[str] = frozenset()
@@ -89,7 +90,7 @@ def _decide_completed(evidence: Evidence, policy: Policy) -> Decision:
     if stale is not None:
         return stale
     if evidence.value_lost:
-        return Decision(REDO, "its value is missing from objects/ or damaged")
+        return Decision(REDO, "its value is missing from objects/ or damaged", _not_kept_elsewhere(evidence))
     changed = tuple(path for path, found in evidence.files.items() if found.kind == look.CHANGED)
     if changed and policy.on_changed != "restore":
         return _decide_changed(evidence, changed, policy)
@@ -112,9 +113,19 @@ def _stale(evidence: Evidence) -> Decision | None:
     if evidence.kept_by:
         return None
     names = changed_parts(record.inputs, evidence.parts)
+    aside = _not_kept_elsewhere(evidence)
     if not names and record.version != evidence.version:
-        return Decision(REDO, f"its version was raised from {record.version} to {evidence.version}")
-    return Decision(REDO, "changed since: " + ", ".join(names) if names else "its inputs changed")
+        return Decision(REDO, f"its version was raised from {record.version} to {evidence.version}", aside)
+    return Decision(REDO, "changed since: " + ", ".join(names) if names else "its inputs changed", aside)
+
+
+def _not_kept_elsewhere(evidence: Evidence) -> tuple[str, ...]:
+    """Files that a redo would write over although nothing else has their content: edits, and uncopied outputs."""
+    return tuple(
+        path
+        for path, found in evidence.files.items()
+        if found.kind != look.MISSING and (found.kind != look.SEALED or path in evidence.uncopied)
+    )
 
 
 def _decide_changed(evidence: Evidence, changed: tuple[str, ...], policy: Policy) -> Decision:
@@ -155,6 +166,9 @@ def _decide_open(evidence: Evidence, policy: Policy) -> Decision:
         adopted = _adoptable(evidence, kinds)
         if adopted is not None:
             return adopted
+    changed = tuple(path for path, found in evidence.files.items() if found.kind == look.CHANGED)
+    if changed and policy.adopt and evidence.record.accepted is None and policy.on_changed != "restore":
+        return _decide_changed_unrecorded(evidence, changed, policy)
     rivals = [path for path, found in evidence.files.items() if _is_rival(evidence, found)]
     if rivals:
         return Decision(ASK, f"{', '.join(rivals)} belongs to another run", tuple(rivals), about="path")
@@ -163,6 +177,14 @@ def _decide_open(evidence: Evidence, policy: Policy) -> Decision:
         return _decide_half(evidence, half, policy)
     reason = evidence.record.redo_reason or _why_open(evidence)
     return Decision(RUN, reason)
+
+
+def _decide_changed_unrecorded(evidence: Evidence, changed: tuple[str, ...], policy: Policy) -> Decision:
+    """Sealed by this task, edited since, and the record lost: it is asked about, as it would be with a record."""
+    listed = ", ".join(changed)
+    if policy.on_changed == "keep" and len(changed) == len(evidence.files):
+        return Decision(ADOPT, f"{listed} was edited, and the edit is kept", changed, about="exists")
+    return Decision(ASK, f"{listed} was changed after it was accepted", changed, about="changed")
 
 
 def _why_open(evidence: Evidence) -> str:

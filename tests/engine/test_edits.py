@@ -1,0 +1,149 @@
+"""What a person did to a finished file is never destroyed, whatever else changed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import Context, Pipeline, Rewind
+
+
+def one_step(*, version: int = 1, copy: bool = True, overwrite: bool = False, name: str = "a.md") -> Pipeline:
+    pipe = Pipeline("p", params={"n": (int, 1)}, overwrite=overwrite)
+
+    @pipe.step(writes=name, version=version, copy=copy, reads="in.txt")
+    def a(n: int) -> str:
+        return f"made {n}\n"
+
+    return pipe
+
+
+def edit(path: Path) -> None:
+    path.write_text(path.read_text().replace("made", "MYEDIT made"))
+
+
+def anywhere(root: Path, word: str) -> list[str]:
+    return [p.name for p in root.rglob("*") if p.is_file() and word in p.read_bytes().decode(errors="replace")]
+
+
+def by_parameter(root: Path, name: str, run_id: str) -> None:
+    one_step(name=name).run({"n": 2}, dir=root, resume=run_id)
+
+
+def by_version(root: Path, name: str, run_id: str) -> None:
+    one_step(name=name, version=2).run(dir=root)
+
+
+def by_input_file(root: Path, name: str, run_id: str) -> None:
+    (root / "in.txt").write_text("other")
+    one_step(name=name).run(dir=root)
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.txt"])
+@pytest.mark.parametrize("make_stale", [by_parameter, by_version, by_input_file])
+def test_an_edit_survives_that_its_step_runs_again(
+    tmp_path: Path, make_stale: Callable[[Path, str, str], None], name: str
+) -> None:
+    """Made stale by a parameter, a version or a file: the edit is set aside before it is written over."""
+    run = one_step(name=name).run(dir=tmp_path)
+    edit(tmp_path / name)
+    make_stale(tmp_path, name, run.run_id)
+    assert "MYEDIT" not in (tmp_path / name).read_text()
+    assert anywhere(tmp_path, "MYEDIT")
+
+
+def test_an_output_without_copy_survives_that_its_step_runs_again(tmp_path: Path) -> None:
+    """With copy=False the file is the only one there is: it is set aside, not written over."""
+    run = one_step(copy=False).run(dir=tmp_path)
+    one_step(copy=False).run({"n": 2}, dir=tmp_path, resume=run.run_id)
+    assert (tmp_path / "a.md").read_text().startswith("made 2")
+    assert [n for n in anywhere(tmp_path, "made 1\n") if n.startswith("a.md.bak.")]
+
+
+def test_an_output_without_copy_can_be_sent_back(tmp_path: Path) -> None:
+    """Sent back, it is set aside; ctx.previous is None then, and the step runs."""
+    pipe = Pipeline("p")
+    seen: list[object] = []
+
+    @pipe.step(writes="d.md", copy=False)
+    def d(ctx: Context) -> str:
+        seen.append(ctx.previous)
+        return f"round {ctx.round}\n"
+
+    @pipe.step
+    def r(d: str) -> str:
+        if "round 0" in d:
+            raise Rewind("d", feedback="again")
+        return "fine"
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert len(seen) == 2
+    assert [n for n in anywhere(tmp_path, "round 0\n") if n.startswith("d.md.bak.")]
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.txt", "a.json"])
+def test_force_sets_every_kind_of_file_aside(tmp_path: Path, name: str) -> None:
+    """Also files whose seal is beside them."""
+    one_step(name=name, copy=False).run(dir=tmp_path)
+    one_step(name=name, copy=False).run(dir=tmp_path, force=True)
+    assert len(list(tmp_path.glob(f"{name}.bak.*"))) == 1
+
+
+def test_an_edit_is_asked_about_also_when_the_record_is_lost(tmp_path: Path) -> None:
+    """With .holdfast gone, an edited sealed file is a question, not a reason to pay again; keep adopts it."""
+    one_step().run(dir=tmp_path)
+    edit(tmp_path / "a.md")
+    shutil.rmtree(tmp_path / ".holdfast")
+    asked = one_step().run(dir=tmp_path)
+    assert (asked.status, asked.exit_code) == ("paused", 3)
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    kept = one_step().run(dir=tmp_path)
+    assert kept.status == "completed"
+    assert kept.outputs["a"] == "MYEDIT made 1\n"
+
+
+def test_going_back_to_an_older_run_restores_its_own_files(tmp_path: Path) -> None:
+    """With overwrite, the newer run's file is in the way; it is no edit that could be kept as the older run's."""
+    first = one_step(overwrite=True).run(dir=tmp_path)
+    one_step(overwrite=True).run({"n": 9}, dir=tmp_path)
+    back = one_step(overwrite=True).run(dir=tmp_path)
+    assert (back.run_id, back.status) == (first.run_id, "completed")
+    assert (tmp_path / "a.md").read_text().startswith("made 1")
+    assert anywhere(tmp_path, "made 9")
+
+
+def test_a_stream_that_was_whole_when_it_was_cut_off_can_be_continued(tmp_path: Path) -> None:
+    """on_partial=continue: a step that finds nothing left to write returns None, and the partial is its output."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="w.md", on_partial="continue")
+    def w(ctx: Context) -> None:
+        done = (ctx.partial or "").count("line")
+        for number in range(done, 20):
+            ctx.write(f"line {number}\n")
+
+    (tmp_path / "w.md.part").write_text("".join(f"line {number}\n" for number in range(20)))
+    result = pipe.run(dir=tmp_path)
+    assert result.status == "completed"
+    assert result.outputs["w"] == "".join(f"line {number}\n" for number in range(20))
+
+
+def test_a_budget_stays_until_another_is_given(tmp_path: Path) -> None:
+    """Continuing without the option keeps the limit that was set; a higher one goes on."""
+    pipe = Pipeline("p")
+    pipe.items("i", ["a", "b", "c"])
+
+    @pipe.step(each="i")
+    def s(ctx: Context, i: str) -> str:
+        ctx.usage(cost_usd=1.0)
+        return i
+
+    first = pipe.run(dir=tmp_path, budget_usd=1.0, concurrency=1)
+    assert (first.status, first.cost_usd) == ("paused", 1.0)
+    again = pipe.run(dir=tmp_path, concurrency=1)
+    assert (again.status, again.cost_usd) == ("paused", 1.0)
+    assert "--budget" in again.picture.continue_command()
+    assert pipe.run(dir=tmp_path, budget_usd=10.0).status == "completed"

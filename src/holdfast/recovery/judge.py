@@ -77,7 +77,7 @@ class Judge:
         return reconcile.decide(evidence, self._policy(spec))
 
     def is_proved(self, node: Node) -> bool:
-        """Whether a task of which nothing is recorded has whole sealed files: it was finished by a run now lost."""
+        """Whether a task without any record has whole sealed files: a run that is lost now has finished it."""
         paths = self.inputs.paths(node)
         if node.id in self.state.tasks or not paths or not self.policy.adopt:
             return False

@@ -102,5 +102,5 @@ class StorageError(HoldfastError):
         reason = error.strerror or str(error)
         return cls(
             f"Could not {doing}{name}: {reason}.",
-            fix="Nothing is lost: mend that, then run the same command.",
+            fix="What was recorded is safe: mend that, then run the same command.",
         )

@@ -243,7 +243,7 @@ class Attempts:
 
     def _accept_items(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         node = attempt.node
-        items = normalise_items(outcome.value, f"{node.id}")
+        items = normalise_items(outcome.value, "the items it made")
         value, ref, out = self.artifacts.store_value(list(outcome.value), node.id)
         exited = ev.NodeExited(
             step_id=node.id,

@@ -152,7 +152,7 @@ class EventLog:
         if self._failure:
             raise StorageError(
                 f"The journal {self._name} could not be written before: {self._failure}.",
-                fix="Nothing recorded is lost: mend that, then run the same command.",
+                fix="What was recorded is safe: mend that, then run the same command.",
             )
 
     def _catch_up(self) -> list[Line]:

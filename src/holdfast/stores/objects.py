@@ -194,7 +194,7 @@ class ObjectStore:
         if self._broken:
             raise StorageError(
                 f"The object store {self._own.path} failed before: {self._broken}.",
-                fix="Nothing is lost: mend that, then run the same command.",
+                fix="What was recorded is safe: mend that, then run the same command.",
             )
 
     def _open(self) -> None:

@@ -147,3 +147,32 @@ def test_a_budget_stays_until_another_is_given(tmp_path: Path) -> None:
     assert (again.status, again.cost_usd) == ("paused", 1.0)
     assert "--budget" in again.picture.continue_command()
     assert pipe.run(dir=tmp_path, budget_usd=10.0).status == "completed"
+
+
+def test_a_file_that_appears_while_the_step_runs_is_set_aside(tmp_path: Path) -> None:
+    """Somebody writes to the step's path in the meantime: that is kept, and told."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="out/a.md")
+    def a(ctx: Context) -> str:
+        (ctx.dir / "out").mkdir()
+        (ctx.dir / "out" / "a.md").write_text("somebody else's notes\n")
+        return "mine\n"
+
+    result = pipe.run(dir=tmp_path)
+    assert result.status == "completed"
+    assert (tmp_path / "out" / "a.md").read_text().startswith("mine")
+    assert [p.read_text() for p in (tmp_path / "out").glob("a.md.bak.*")] == ["somebody else's notes\n"]
+
+
+def test_a_step_that_writes_its_own_file_leaves_no_copies(tmp_path: Path) -> None:
+    """A step that writes what it returns to its own path is not told off with a backup."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.md")
+    def a(ctx: Context) -> str:
+        (ctx.dir / "a.md").write_text("mine\n")
+        return "mine\n"
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert list(tmp_path.glob("a.md.bak.*")) == []

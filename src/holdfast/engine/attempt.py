@@ -192,11 +192,13 @@ class Attempts:
 
     def _store(self, attempt: Attempt, outcome: Outcome, output: Any) -> Verdict:
         node, spec = attempt.node, attempt.node.spec
+        aside: list[ev.Event] = []
         if spec.writes is None:
             value, ref, out = self.artifacts.store_value(output)
             accepted = Accepted((), value, ref)
         else:
             seal = self._seal(attempt)
+            aside = self._make_room(node, output)
             accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal)
             self._clear_part(attempt, output)
         return Verdict(
@@ -215,8 +217,30 @@ class Attempts:
                 files=accepted.files,
                 value=accepted.value,
                 value_ref=accepted.value_ref,
-            )
+            ),
+            set_aside=aside,
         )
+
+    def _make_room(self, node: Node, output: Any) -> list[ev.Event]:
+        """Set aside what has appeared at a task's path since it was considered: it is not ours to write over.
+
+        A step that wrote there itself what it returns is not told off for it.
+        """
+        record = self.state.task(node.id)
+        if record.accepted is not None or record.previous is not None:
+            return []  # an earlier version of its own, which was looked at when it was considered
+        events: list[ev.Event] = []
+        for path in self.inputs.paths(node).values():
+            if self.artifacts.tree.exists(path) and not self._holds(path, output):
+                to = self.artifacts.tree.back_up(path)
+                events.append(ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason="there before it"))
+        return events
+
+    def _holds(self, path: str, output: Any) -> bool:
+        try:
+            return isinstance(output, str) and self.artifacts.tree.read(path) == output.encode()
+        except OSError:
+            return False  # whatever it is, it is set aside
 
     def _seal(self, attempt: Attempt) -> Seal:
         """The seal of this attempt's output, with its spend: the journal may not have heard all of that yet."""

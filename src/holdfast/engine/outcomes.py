@@ -39,6 +39,8 @@ class Outcomes:
         """Its output counts. What was opened meanwhile is looked at again when that is through."""
         board, node = self.board, attempt.node
         assert verdict.exited is not None
+        for event in verdict.set_aside:
+            board.committer.record(event)
         board.committer.record(verdict.exited)
         board.prepared.pop(node.id, None)
         if node.unmet or node.recalled or board.graph.nodes.get(node.id) is not node:

@@ -59,6 +59,7 @@ class Judge:
         self.living_runs = living_runs
         self.take_over = take_over
         self._claims: dict[str, str] = {}
+        self._listings: dict[str, frozenset[str]] = {}  # folder -> what was in it when we first looked
 
     # --- deciding ------------------------------------------------------------------------------------------
 
@@ -87,10 +88,17 @@ class Judge:
         )
 
     def _nothing_there(self, node: Node) -> bool:
-        """The common case of a task that never began: no file of its own, whole or half."""
-        tree = self.artifacts.tree
+        """The common case of a task that never began: no file of its own, whole or half.
+
+        Told from one listing of each folder, made when it is first needed: a look at every single file, inside the
+        commit, would hold all others up. What appears later is met by `Attempts` before it would be written over.
+        """
         for path in self.inputs.paths(node).values():
-            if tree.exists(path) or ("ctx" in node.spec.sources and tree.exists(part_path(path))):
+            folder, _, name = path.rpartition("/")
+            names = self._listings.get(folder)
+            if names is None:
+                names = self._listings[folder] = self.artifacts.tree.names(folder)
+            if name in names or ("ctx" in node.spec.sources and part_path(name) in names):
                 return False
         return True
 

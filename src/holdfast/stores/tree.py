@@ -99,6 +99,13 @@ class WorkTree:
         except FileNotFoundError:
             return None
 
+    def names(self, folder: str) -> frozenset[str]:
+        """All names in a folder of the project ("" for the root itself); none if there is no such folder."""
+        try:
+            return frozenset(os.listdir(self._parent(f"{folder}/x" if folder else "x")[0].fd))
+        except FileNotFoundError:
+            return frozenset()
+
     def exists(self, rel: str) -> bool:
         """Whether anything at all has this name."""
         return self.stat(rel) is not None

@@ -11,13 +11,22 @@ from holdfast.seals import (
     author_body,
     ends_in_marker,
     is_inline,
-    put_together,
     read_seal,
     take_apart,
+    vary,
     with_newline,
     without_marker,
     write_seal,
 )
+from holdfast.values import digest
+
+
+def put_together(body: bytes, seal: Seal) -> tuple[bytes, Seal]:
+    """A sealed file as the engine writes it."""
+    above, added = with_newline(body)
+    full = vary(seal, sha256=digest(above), newline_added=added)
+    return above + write_seal(full), full
+
 
 SEAL = Seal("draft[ch05]", "20260109_143022", 2, "ab" * 32, "", "DRAFT_COMPLETE", 0.0123, 456)
 

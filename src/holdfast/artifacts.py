@@ -209,6 +209,10 @@ class Artifacts:
     def _store_large(self, record: FileRecord, source: Path, seal: Seal) -> None:
         if record.stored:
             self.objects.put_file(source)
+        self._place_large(record, source, seal)
+
+    def _place_large(self, record: FileRecord, source: Path, seal: Seal) -> None:
+        """Seal a file that is on the disk already, and move it into place."""
         line = seals.write_seal(seal)
         if seals.is_inline(record.path):
             with source.open("ab") as file:
@@ -223,11 +227,30 @@ class Artifacts:
         """Put an accepted file back from objects/; False if no whole copy is there."""
         if not record.stored:
             return False
+        if record.kind == "path":
+            return self._heal_large(record, seal)
         body = self.objects.get(record.sha256)
         if body is None:
             return False
         self.place(record, body, self.sealed(record, seal))
         return True
+
+    def _heal_large(self, record: FileRecord, seal: Seal) -> bool:
+        temp = self.tree.fresh_temp()
+        if not self.objects.copy_to(record.sha256, temp):
+            return False
+        self._place_large(record, temp, self.sealed(record, seal))
+        return True
+
+    def can_heal(self, record: FileRecord) -> bool:
+        """Whether a copy is there; a large one is proved only while it is put back."""
+        if not record.stored:
+            return False
+        return (
+            self.objects.has(record.sha256)
+            if record.kind == "path"
+            else self.objects.get(record.sha256) is not None
+        )
 
     def reseal(self, record: FileRecord, seal: Seal) -> None:
         """Give a file that is there a new seal over the body the record names."""

@@ -266,11 +266,6 @@ class Context:
     def streamed(self) -> bool:
         return self._streamed
 
-    @property
-    def out_path(self) -> Path | None:
-        """The path handed out by `out`, if it was asked for."""
-        return self._out
-
     def end(self, why: str) -> None:
         """From now on this context refuses everything."""
         self._ended = why

@@ -89,10 +89,6 @@ class Picture:
             for item in items
         ]
 
-    def single_steps(self) -> tuple[StepSpec, ...]:
-        """Steps outside every fan-out."""
-        return tuple(step for step in self.spec.steps if not step.each)
-
     def batches(self, var: str) -> dict[Path, int]:
         """Each item's batch number."""
         numbers: dict[Path, int] = {}

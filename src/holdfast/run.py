@@ -92,7 +92,6 @@ class RunResult:
     needs_review: list[str]
     picture: Picture = field(repr=False)
     directory: Path = field(repr=False, default=Path())
-    nothing_to_do: bool = False
 
     @property
     def exit_code(self) -> int:

@@ -140,13 +140,6 @@ def take_apart(data: bytes) -> Sealed:
     return Sealed(data[:start], seal)
 
 
-def put_together(body: bytes, seal: Seal) -> tuple[bytes, Seal]:
-    """An inline-sealed file's bytes, and the seal with the hash of what stands above it."""
-    above, added = with_newline(body)
-    full = vary(seal, sha256=digest(above), newline_added=added)
-    return above + write_seal(full), full
-
-
 def ends_in_marker(data: bytes, marker: str) -> bool:
     """Whether the last non-blank line is exactly this plain marker, bare or as a comment."""
     return bool(marker) and _plain_marker(data) == marker.encode()

@@ -176,3 +176,24 @@ def test_a_step_that_writes_its_own_file_leaves_no_copies(tmp_path: Path) -> Non
 
     assert pipe.run(dir=tmp_path).status == "completed"
     assert list(tmp_path.glob("a.md.bak.*")) == []
+
+
+@pytest.mark.parametrize("rotten", [False, True], ids=["whole copy", "rotten copy"])
+def test_a_large_file_is_healed_from_its_copy_else_made_again(tmp_path: Path, rotten: bool) -> None:
+    """A file given by path is put back, streamed and proved; with a rotten copy its step runs again."""
+    pipe, calls = Pipeline("p"), list[int]()
+
+    @pipe.step(writes="big.bin")
+    def big(ctx: Context) -> Path:
+        calls.append(1)
+        ctx.out.write_bytes(b"0123456789" * 200_000)
+        return ctx.out
+
+    pipe.run(dir=tmp_path)
+    (tmp_path / "big.bin").write_bytes(b"short")
+    if rotten:
+        (copy,) = [p for p in (tmp_path / ".holdfast" / "objects" / "loose").rglob("*") if p.is_file()]
+        copy.write_bytes(b"rot")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert (tmp_path / "big.bin").read_bytes() == b"0123456789" * 200_000
+    assert len(calls) == (2 if rotten else 1)

@@ -121,9 +121,10 @@ def test_opening_a_producer_opens_what_consumed_it() -> None:
     table.take_all()
     table.finish("r1[a]")
     table.finish("r2[a]")
-    table.scheduler.reopen(table.nodes["draft[a]"])
+    table.scheduler.recall(table.nodes["draft[a]"])
     assert table.nodes["r1[a]"].condition == OPEN
     assert table.nodes["r1[a]"].unmet == 1
+    table.scheduler.rewound(table.nodes["draft[a]"])
     table.answer()
     assert table.take_all()[0] == "draft[a]"
     table.finish("draft[a]")

@@ -162,11 +162,6 @@ class Scheduler:
         del self.recalled[node.id]
         self._reconsider(node)
 
-    def reopen(self, node: Node) -> None:
-        """Finished work no longer counts: what consumed it is looked at again when it is through."""
-        self._change(node, HELD if node.blockers else OPEN)
-        self._reconsider(node)
-
     # --- the counters --------------------------------------------------------------------------------------
 
     def _change(self, node: Node, condition: int) -> None:

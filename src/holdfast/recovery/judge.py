@@ -144,7 +144,7 @@ class Judge:
             evidence,
             files=looks,
             moved=moved,
-            healable={f.path: f.stored and self.artifacts.objects.get(f.sha256) is not None for f in bad},
+            healable={f.path: self.artifacts.can_heal(f) for f in bad},
             value_lost=not self.artifacts.is_stored(accepted),
             uncopied=frozenset(f.path for f in accepted.files if not f.stored),
         )
@@ -227,7 +227,8 @@ class Judge:
             found = self._check(file, node)
             events += self._put_away(node.id, file.path, found)
             if not self.artifacts.heal(file, self._set_seal(node, record, accepted)):
-                raise look.LostValueError(f"{file.path}: the copy in objects/ is damaged")
+                reason = f"{file.path} is {found.kind}, and the copy in objects/ is damaged"
+                return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason)]
             events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=found.kind))
         return events
 

@@ -71,6 +71,14 @@ class WorkTree:
         folder, name = self._parent(rel, create=True, sync=sync)
         atomic.move_file(source, name, dir_fd=folder.fd, sync=sync)
 
+    def fresh_temp(self) -> Path:
+        """A path on the project's disk where nothing is yet; the next run clears away what is left there."""
+        atomic.make_dirs(self._tmp, sync=False)
+        path, descriptor = atomic.create_temp(os.fspath(self._tmp))
+        os.close(descriptor)
+        disk.unlink(path)
+        return Path(path)
+
     def read(self, rel: str) -> bytes:
         """The file's bytes; the OSErrors are those of `atomic.read_file`."""
         folder, name = self._parent(rel)

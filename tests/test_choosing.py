@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from holdfast import HoldfastError, Pipeline, people
-from holdfast.errors import UsageError
+from holdfast.errors import StorageError, UsageError
 from holdfast.runs import open_project
 
 
@@ -211,3 +214,20 @@ def test_a_gate_is_not_asked_again_when_a_task_behind_it_is_whole(tmp_path: Path
     assert pipe.run(dir=tmp_path).status == "completed"
     shutil.rmtree(tmp_path / ".holdfast")
     assert pipe.run(dir=tmp_path).status == "completed"
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No descriptors left while looking for seals: the run stops with exit 6, and no other run is begun."""
+    calls: list[str] = []
+    writer(calls).run(dir=tmp_path)
+    before = sorted((tmp_path / ".holdfast" / "runs").iterdir())
+
+    def refuse(path: str, *, dir_fd: int | None = None) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    monkeypatch.setattr("holdfast.choosing.atomic", SimpleNamespace(open_regular=refuse))
+    with pytest.raises(StorageError, match="Too many open files"):
+        writer(calls).run({"topic": "y"}, dir=tmp_path)
+    assert sorted((tmp_path / ".holdfast" / "runs").iterdir()) == before

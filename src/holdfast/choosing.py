@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import seals
+from holdfast.artifacts import UNREADABLE
 from holdfast.errors import UsageError
 from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
@@ -228,18 +229,23 @@ def _known_paths(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:
 
 
 def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:
-    """The seal of the file at `path`, if there is one to be read; whatever else lies there is looked at later."""
+    """The seal of the file at `path`, if there is one to be read; whatever else lies there is looked at later.
+
+    OSError where "cannot read" is the machine's fault: taken for absent, another run's file would be nobody's.
+    """
     inline = seals.is_inline(path)
     target = layout.root / (path if inline else seals.seal_path(path))
     try:
         descriptor = atomic.open_regular(os.fspath(target))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
         return None
     try:
         size = os.fstat(descriptor).st_size
         tail = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
-    except OSError:
-        return None
     finally:
         os.close(descriptor)
     return seals.take_apart(tail).seal

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.pipeline.batches import batch_numbers
 from holdfast.pipeline.graph import split_task_id, task_id
-from holdfast.pipeline.spec import PipelineSpec, StepSpec
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import (
     BLOCKED,
     COMPLETED,
@@ -40,15 +40,6 @@ class Need:
     command: str
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One matrix: the items of one fan-out as rows, its steps as columns."""
-
-    var: str
-    steps: tuple[StepSpec, ...]
-    rows: tuple[Path, ...]
-
-
 @dataclass(frozen=True)
 class Picture:
     """One moment of a run."""
@@ -72,13 +63,6 @@ class Picture:
 
     def title(self, step: str) -> str:
         return next((s.title for s in self.spec.steps if s.name == step), step)
-
-    def tables(self) -> Iterator[Table]:
-        """One matrix per fan-out that has steps, in order."""
-        for fan in self.spec.items:
-            steps = tuple(step for step in self.spec.steps if step.each == fan.var)
-            if steps:
-                yield Table(fan.var, steps, tuple(self.rows(fan.var)))
 
     def rows(self, var: str) -> list[Path]:
         depth = len(self.spec.fan_path(var))
@@ -111,16 +95,16 @@ class Picture:
     @property
     def batch(self) -> int | None:
         """The lowest batch of the first fan-out that still has something to do."""
-        for table in self.tables():
-            open_rows = [
-                row
-                for row in table.rows
-                if any(self.status(task_id(s.name, row)) not in (COMPLETED, STATUS_SKIPPED) for s in table.steps)
-            ]
-            numbers = self.batches(table.var)
+        for fan in self.spec.items:
+            steps = [step.name for step in self.spec.steps if step.each == fan.var]
+            open_rows = [row for row in self.rows(fan.var) if any(self._is_open(name, row) for name in steps)]
             if open_rows:
+                numbers = self.batches(fan.var)
                 return min(numbers[row] for row in open_rows)
         return None
+
+    def _is_open(self, step: str, row: Path) -> bool:
+        return self.status(task_id(step, row)) not in (COMPLETED, STATUS_SKIPPED)
 
     @property
     def done(self) -> int:

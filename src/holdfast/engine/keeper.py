@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.engine.commit import Recorded
+from holdfast.errors import HoldfastError
 from holdfast.state import COMPLETED
 
 PAUSE_S = 0.3
@@ -45,7 +46,6 @@ class Keeper:
         self._events = 0
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self.problem: BaseException | None = None
 
     def __call__(self, recorded: Sequence[Recorded]) -> None:
         self._events += len(recorded)
@@ -83,9 +83,10 @@ class Keeper:
             began = clock.monotonic()
             try:
                 self._keep_once()
-            except OSError as error:
-                # A view that cannot be written is no reason to stop: the journal will say if the disk is full.
-                self.problem = error
+            except (OSError, HoldfastError):
+                # No reason to stop a step. If it lasts, it is told: by the journal, which meets the same disk, or
+                # by the last snapshot and views at the stop, which are not written here and raise.
+                pass
             spent = clock.monotonic() - began
             self._rest_after(spent)
             rest = max(PAUSE_S - spent, 0.05)

@@ -1,0 +1,32 @@
+"""The keeper: trouble with a view or a snapshot stops no step, and the next refresh is tried all the same."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from holdfast import events as ev
+from holdfast.engine.commit import Recorded
+from holdfast.engine.keeper import Keeper
+from holdfast.errors import StorageError
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), StorageError("The journal failed.")])
+def test_a_refresh_that_fails_is_tried_again(error: Exception) -> None:
+    """Neither the system's errors nor our own end the thread."""
+    twice, calls = threading.Event(), list[int]()
+
+    def refresh() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise error
+        twice.set()
+
+    keeper = Keeper(refresh, lambda: None, lambda: 0)
+    for _ in range(200):
+        keeper([Recorded(1, 0.0, ev.PhaseStarted(step_id="phase:W"))])
+        if twice.wait(0.1):
+            break
+    keeper.close()
+    assert len(calls) >= 2

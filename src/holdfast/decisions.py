@@ -16,6 +16,7 @@ MIGRATE = "migrate"  # finished; its value is brought to the step's version
 MOVE = "move"  # finished; the pipeline names another path
 SKIP = "skip"  # left out on purpose
 HOLD = "hold"  # waits for a person already
+LEAVE = "leave"  # finished; what is lost of it is not needed by anything unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,11 @@ class Decision:
     action: str
     reason: str
     paths: tuple[str, ...] = ()  # the files it is about
-    about: str = ""  # of a question: changed | partial; of an adoption: the kind of proof
+    about: str = ""  # of a question: changed | partial | input | path; of an adoption: the kind of proof
     partial: str | None = None
 
 
-PUBLIC = {KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, HOLD: ASK}
+PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, HOLD: ASK}
 """The words of `plan --json` are fewer: each of ours as one of them."""
 
 

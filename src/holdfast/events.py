@@ -30,6 +30,7 @@ class FileRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     kind: str  # "text" | "json" | "bytes" | "path": the form in which consumers receive it
     newline_added: bool = False
     stored: bool = True  # a copy is in objects/
+    mark: str = ""  # size, time and inode when it was written or read in full: what --quick compares
 
 
 # --- the run ---------------------------------------------------------------------------------------------
@@ -45,6 +46,14 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     host: str = ""
     pid: int = 0
     holdfast: str = ""
+    rebuilt: bool = False  # the record was lost: this one is made from what the files and views say
+
+
+class Recovered(Event, frozen=True, kw_only=True, tag="recovered"):
+    """The evidence about a run was gone through to the end: how many tasks got which decision."""
+
+    counts: dict[str, int] = {}
+    disagreements: tuple[str, ...] = ()
 
 
 class PipelineDeclared(Event, frozen=True, kw_only=True, tag="pipeline_declared"):
@@ -112,7 +121,7 @@ class TaskAdopted(Event, frozen=True, kw_only=True, tag="task_adopted"):
 
     step_id: str
     node: str
-    evidence: str  # sealed | marker | exists
+    evidence: str  # sealed | marker | exists | lost (nothing but what was made from it, or a view's word)
     round: int = 0
     version: int = 1
     input_digest: str = msgspec.field(default="", name="in")
@@ -120,6 +129,7 @@ class TaskAdopted(Event, frozen=True, kw_only=True, tag="task_adopted"):
     output_digest: str = msgspec.field(default="", name="out")
     files: tuple[FileRecord, ...] = ()
     value_ref: str = ""
+    value_lost: bool = False  # it gave a value that nobody has any more; it runs again if a task needs that
     cost_usd: float = 0.0
     tokens: int = 0
 
@@ -175,7 +185,7 @@ class QuestionAsked(Event, frozen=True, kw_only=True, tag="question_asked"):
     """Something that a person must decide before this task can go on."""
 
     step_id: str
-    about: str  # changed | partial
+    about: str  # changed | partial | input | path
     detail: str
 
 
@@ -291,6 +301,24 @@ class RedoRequested(Event, frozen=True, kw_only=True, tag="redo_requested"):
     step_ids: tuple[str, ...]
 
 
+class Decided(Event, frozen=True, kw_only=True, tag="decided"):
+    """A person's answer about one task; it is carried out when the task is next looked at."""
+
+    step_id: str
+    choice: str  # keep | restore | redo | continue | skip
+    by: str = ""
+
+
+class ViewEdited(Event, frozen=True, kw_only=True, tag="view_edited"):
+    """Somebody changed a view by hand: a claim that a task is done, or a wish to have it done again."""
+
+    source: str  # checkpoint.md | todos.db
+    step_id: str
+    wanted: str  # done | redo
+    said: str = ""  # what the view says now
+    was: str = ""
+
+
 class JournalRepaired(Event, frozen=True, kw_only=True, tag="journal_repaired"):
     """A damaged journal was written anew with all its good lines; `missing` are the numbers of the lost ones."""
 
@@ -307,6 +335,7 @@ AnyEvent: TypeAlias = (
     | PipelineDeclared
     | RunContinued
     | RunStopped
+    | Recovered
     | SnapshotWritten
     | NodeEntered
     | NodeExited
@@ -334,6 +363,8 @@ AnyEvent: TypeAlias = (
     | PhaseStarted
     | RetryRequested
     | RedoRequested
+    | Decided
+    | ViewEdited
     | JournalRepaired
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,8 @@ class Inputs:
                 continue
             else:
                 inner_digest = self.state.task(inner.id).output_digest or UNKNOWN
+            if inner_digest == UNKNOWN:
+                return UNKNOWN
             hasher.update(f"{key}\n{inner_digest}\n".encode())
         return hasher.hexdigest()
 
@@ -115,6 +117,16 @@ class Inputs:
             node_id = gather_id(name, inner) if deeper else task_id(name, inner)
             found.append((item["id"], self.graph.nodes[node_id]))
         return found
+
+    def producers(self, node: Node) -> Iterator[Node]:
+        """The tasks whose output this one takes, also through gathers."""
+        stack = list(node.parents)
+        while stack:
+            parent = stack.pop()
+            if parent.kind == "gather":
+                stack += [inner for _, inner in self.gathered(parent.spec.name, parent.path)]
+            else:
+                yield parent
 
     def _reads_digest(self, node: Node) -> str:
         values = self.fields(node)
@@ -177,7 +189,10 @@ class Inputs:
 
     def _loaded(self, name: str, node: Node) -> Any:
         if node.kind != "gather":
-            return self.artifacts.load(self.state.task(node.id).accepted or Accepted())
+            record = self.state.task(node.id)
+            if record.value_lost:
+                raise LostValueError(f"the value of {node.id} was lost with the record")
+            return self.artifacts.load(record.accepted or Accepted())
         return {
             key: self._loaded(name, inner)
             for key, inner in self.gathered(name, node.path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.artifacts import Artifacts
+from holdfast.errors import CheckpointCorruptionError
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.graph import split_task_id
@@ -49,6 +50,10 @@ class Outputs(Mapping[str, Any]):
             name, path = split_task_id(task)
             if name != step or not self._is_done(task):
                 continue
+            if self._picture.record(task).value_lost:
+                raise CheckpointCorruptionError(
+                    f"The value of {task} was lost with the record.", fix=f"Make it again with --redo '{task}'."
+                )
             accepted = self._picture.record(task).accepted
             assert accepted is not None
             value = artifacts.load(accepted)

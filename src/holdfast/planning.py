@@ -19,8 +19,8 @@ from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import OK, OPEN, SKIPPED, Graph, Node, build_graph, split_task_id, task_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, renamed_steps
+from holdfast.recovery.evidence import Policy
 from holdfast.recovery.judge import Judge, Migrations
-from holdfast.recovery.reconcile import Policy
 from holdfast.runs import list_runs, read_run
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, fold

@@ -50,8 +50,8 @@ from holdfast.picture import Picture, decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Node, build_graph
 from holdfast.pipeline.spec import renamed_steps
+from holdfast.recovery.evidence import Policy
 from holdfast.recovery.judge import Judge
-from holdfast.recovery.reconcile import Policy
 from holdfast.runs import list_runs, open_project, read_run
 from holdfast.settings import load_settings
 from holdfast.snapshots import next_number, rotate, write_snapshot

@@ -19,7 +19,7 @@ class Settings:
 
     concurrency: int = 8
     budget_usd: float | None = None
-    on_partial: str = "redo"
+    on_partial: str | None = None  # None: as the step says, else redo
     on_changed: str = "ask"
     grace_s: float = 10.0
     snapshots: int = 5

@@ -59,7 +59,10 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     loose_cost_usd: float = 0.0  # spent in this attempt outside any paid call: thrown away with it
     error: str = ""
     kind: str = ""  # of the failure
-    question: str = ""  # changed | partial: waits for a person
+    question: str = ""  # changed | partial | input | path: waits for a person
+    decided: str = ""  # keep | restore | redo | continue: a person's answer, not yet carried out
+    claimed: str = ""  # the view in which somebody said that it is done
+    value_lost: bool = False  # adopted without its value, which nobody has any more
     cut_off: bool = False  # an attempt was interrupted: half-finished work may lie about
     evidence: str = ""  # how it came to be completed, if not by running here
     redo_reason: str = ""
@@ -114,6 +117,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     spec: msgspec.Raw = NO_VALUE
     status: str = PENDING
     reason: str = ""  # why it stopped
+    rebuilt: bool = False  # the record was lost, and the evidence has not been gone through to its end yet
     budget_usd: float | None = None  # stays until another one is given
     host: str = ""
     pid: int = 0
@@ -171,6 +175,13 @@ def _run_started(state: RunState, event: ev.RunStarted, at: float) -> None:
     state.host, state.pid = event.host, event.pid
     state.started_at = at
     state.status = IN_PROGRESS
+    state.rebuilt = event.rebuilt
+
+
+def _recovered(state: RunState, event: ev.Recovered, at: float) -> None:
+    state.rebuilt = False
+    for words in event.disagreements:
+        _surprise(state, "", words, at)
 
 
 def _pipeline_declared(state: RunState, event: ev.PipelineDeclared, at: float) -> None:
@@ -247,6 +258,8 @@ def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
         started_at=at,
         completed_at=None,
         question="",
+        decided="",
+        claimed="",
         loose_cost_usd=0.0,
     )
 
@@ -280,6 +293,7 @@ def _completed(state: RunState, event: ev.NodeExited, at: float) -> None:
         kind="",
         cut_off=False,
         evidence="",
+        value_lost=False,
         redo_reason="",
     )
     # The journal keeps the paid calls; a completed task never replays them.
@@ -344,8 +358,11 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
         error="",
         kind="",
         question="",
+        decided="",
+        claimed="",
         cut_off=False,
         evidence=event.evidence,
+        value_lost=event.value_lost,
         redo_reason="",
     )
     state.once.pop(event.step_id, None)
@@ -365,6 +382,8 @@ def _invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
         error="",
         kind="",
         question="",
+        decided="",
+        value_lost=False,
         redo_reason=event.reason,
     )
 
@@ -376,6 +395,8 @@ def _kept(state: RunState, event: ev.TaskKept, at: float) -> None:
         task,
         status=COMPLETED,
         question="",
+        decided="",
+        error="",
         input_digest=event.input_digest or task.input_digest,
         inputs=event.inputs or task.inputs,
         output_digest=event.output_digest or task.output_digest,
@@ -408,6 +429,9 @@ def _question(state: RunState, event: ev.QuestionAsked, at: float) -> None:
 
 
 def _healed(state: RunState, event: ev.ArtifactHealed, at: float) -> None:
+    task = state.tasks.get(event.step_id)
+    if task is not None and task.decided:
+        state.tasks[event.step_id] = _replace(task, decided="")
     _surprise(state, event.step_id, f"{event.path} was {event.problem}; put back from objects/", at)
 
 
@@ -458,7 +482,7 @@ def _rewound(state: RunState, event: ev.TaskRewound, at: float) -> None:
         completed_at=None,
         previous=task.accepted,
         feedback=event.feedback,
-        redo_reason="sent back: " + "; ".join(filter(None, event.feedback)),
+        redo_reason=": ".join(filter(None, ["sent back", "; ".join(filter(None, event.feedback))])),
     )
 
 
@@ -556,11 +580,34 @@ def _redo_requested(state: RunState, event: ev.RedoRequested, at: float) -> None
         _invalidated(state, ev.TaskInvalidated(step_id=task_id, reason="asked for with --redo"), at)
 
 
+def _decided(state: RunState, event: ev.Decided, at: float) -> None:
+    """An answer ends the question; `redo` and `skip` act at once, the others when the files are looked at."""
+    task = state.task(event.step_id)
+    if event.choice == "redo":
+        _forget_rounds(state, event.step_id)
+        _invalidated(state, ev.TaskInvalidated(step_id=event.step_id, reason="a person decided so"), at)
+    elif event.choice == "skip":
+        state.tasks[event.step_id] = _replace(task, status=SKIPPED, question="", error="skipped by a person")
+    else:
+        waits = task.status in (NEEDS_REVIEW, FAILED, SKIPPED)
+        changes: dict[str, Any] = {"status": PENDING, "failures": 0, "kind": ""} if waits else {}
+        state.tasks[event.step_id] = _replace(task, decided=event.choice, question="", error="", **changes)
+
+
+def _view_edited(state: RunState, event: ev.ViewEdited, at: float) -> None:
+    task = state.task(event.step_id)
+    if event.wanted == "done" and task.status != COMPLETED:
+        state.tasks[event.step_id] = _replace(task, claimed=event.source)
+    words = "says that it is done" if event.wanted == "done" else "was turned back by hand, so it is done again"
+    _surprise(state, event.step_id, f"{event.source} {words}", at)
+
+
 _HANDLERS: dict[type, Callable[[RunState, Any, float], None]] = {
     ev.RunStarted: _run_started,
     ev.PipelineDeclared: _pipeline_declared,
     ev.RunContinued: _run_continued,
     ev.RunStopped: _run_stopped,
+    ev.Recovered: _recovered,
     ev.SnapshotWritten: _snapshot_written,
     ev.NodeEntered: _entered,
     ev.NodeExited: _exited,
@@ -588,4 +635,6 @@ _HANDLERS: dict[type, Callable[[RunState, Any, float], None]] = {
     ev.PhaseStarted: _phase_started,
     ev.RetryRequested: _retry_requested,
     ev.RedoRequested: _redo_requested,
+    ev.Decided: _decided,
+    ev.ViewEdited: _view_edited,
 }

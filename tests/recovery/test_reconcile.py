@@ -10,7 +10,8 @@ import pytest
 from holdfast import artifacts as look
 from holdfast import decisions
 from holdfast.artifacts import Look
-from holdfast.recovery.reconcile import Evidence, Policy, decide
+from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.recovery.reconcile import decide
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED, Accepted, TaskState
 

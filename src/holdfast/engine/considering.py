@@ -11,7 +11,7 @@ advance
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from holdfast import clock, decisions
@@ -27,6 +27,9 @@ from holdfast.state import SKIPPED as STATUS_SKIPPED
 class Judge(Protocol):
     """Decides about one task from record and files. Recovery has the real one."""
 
+    @property
+    def lacking(self) -> Collection[str]: ...
+
     def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision: ...
 
     def apply(
@@ -34,6 +37,8 @@ class Judge(Protocol):
     ) -> Sequence[ev.Event]: ...
 
     def is_proved(self, node: Node) -> bool: ...
+
+    def want(self, node: Node) -> bool: ...
 
 
 class Considering:
@@ -123,10 +128,21 @@ class Considering:
             board.through(node)
         elif record.status == STATUS_SKIPPED:
             board.scheduler.settle(node, SKIPPED)
+        elif self._wants_back(node):
+            pass  # considered again when what it takes is through again
         else:
             board.prepared[node.id] = (parts, digest, decision.partial)
             half = decision.action in (decisions.CONTINUE, decisions.REDO) or record.cut_off
             board.scheduler.enqueue(node, half=half)
+
+    def _wants_back(self, node: Node) -> bool:
+        """Whether a task that is to run takes something that is lost: then that comes back first."""
+        if not self.judge.lacking:
+            return False
+        lost = [producer for producer in self.board.inputs.producers(node) if self.judge.want(producer)]
+        for producer in lost:
+            self.board.scheduler.release(producer)
+        return bool(lost)
 
     def _consider_gate(self, node: Node) -> None:
         standing = self.board.state.gates.get(node.id)
@@ -187,7 +203,7 @@ class Considering:
 
     def heard(self, event: object) -> None:
         """Another process recorded something: a person approved, rejected or asked for another try."""
-        if isinstance(event, ev.GateApproved):
+        if isinstance(event, ev.GateApproved | ev.Decided):
             self.board.release(event.step_id)
         elif isinstance(event, ev.RetryRequested):
             for task in event.step_ids:

@@ -8,7 +8,7 @@ the files in a state from which the same decision, or a more trusting one, follo
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,13 @@ import msgspec
 from holdfast import artifacts as look
 from holdfast import decisions, seals
 from holdfast import events as ev
-from holdfast.artifacts import Artifacts, Look, output_digest, part_path, task_seal
+from holdfast.artifacts import Artifacts, Look, LostValueError, output_digest, part_path, task_seal
 from holdfast.decisions import Decision
-from holdfast.inputs import Inputs, shorten
+from holdfast.inputs import UNKNOWN, Inputs, shorten
 from holdfast.pipeline.graph import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
-from holdfast.recovery.reconcile import Evidence, Policy
+from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.values import digest
@@ -48,6 +48,7 @@ class Judge:
         migrations: Migrations,
         living_runs: frozenset[str] = frozenset(),
         take_over: bool = False,
+        claims: Mapping[str, str] | None = None,
     ) -> None:
         self.state = state
         self.inputs = inputs
@@ -58,6 +59,9 @@ class Judge:
         self.migrations = migrations
         self.living_runs = living_runs
         self.take_over = take_over
+        self.claims = claims or {}  # task -> the view that says it was done, for a run whose record is lost
+        self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
+        self._wanted: set[str] = set()
         self._claims: dict[str, str] = {}
         self._listings: dict[str, frozenset[str]] = {}  # folder -> what was in it when we first looked
 
@@ -67,15 +71,58 @@ class Judge:
         """What is to be done about this task. Read-only."""
         spec = node.spec
         record = self.state.tasks.get(node.id)
-        if record is None and not (isinstance(spec, StepSpec) and spec.writes):
+        if record is None and not (isinstance(spec, StepSpec) and (spec.writes or self.state.rebuilt)):
             return _NOT_STARTED
         other = self._claimed_by(node)
         if other:
             return Decision(decisions.ASK, f"it would write to the same file as {other}", about="path")
-        if record is None and self._nothing_there(node):
+        if record is None and spec.writes and self._nothing_there(node):
             return _NOT_STARTED
         evidence = self._gather(node, record, parts, input_digest)
-        return reconcile.decide(evidence, self._policy(spec))
+        decision = reconcile.decide(evidence, self._policy(spec))
+        if decision.action == decisions.LEAVE or decision.about == "lost" or evidence.value_lost:
+            self._lacking.add(node.id)
+        return decision
+
+    @property
+    def lacking(self) -> Collection[str]:
+        return self._lacking
+
+    def want(self, node: Node) -> bool:
+        """A task that must run takes this one's output: True if something of it is lost and comes back first."""
+        if node.id not in self._lacking:
+            return False
+        self._lacking.discard(node.id)
+        self._wanted.add(node.id)
+        return True
+
+    def _was_done(self, node: Node) -> str:
+        """What says that a lost run had finished this task without files: a view, or what was made from it."""
+        if not self.state.rebuilt or node.id in self.state.tasks or node.kind != "step":
+            return ""
+        claim = self.claims.get(node.id)
+        if claim:
+            return f"{claim} says that it was done"
+        made = self._made_from(node)
+        return f"{made} was made from it" if made else ""
+
+    def _made_from(self, node: Node) -> str:
+        """A task behind this one that left a file: it cannot have begun before this one was through.
+
+        That the file is there is enough: if it does not prove itself, its task runs, and wants the lost value.
+        """
+        seen, stack = {node.id}, [node]
+        while stack:
+            for consumer, _ in stack.pop().consumers:
+                if consumer.id in seen:
+                    continue
+                seen.add(consumer.id)
+                if consumer.is_task and self.inputs.paths(consumer):
+                    if not self._nothing_there(consumer):
+                        return consumer.id
+                    continue
+                stack.append(consumer)
+        return ""
 
     def is_proved(self, node: Node) -> bool:
         """Whether a task without any record has whole sealed files: a run that is lost now has finished it."""
@@ -111,8 +158,9 @@ class Judge:
         return ""
 
     def _policy(self, spec: Any) -> Policy:
-        wanted = getattr(spec, "on_partial", None)
-        return replace(self.policy, on_partial=wanted) if wanted else self.policy
+        """What was said beforehand: by the step, and by the settings or the command line, which win."""
+        wanted = self.policy.on_partial or getattr(spec, "on_partial", None) or "redo"
+        return replace(self.policy, on_partial=wanted) if wanted != self.policy.on_partial else self.policy
 
     def _gather(
         self, node: Node, record: TaskState | None, parts: Mapping[str, str], input_digest: str
@@ -131,6 +179,9 @@ class Judge:
             kept_by=self.state.keeps.get(node.id, ""),
             marker=getattr(node.spec, "marker", None),
             living_runs=self.living_runs,
+            consumed=any(consumer.kind != "order" for consumer, _ in node.consumers),
+            wanted=node.id in self._wanted,
+            was_done=self._was_done(node) if not self.inputs.paths(node) else "",
             **facts,
         )
         return self._gather_completed(node, evidence, known.accepted) if finished and known.accepted else evidence
@@ -145,7 +196,7 @@ class Judge:
             files=looks,
             moved=moved,
             healable={f.path: self.artifacts.can_heal(f) for f in bad},
-            value_lost=not self.artifacts.is_stored(accepted),
+            value_lost=evidence.record.value_lost or not self.artifacts.is_stored(accepted),
             uncopied=frozenset(f.path for f in accepted.files if not f.stored),
         )
         if evidence.record.version < evidence.version and self._chain(node, evidence.record.version) is not None:
@@ -255,6 +306,9 @@ class Judge:
 
     def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         paths = self.inputs.paths(node)
+        if not paths:
+            return [self._adopted_as_lost(node, decision, parts, digest_)]
+        self._take_parts(paths)
         found = {key: self.artifacts.look(path, node.names, node.spec.marker) for key, path in paths.items()}
         files = [self._adopted_file(node, key, paths[key], seen) for key, seen in found.items()]
         accepted = Accepted(tuple(files))
@@ -262,24 +316,51 @@ class Judge:
         if refusal:
             return self._redo(node, replace(decision, reason=f"refused on adoption: {refusal}"), parts, digest_)
         seal = next((seen.seal for seen in found.values() if seen.seal), None)
+        record = self.state.task(node.id)
         if decision.about != "sealed":
-            self._seal_anew(node, accepted, digest_, self.state.task(node.id))
+            self._seal_anew(node, accepted, digest_, record)
+        rest = self.artifacts.rest_of(seal) if seal else ""
+        # Where an input is unknown, the seal still knows it: its digest is what the input is compared with later.
+        known_by = seal.input_digest if seal and decision.about == "sealed" else digest_
         return [
             ev.TaskAdopted(
                 step_id=node.id,
                 node=node.spec.name,
                 evidence=decision.about,
-                round=seal.round if seal else 0,
+                round=seal.round if seal else record.round,
                 version=seal.step_version if seal else node.spec.version,
-                input_digest=digest_,
+                input_digest=known_by,
                 inputs=shorten(parts),
                 output_digest=output_digest(files, seal.value_digest if seal else _no_rest(node)),
                 files=tuple(files),
-                value_ref=(self.artifacts.rest_of(seal) or "") if seal else "",
+                value_ref=seal.value_digest if seal and rest != "" else "",
+                value_lost=rest is None,
                 cost_usd=seal.cost_usd if seal else 0.0,
                 tokens=seal.tokens if seal else 0,
             )
         ]
+
+    def _adopted_as_lost(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
+    ) -> ev.TaskAdopted:
+        """A task without files, of which nothing is left but that it was done."""
+        return ev.TaskAdopted(
+            step_id=node.id,
+            node=node.spec.name,
+            evidence=decision.about,
+            version=node.spec.version,
+            input_digest=digest_,
+            inputs=shorten(parts),
+            output_digest=UNKNOWN,
+            value_lost=True,
+        )
+
+    def _take_parts(self, paths: Mapping[str, str]) -> None:
+        """A half-finished file that is kept as it is gets its final name."""
+        tree = self.artifacts.tree
+        for path in paths.values():
+            if not tree.exists(path) and tree.exists(part_path(path)):
+                tree.rename(part_path(path), path)
 
     def _adopted_file(self, node: Node, key: str, path: str, found: Look) -> ev.FileRecord:
         body, added = found.body, bool(found.seal and found.seal.newline_added)
@@ -291,7 +372,11 @@ class Judge:
         return ev.FileRecord(key, path, len(body), sha, kind, added, stored)
 
     def _refusal(self, node: Node, accepted: Accepted) -> str:
-        return self.checker(node, self.artifacts.load(accepted))
+        """What `check` objects to; nothing if what it would look at is lost."""
+        try:
+            return self.checker(node, self.artifacts.load(accepted))
+        except LostValueError:
+            return ""
 
     def _seal_anew(self, node: Node, accepted: Accepted, input_digest: str, record: TaskState) -> None:
         seal = self._set_seal(node, msgspec.structs.replace(record, input_digest=input_digest), accepted)
@@ -332,7 +417,7 @@ class Judge:
         accepted = record.accepted or Accepted()
         files = tuple(self._kept_file(node, file) for file in accepted.files)
         kept = Accepted(files, accepted.value, accepted.value_ref)
-        refusal = self.checker(node, self.artifacts.load(kept))
+        refusal = self._refusal(node, kept)
         if refusal:
             return self._redo(node, replace(decision, reason=f"refused when kept: {refusal}"), parts, digest_)
         self._seal_anew(node, kept, digest_, record)
@@ -387,7 +472,7 @@ class Judge:
 
 
 _NOT_STARTED = Decision(decisions.RUN, "not started")
-_NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP})
+_NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})
 
 
 def _value_digest(node: Node, accepted: Accepted) -> str:

@@ -1,0 +1,65 @@
+"""All that is known of one task, and what the person said beforehand: what a decision is made from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast import artifacts as look
+from holdfast.artifacts import Look
+from holdfast.state import TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the person said beforehand."""
+
+    on_changed: str = "ask"
+    on_partial: str | None = None  # None: as the step says
+    adopt: bool = True  # False for a forced new run: what is in its way is set aside
+    only_needed: bool = False  # what is missing and not needed by anything unfinished is left alone
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of one task, gathered by the caller."""
+
+    task: str
+    run_id: str
+    record: TaskState
+    recorded: bool  # whether the journal knows this task at all
+    input_digest: str
+    parts: Mapping[str, str]
+    version: int
+    migratable: bool = False
+    old_version_digest: str = ""  # the input digest as the recorded version would give it
+    kept_by: str = ""  # the raiser of a Rewind that wants it kept
+    files: Mapping[str, Look] = field(
+        default_factory=dict
+    )  # path -> look, for accepted files: as `check` gives it
+    parts_files: Mapping[str, Look] = field(default_factory=dict)  # path -> look at NAME.part
+    moved: Mapping[str, str] = field(default_factory=dict)  # old path -> new path
+    healable: Mapping[str, bool] = field(default_factory=dict)
+    uncopied: frozenset[str] = frozenset()  # accepted files of which objects/ has no copy
+    value_lost: bool = False
+    marker: str | None = None
+    living_runs: frozenset[str] = frozenset()
+    consumed: bool = False  # other tasks take its output
+    wanted: bool = False  # a task that must run needs what is lost of it
+    was_done: str = ""  # of a lost run's task without files: what says that it had been done
+
+    def of_kind(self, *kinds: str) -> tuple[str, ...]:
+        """The files that look like this."""
+        return tuple(path for path, found in self.files.items() if found.kind in kinds)
+
+    def at(self, path: str) -> Look:
+        """How a file looks, or a half-finished NAME.part."""
+        return self.files.get(path) or self.parts_files[path]
+
+    def not_kept_elsewhere(self) -> tuple[str, ...]:
+        """Files that a redo would write over although nothing else has their content: edits, uncopied outputs."""
+        return tuple(
+            path
+            for path, found in self.files.items()
+            if found.kind != look.MISSING and (found.kind != look.SEALED or path in self.uncopied)
+        )

@@ -1,0 +1,170 @@
+"""Work that is not on record as finished: adopt what proves itself, judge what is half there, else run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast import artifacts as look
+from holdfast.artifacts import Look
+from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, Decision
+from holdfast.inputs import UNKNOWN
+from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.values import decode_json
+
+PARTIAL_MIN_CHARS = 100
+"""Less half-finished text than this is not worth continuing."""
+
+
+def decide_unfinished(evidence: Evidence, policy: Policy) -> Decision:
+    """The decision about a task that is not on record as finished."""
+    if evidence.was_done and not evidence.wanted:
+        return Decision(ADOPT, f"its value is lost, but {evidence.was_done}", about="lost")
+    believed = _adoptable(evidence) if evidence.files and policy.adopt else None
+    if believed is not None:
+        return believed
+    changed = evidence.of_kind(look.CHANGED)
+    if changed and policy.adopt and evidence.record.accepted is None and policy.on_changed != "restore":
+        return _decide_changed_unrecorded(evidence, changed, policy)
+    rivals = tuple(path for path, found in evidence.files.items() if _is_rival(evidence, found))
+    if rivals:
+        return Decision(ASK, f"{', '.join(rivals)} belongs to another run", rivals, about="path")
+    half = _half_finished(evidence)
+    return _decide_half(evidence, half, policy) if half else Decision(RUN, _why_open(evidence))
+
+
+def _decide_changed_unrecorded(evidence: Evidence, changed: tuple[str, ...], policy: Policy) -> Decision:
+    """Sealed by this task, edited since, and the record lost: it is asked about, as it would be with a record."""
+    listed = ", ".join(changed)
+    if policy.on_changed == "keep" and len(changed) == len(evidence.files):
+        return Decision(ADOPT, f"{listed} was edited, and the edit is kept", changed, about="exists")
+    return Decision(ASK, f"{listed} was changed after it was accepted", changed, about="changed")
+
+
+def _why_open(evidence: Evidence) -> str:
+    if evidence.record.claimed:
+        return f"{evidence.record.claimed} says that it is done, but there is nothing that proves it"
+    if evidence.record.redo_reason:
+        return evidence.record.redo_reason
+    if evidence.record.cut_off:
+        return "an earlier attempt was cut off"
+    if evidence.record.failures:
+        return f"failed before: {evidence.record.error}"
+    return "not started" if not evidence.recorded else "its attempts begin anew"
+
+
+def _is_rival(evidence: Evidence, found: Look) -> bool:
+    seal = found.seal
+    return seal is not None and seal.run != evidence.run_id and seal.run in evidence.living_runs
+
+
+def _adoptable(evidence: Evidence) -> Decision | None:
+    kinds = {found.kind for found in evidence.files.values()}
+    if kinds == {look.SEALED}:
+        return _adopt_sealed(evidence)
+    never = evidence.record.accepted is None and evidence.record.round == 0 and not evidence.record.cut_off
+    if never and kinds == {look.MARKED}:
+        return Decision(ADOPT, "ends in its plain completion marker", tuple(evidence.files), about="marker")
+    if never and evidence.marker is None and kinds == {look.HALF}:
+        return Decision(ADOPT, "is there, and no marker is expected", tuple(evidence.files), about="exists")
+    return None
+
+
+def _adopt_sealed(evidence: Evidence) -> Decision | None:
+    found = [look_.seal for look_ in evidence.files.values() if look_.seal is not None]
+    if any(seal.run != evidence.run_id and seal.run in evidence.living_runs for seal in found):
+        return None
+    if evidence.recorded and any(seal.round != evidence.record.round for seal in found):
+        return None
+    if len({(seal.set_digest, seal.value_digest) for seal in found}) > 1:
+        return None
+    if evidence.value_lost and evidence.wanted:
+        return None
+    if any(seal.input_digest != evidence.input_digest for seal in found) and not _unknown_inputs(evidence):
+        return None
+    return Decision(ADOPT, "whole and sealed, only the record was missing", tuple(evidence.files), about="sealed")
+
+
+def _unknown_inputs(evidence: Evidence) -> bool:
+    return UNKNOWN in evidence.parts.values()
+
+
+def _half_finished(evidence: Evidence) -> Sequence[str]:
+    """Files that hold something worth keeping before the step runs, though it proves nothing."""
+    lying = (look.HALF, look.MARKED, look.FOREIGN, look.CHANGED, look.DAMAGED)
+    found = [path for path, seen in evidence.files.items() if seen.kind in lying]
+    found += [path for path, seen in evidence.files.items() if seen.kind == look.SEALED]
+    return found + [path for path, seen in evidence.parts_files.items() if seen.kind != look.MISSING]
+
+
+def _decide_half(evidence: Evidence, half: Sequence[str], policy: Policy) -> Decision:
+    unfinished = [p for p in half if evidence.at(p).kind in (look.HALF, look.MARKED)]
+    reason = _why_not_believed(evidence, half)
+    if unfinished and policy.on_partial == "keep" and _all_there(evidence):
+        return Decision(ADOPT, f"{', '.join(unfinished)} is kept as it is", tuple(unfinished), about="exists")
+    if unfinished and (policy.on_partial in ("ask", "keep") or evidence.record.claimed):
+        return Decision(ASK, _half_words(evidence, unfinished), tuple(half), about="partial")
+    if not unfinished or policy.on_partial != "continue":
+        return Decision(REDO, reason, tuple(half))
+    text = _continuable(evidence.at(unfinished[-1]).body)
+    if text is None:
+        return Decision(REDO, f"{reason}, too little to continue", tuple(half))
+    return Decision(CONTINUE, f"{unfinished[-1]} is half finished", tuple(half), partial=text)
+
+
+def _why_not_believed(evidence: Evidence, half: Sequence[str]) -> str:
+    listed = ", ".join(half)
+    if all(evidence.at(path).kind == look.SEALED for path in half):
+        return f"{listed} is whole, but made from other inputs or in another round"
+    return f"{listed} is there without proof"
+
+
+def _all_there(evidence: Evidence) -> bool:
+    """Whether every file of the task is there, under its own name or as NAME.part."""
+    usable = (look.HALF, look.MARKED, look.SEALED)
+    missing = look.Look(look.MISSING)
+    return all(
+        found.kind in usable or evidence.parts_files.get(look.part_path(path), missing).kind in usable
+        for path, found in evidence.files.items()
+    )
+
+
+def _half_words(evidence: Evidence, unfinished: Sequence[str]) -> str:
+    """What a person needs to decide: what is there, who says it is done, and what it looks like."""
+    words = f"{', '.join(unfinished)} is half finished"
+    if evidence.record.claimed:
+        words = f"{evidence.record.claimed} says that it is done, but {', '.join(unfinished)} has no marker"
+    return f"{words}; {recommendation(evidence.at(unfinished[-1]).body)}"
+
+
+def recommendation(body: bytes) -> str:
+    """What the looks of a half-finished text recommend."""
+    text = _continuable(body)
+    if text is None:
+        return "too little, or no text: redo is recommended"
+    lines = text.rstrip().splitlines()
+    fences = sum(1 for line in lines if line.lstrip().startswith(("```", "~~~")))
+    if fences % 2:
+        return "a code block is left open: continue is recommended"
+    if text.lstrip().startswith(("{", "[")) and not _is_json(text):
+        return "its JSON is left open: redo is recommended"
+    if lines[-1].rstrip()[-1:] not in ".!?:;)]}\"'`*_|>-#" and not lines[-1].lstrip().startswith(("#", "|", "-")):
+        return "it is cut in mid-sentence: continue is recommended"
+    return "it looks complete, only the marker is missing: keep is recommended"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode_json(text.encode())
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
+
+
+def _continuable(body: bytes) -> str | None:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if len(text) >= PARTIAL_MIN_CHARS else None

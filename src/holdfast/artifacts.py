@@ -65,9 +65,11 @@ class OutputRefusedError(Exception):
 class Artifacts:
     """Reads and writes the outputs of one run's tasks."""
 
-    def __init__(self, tree: WorkTree, objects: ObjectStore) -> None:
+    def __init__(self, tree: WorkTree, objects: ObjectStore, *, quick: bool = False) -> None:
         self.tree = tree
         self.objects = objects
+        self.quick = quick  # accepted files whose mark is unchanged are not read
+        self.unread: set[str] = set()  # the files that were believed so
         self._recent: dict[
             str, bytes
         ] = {}  # bodies accepted by this process a moment ago: consumers want them next
@@ -115,6 +117,8 @@ class Artifacts:
 
     def check(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
+        if self.quick and self._is_untouched(record):
+            return Look(SEALED)
         if record.kind == "path":
             return self._check_large(record, tasks)
         found = self.look(record.path, tasks, None)
@@ -126,6 +130,14 @@ class Artifacts:
         if found.kind in (CHANGED, MISSING, EMPTY, DAMAGED):
             return found
         return replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
+
+    def _is_untouched(self, record: FileRecord) -> bool:
+        """Whether nobody has touched the file since it was written here, as far as its mark can say."""
+        status = self.tree.stat(record.path) if record.mark else None
+        if status is None or mark_of(status) != record.mark:
+            return False
+        self.unread.add(record.path)
+        return True
 
     def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """Like `check`, without holding the whole file in memory."""
@@ -154,8 +166,9 @@ class Artifacts:
         if ref:
             self.objects.flush()
         whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
-        for record in files:
-            self._store_file(record, prepared[record.key][1], whole)
+        for index, record in enumerate(files):
+            mark = self._store_file(record, prepared[record.key][1], whole)
+            files[index] = replace_record(record, mark=mark)
         return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref), output_digest(files, ref)
 
     def _store_rest(self, rest: Mapping[str, Any]) -> str:
@@ -176,24 +189,26 @@ class Artifacts:
         ref = self.objects.put(data)
         return NO_VALUE, ref, ref
 
-    def _store_file(self, record: FileRecord, body: bytes | Path, seal: Seal) -> None:
+    def _store_file(self, record: FileRecord, body: bytes | Path, seal: Seal) -> str:
         seal = self.sealed(record, seal)
         if isinstance(body, Path):
-            self._store_large(record, body, seal)
-            return
+            return self._store_large(record, body, seal)
         if record.stored:
             self.objects.put(body, record.sha256)
             self._remember(record.sha256, body)
-        self.place(record, body, seal)
+        return self.place(record, body, seal)
 
-    def place(self, record: FileRecord, body: bytes, seal: Seal) -> None:
-        """Write one sealed file. The seal beside a file comes last: without it the file proves nothing."""
+    def place(self, record: FileRecord, body: bytes, seal: Seal) -> str:
+        """Write one sealed file; gives its mark.
+
+        The seal beside a file comes last: without it the file proves nothing.
+        """
         line = seals.write_seal(seal)
         if seals.is_inline(record.path):
-            self.tree.write(record.path, body + line, sync=not record.stored)
-        else:
-            self.tree.write(record.path, body, sync=not record.stored)
-            self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+            return mark_of(self.tree.write(record.path, body + line, sync=not record.stored))
+        status = self.tree.write(record.path, body, sync=not record.stored)
+        self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+        return mark_of(status)
 
     def keep_refused(self, data: bytes, name: str, quarantine: Path) -> str:
         """Keep an output that was refused; gives where, relative to the run's folder."""
@@ -206,20 +221,21 @@ class Artifacts:
             os.close(descriptor)
         return f"{quarantine.name}/refused/{path.name}"
 
-    def _store_large(self, record: FileRecord, source: Path, seal: Seal) -> None:
+    def _store_large(self, record: FileRecord, source: Path, seal: Seal) -> str:
         if record.stored:
             self.objects.put_file(source)
-        self._place_large(record, source, seal)
+        return self._place_large(record, source, seal)
 
-    def _place_large(self, record: FileRecord, source: Path, seal: Seal) -> None:
-        """Seal a file that is on the disk already, and move it into place."""
+    def _place_large(self, record: FileRecord, source: Path, seal: Seal) -> str:
+        """Seal a file that is on the disk already, and move it into place; gives its mark."""
         line = seals.write_seal(seal)
         if seals.is_inline(record.path):
             with source.open("ab") as file:
                 file.write(line)
-        self.tree.move_in(source, record.path, sync=not record.stored)
+        status = self.tree.move_in(source, record.path, sync=not record.stored)
         if not seals.is_inline(record.path):
             self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+        return mark_of(status)
 
     # --- healing and sealing anew --------------------------------------------------------------------------
 
@@ -444,6 +460,11 @@ def task_seal(task: str, step: StepSpec, run_id: str, input_digest: str, record:
         tokens=record.input_tokens + record.output_tokens,
         step_version=step.version,
     )
+
+
+def mark_of(status: os.stat_result) -> str:
+    """What changes whenever somebody writes to a file or puts another in its place; as short text."""
+    return f"{status.st_ino:x}.{status.st_mtime_ns:x}.{status.st_size:x}"
 
 
 def replace_record(record: FileRecord, **changes: Any) -> FileRecord:

@@ -43,6 +43,8 @@ class Request:
     redo: tuple[str, ...] = ()
     no_retry: bool = False
     settings: Settings = field(default_factory=Settings)
+    quick: bool = False  # believe files whose size, time and inode are unchanged
+    only_needed: bool = False  # leave alone what is missing and not needed by anything unfinished
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.runs import read_picture, read_run, run_layout
-from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, SKIPPED
+from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 from holdfast.stores.lock import AppendLock
 from holdfast.views.matrix import gates
 
@@ -68,6 +68,42 @@ def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> st
         return "There is nothing to retry."
     _record(layout, run_id, ev.RetryRequested(step_ids=tuple(chosen)))
     return f"To be tried again: {_listed(chosen)}."
+
+
+def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: str = "") -> str:
+    """Answer what is asked about a task, or say beforehand what shall be done about it."""
+    picture = read_picture(layout, run_id)
+    _require(task, picture.tasks, "task")
+    _require_answerable(picture, task, choice)
+    if choice == "redo" and picture.status(task) == COMPLETED and not picture.record(task).question:
+        # Finished and in use, perhaps right now: it is sent back, so that whoever takes it ends first.
+        _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))
+    else:
+        _record(layout, run_id, ev.Decided(step_id=task, choice=choice, by=by))
+    return f"{task}: {_CHOICES[choice]}."
+
+
+_CHOICES = {
+    "keep": "what is there is kept and accepted as it is",
+    "restore": "the accepted version is put back, what is there now is set aside",
+    "redo": "it is done again",
+    "continue": "the half-finished text is continued",
+    "skip": "it is left out",
+}
+CHOICES = tuple(_CHOICES)
+
+
+def _require_answerable(picture: Picture, task: str, choice: str) -> None:
+    """UsageError where an answer would mean nothing, with the one that would."""
+    status, record = picture.status(task), picture.record(task)
+    if status == IN_PROGRESS and picture.state.status == IN_PROGRESS:
+        raise UsageError(f"{task} is running, or was cut off.", fix="Decide when it, or the run, has ended.")
+    if choice == "restore" and record.accepted is None:
+        raise UsageError(f"{task} was never accepted: there is nothing to restore.", fix="Use redo, or keep.")
+    if choice == "skip" and status == COMPLETED and not record.question:
+        raise UsageError(f"{task} is finished: there is nothing to skip.")
+    if choice == "redo" and status in (PENDING, BLOCKED) and not record.question:
+        raise UsageError(f"{task} is not done yet: it runs anyway.", fix=f"holdfast resume {picture.state.run_id}")
 
 
 def note(layout: ProjectLayout, run_id: str, text: str) -> str:

@@ -28,6 +28,13 @@ from holdfast.state import SKIPPED as STATUS_SKIPPED
 
 Path = tuple[str, ...]
 
+_ANSWERS = {
+    "changed": ("keep", "restore, redo"),
+    "partial": ("redo", "continue, keep"),
+    "input": ("keep", "redo"),
+}
+"""What a person may decide about each kind of question: the answer that comes first, and the others."""
+
 _spec_decoder = msgspec.json.Decoder(PipelineSpec)
 
 
@@ -133,10 +140,10 @@ class Picture:
 
     def _task_needs(self) -> Iterator[Need]:
         for task, record in self.state.tasks.items():
-            if record.question == "changed":
-                yield Need(task, record.error, f"{self.continue_command()} --on-changed keep   (or: restore)")
-            elif record.question == "partial":
-                yield Need(task, record.error, f"{self.continue_command()} --on-partial redo   (or: continue)")
+            if record.question in _ANSWERS:
+                first, others = _ANSWERS[record.question]
+                command = f"holdfast decide {_quoted(task)} {first}   (or: {others})"
+                yield Need(task, record.error, command)
             elif record.question == "path":
                 yield Need(task, record.error, f"{self.continue_command()}   (after moving that file away)")
             elif record.status == NEEDS_REVIEW:

@@ -63,7 +63,8 @@ def make_plan(
     """The plan for what `run` (or, with `run_id`, `resume`) would do."""
     settings = settings or Settings()
     choice = choose(compiled, layout, Request(params=dict(params or {}), resume=run_id, settings=settings))
-    state = RunState(run_id=choice.run_id) if choice.is_new else read_run(layout, choice.run_id).state
+    lost = RunState(run_id=choice.run_id, rebuilt=choice.found_again)
+    state = lost if choice.is_new else read_run(layout, choice.run_id).state
     recorded = None if choice.is_new else decode_spec(state)
     changes = _changes(recorded, compiled.spec, state.params, choice.params) if recorded is not None else []
     state.params = choice.params

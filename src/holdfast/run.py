@@ -92,6 +92,7 @@ class RunResult:
     needs_review: list[str]
     picture: Picture = field(repr=False)
     directory: Path = field(repr=False, default=Path())
+    unread: int = 0  # files that were believed by size, time and inode, because --quick was asked for
 
     @property
     def exit_code(self) -> int:
@@ -207,7 +208,7 @@ class _Session:
         )
         self.objects = self._closing(ObjectStore(layout.objects, self.choice.run_id, layout.tmp, run.quarantine))
         self.tree = self._closing(WorkTree(layout.root, layout.tmp))
-        self.artifacts = Artifacts(self.tree, self.objects)
+        self.artifacts = Artifacts(self.tree, self.objects, quick=self.request.quick)
         self.committer = Committer(self.journal, self.objects, self._lock.check, self.state)
         self._build()
         self.keeper.start_from(tail)
@@ -266,7 +267,10 @@ class _Session:
             inputs,
             self.artifacts,
             policy=Policy(
-                request.settings.on_changed, request.settings.on_partial, adopt=not self.choice.set_aside
+                request.settings.on_changed,
+                request.settings.on_partial,
+                adopt=not self.choice.set_aside,
+                only_needed=request.only_needed,
             ),
             quarantine=self.run_layout.quarantine,
             checker=checker,
@@ -298,7 +302,8 @@ class _Session:
         self.committer.close(ContextEndedError("the run has ended"))
         picture = self.picture()
         review = [task for task, record in self.state.tasks.items() if record.status == NEEDS_REVIEW]
-        return RunResult(status, self.state.run_id, self.state.cost_usd, review, picture, self.layout.root)
+        unread = len(self.artifacts.unread)
+        return RunResult(status, self.state.run_id, self.state.cost_usd, review, picture, self.layout.root, unread)
 
     def _opening_events(self) -> Iterator[ev.Event]:
         host, pid = socket.gethostname(), os.getpid()
@@ -314,6 +319,7 @@ class _Session:
                 host=host,
                 pid=pid,
                 holdfast=holdfast.__version__,
+                rebuilt=self.choice.found_again,
             )
             yield ev.PipelineDeclared(spec=msgspec.Raw(spec))
             return

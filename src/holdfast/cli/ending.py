@@ -23,6 +23,8 @@ def ending(
 ) -> Iterator[str]:
     """How the run ended. Unless it is complete, the last line is the command that continues it."""
     picture = result.picture
+    if result.unread:
+        yield f"{result.unread} files were believed by size, time and inode, without reading them (--quick)."
     if result.status == COMPLETED:
         yield _completed(picture, tally, seconds)
         return

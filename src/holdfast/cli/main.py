@@ -41,6 +41,7 @@ COMMANDS = (
     "events",
     "approve",
     "reject",
+    "decide",
     "retry",
     "note",
     "clean",

@@ -87,6 +87,8 @@ class Progress:
         self.log(event.step_id, f"{event.name} {fields}".strip())
 
 
+_WISHES = {"done": "it is said to be done", "redo": "it is to be done again"}
+
 _Teller = Callable[[Progress, Any], tuple[Any, ...] | None]
 
 _TELLERS: dict[type, _Teller] = {
@@ -108,9 +110,11 @@ _TELLERS: dict[type, _Teller] = {
     ev.ChecklistRefused: lambda _, e: (WARN, f"? {e.step_id}  its checklist says: {'; '.join(e.reasons)}"),
     ev.PhaseStarted: lambda _, e: (INFO, f"» {e.step_id}  begins"),
     ev.RetryRequested: lambda _, e: (INFO, f"↻ {', '.join(e.step_ids)}  to be tried again"),
+    ev.Decided: lambda _, e: (INFO, f"» {e.step_id}  a person decided: {e.choice}"),
+    ev.ViewEdited: lambda _, e: (WARN, f"! {e.step_id}  {e.source} was edited: {_WISHES.get(e.wanted, e.wanted)}"),
     ev.NoteAdded: lambda _, e: (INFO, f"• {e.step_id + '  ' if e.step_id else ''}{e.text}"),
     ev.JournalRepaired: lambda _, e: (
         WARN,
-        f"! the journal was damaged and repaired: {'; '.join(e.missing)}",
+        f"! the journal was damaged and repaired: {e.missing_total} lines are lost, see {e.kept_as}",
     ),
 }

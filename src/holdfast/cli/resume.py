@@ -27,6 +27,8 @@ def command(
     params: dict[str, str],
     redo: tuple[str, ...],
     no_retry: bool,
+    quick: bool,
+    only_needed: bool,
     as_json: bool,
     quiet: bool,
     **options: Any,
@@ -42,7 +44,15 @@ def command(
     if run_id is None and not redo and not params and _is_completed(layout, chosen):
         return _nothing_to_continue(layout, chosen, as_json)
     compiled = load_recorded(layout, chosen)
-    request = Request(params, resume=chosen, redo=redo, no_retry=no_retry, settings=settings)
+    request = Request(
+        params,
+        resume=chosen,
+        redo=redo,
+        no_retry=no_retry,
+        settings=settings,
+        quick=quick,
+        only_needed=only_needed,
+    )
     return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))
 
 

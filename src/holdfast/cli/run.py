@@ -31,6 +31,8 @@ def command(
     params: dict[str, str],
     redo: tuple[str, ...],
     no_retry: bool,
+    quick: bool,
+    only_needed: bool,
     as_json: bool,
     quiet: bool,
     **options: Any,
@@ -47,5 +49,5 @@ def command(
             checked_run_id(given)
     settings = load_settings(layout.root, settings_options(**options))
     compiled = load_pipeline(file, base=find_file(file, layout))
-    request = Request(params, resume, force, run_id, redo, no_retry, settings)
+    request = Request(params, resume, force, run_id, redo, no_retry, settings, quick, only_needed)
     return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))

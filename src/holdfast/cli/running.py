@@ -58,6 +58,16 @@ def engine_options(function: F) -> F:
             type=click.Choice(["ask", "restore", "keep"]),
             help="What to do about files that someone edited.  [default: ask]",
         ),
+        click.option(
+            "--quick",
+            is_flag=True,
+            help="Believe finished files whose size, time and inode are unchanged, without reading them.",
+        ),
+        click.option(
+            "--only-needed",
+            is_flag=True,
+            help="Leave missing files alone unless something unfinished needs them.",
+        ),
         json_option,
         click.option("--quiet", is_flag=True, help="Print no progress, only how it ended."),
     ]

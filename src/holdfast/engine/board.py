@@ -66,6 +66,13 @@ class Board:
         if node is not None and node.stuck:
             self.scheduler.release(node)
 
+    def look_again(self, node_id: str) -> None:
+        """A person has decided about a task: if it waits, for them or for its turn, it is considered afresh."""
+        node = self.graph.nodes.get(node_id)
+        if node is not None and (node.stuck or node.queued):
+            node.queued = False
+            self.scheduler.release(node)
+
     def rebuild(self) -> None:
         """Draw the graph anew from the state; finished work is recognised by id and considered again."""
         limits = self.scheduler.limits

@@ -203,8 +203,10 @@ class Considering:
 
     def heard(self, event: object) -> None:
         """Another process recorded something: a person approved, rejected or asked for another try."""
-        if isinstance(event, ev.GateApproved | ev.Decided):
+        if isinstance(event, ev.GateApproved):
             self.board.release(event.step_id)
+        elif isinstance(event, ev.Decided):
+            self.board.look_again(event.step_id)
         elif isinstance(event, ev.RetryRequested):
             for task in event.step_ids:
                 self.board.release(task)

@@ -34,43 +34,46 @@ def write_file(path: Path, data: bytes, *, sync: bool, tmp_dir: Path | None = No
     write_at(os.fspath(path), data, dir_fd=None, sync=sync, tmp_dir=tmp_dir)
 
 
-def write_at(path: str, data: bytes, *, dir_fd: int | None, sync: bool, tmp_dir: Path | None) -> None:
-    """As `write_file`, with `path` relative to the open directory `dir_fd`, if one is given."""
-    if tmp_dir is None or not _write_via_tmp(tmp_dir, path, data, dir_fd, sync):
+def write_at(path: str, data: bytes, *, dir_fd: int | None, sync: bool, tmp_dir: Path | None) -> os.stat_result:
+    """As `write_file`, with `path` relative to the open directory `dir_fd`, if one is given; what was written."""
+    status = _write_via_tmp(tmp_dir, path, data, dir_fd, sync) if tmp_dir is not None else None
+    if status is None:
         temp, fd = create_temp(os.path.dirname(path), dir_fd=dir_fd)
         try:
-            _fill(fd, temp, data, sync)
+            status = _fill(fd, temp, data, sync)
             disk.rename(temp, path, source_dir=dir_fd, target_dir=dir_fd)
         except BaseException:
             _discard(temp, dir_fd)
             raise
     if sync:
         _sync_parent(path, dir_fd)
+    return status
 
 
-def _write_via_tmp(tmp_dir: Path, path: str, data: bytes, dir_fd: int | None, sync: bool) -> bool:
-    """False if `tmp_dir` is on another device, so that the temporary must be beside the target."""
+def _write_via_tmp(tmp_dir: Path, path: str, data: bytes, dir_fd: int | None, sync: bool) -> os.stat_result | None:
+    """None if `tmp_dir` is on another device, so that the temporary must be beside the target."""
     try:
         temp, fd = create_temp(os.fspath(tmp_dir))
     except FileNotFoundError:
         make_dirs(tmp_dir, sync=False)
         temp, fd = create_temp(os.fspath(tmp_dir))
     try:
-        _fill(fd, temp, data, sync)
+        status = _fill(fd, temp, data, sync)
         disk.rename(temp, path, target_dir=dir_fd)
     except BaseException as error:
         _discard(temp, None)
         if isinstance(error, OSError) and error.errno == errno.EXDEV:
-            return False
+            return None
         raise
-    return True
+    return status
 
 
-def _fill(fd: int, temp: str, data: bytes, sync: bool) -> None:
+def _fill(fd: int, temp: str, data: bytes, sync: bool) -> os.stat_result:
     try:
         disk.write_all(fd, data, temp)
         if sync:
             disk.sync_file(fd, temp)
+        return os.fstat(fd)
     finally:
         os.close(fd)
 

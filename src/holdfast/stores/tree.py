@@ -54,22 +54,24 @@ class WorkTree:
         with self._mutex:
             self._folders.clear()
 
-    def write(self, rel: str, data: bytes, *, sync: bool) -> None:
-        """Replace the file by one holding `data`, making folders as needed."""
+    def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
+        """Replace the file by one holding `data`, making folders as needed; gives what was written."""
         folder, name = self._parent(rel, create=True, sync=sync)
         try:
-            atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
+            return atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
         except FileNotFoundError:  # the folder was removed since we last looked
             self.close()
             folder, name = self._parent(rel, create=True, sync=sync)
-            atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
+            return atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
 
-    def move_in(self, source: Path, rel: str, *, sync: bool) -> None:
-        """Move a finished regular file into place."""
-        if not stat.S_ISREG(os.lstat(source).st_mode):
+    def move_in(self, source: Path, rel: str, *, sync: bool) -> os.stat_result:
+        """Move a finished regular file into place; gives what was moved."""
+        status = os.lstat(source)
+        if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{source} is not a regular file.", fix="A step must leave a plain file there.")
         folder, name = self._parent(rel, create=True, sync=sync)
         atomic.move_file(source, name, dir_fd=folder.fd, sync=sync)
+        return status
 
     def fresh_temp(self) -> Path:
         """A path on the project's disk where nothing is yet; the next run clears away what is left there."""

@@ -1,0 +1,23 @@
+"""`holdfast decide`: answer what is asked about a task."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.completion import complete_task
+from holdfast.cli.deciding import decide as record_decision
+from holdfast.cli.options import json_option, project_options, run_option
+
+
+@click.command("decide")
+@click.argument("task", metavar="TASK", shell_complete=complete_task)
+@click.argument("choice", type=click.Choice(["keep", "restore", "redo", "continue", "skip"]))
+@run_option
+@project_options
+@json_option
+def command(*, task: str, choice: str, run_id: str | None, directory: str, as_json: bool) -> None:
+    """Answer what is asked about a task: about an edited file, half-finished output, an input that came out
+    differently, or rounds that are used up; only records it."""
+    from holdfast.people import decide
+
+    record_decision(directory, run_id, as_json, lambda layout, run: decide(layout, run, task, choice))

@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 LAYERS: list[set[str]] = [
     {"__main__", "cli", "testing"},
     {"run", "planning", "people", "cleaning", "outputs"},
+    {"sessions"},
     {"choosing", "runs"},
     {"explaining"},
     {"engine", "recovery"},

@@ -1,0 +1,233 @@
+"""One run open for writing: engine lock, journal, objects and work tree; what `run`, `resume` and `recover` share.
+
+Crash story. Opening repairs what a dead process left: litter in tmp/, a torn or damaged journal, a torn pack. It
+records nothing by itself. A run of which nothing was recorded leaves no folder behind.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import holdfast
+from holdfast import events as ev
+from holdfast.artifacts import Artifacts
+from holdfast.choosing import Choice, Request
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.commit import Committer
+from holdfast.engine.desk import Saying
+from holdfast.history import History, encode_state
+from holdfast.inputs import Inputs
+from holdfast.journal.log import EventLog
+from holdfast.journal.repair import repair
+from holdfast.layout import ProjectLayout, RunLayout
+from holdfast.picture import decode_spec
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import Node
+from holdfast.pipeline.spec import renamed_steps
+from holdfast.recovery.evidence import Policy
+from holdfast.recovery.judge import Judge
+from holdfast.runs import list_runs, read_run
+from holdfast.snapshots import next_number, rotate, write_snapshot
+from holdfast.state import RunState
+from holdfast.stores import atomic, disk
+from holdfast.stores.lock import AppendLock, EngineLock
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.tree import WorkTree
+
+
+def make_folders(layout: ProjectLayout) -> None:
+    for folder in (layout.state, layout.runs, layout.objects, layout.tmp):
+        atomic.make_dirs(folder, sync=True)
+
+
+@contextmanager
+def locked(layout: ProjectLayout, run_id: str) -> Iterator[EngineLock]:
+    """The engine lock of the project; LockedError if another process has it."""
+    lock = EngineLock(layout.engine_lock)
+    lock.acquire(run_id)
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+class OpenRun:
+    """Journal, objects and work tree of one run, under the engine lock. A context manager."""
+
+    def __init__(
+        self, compiled: CompiledPipeline, layout: ProjectLayout, request: Request, choice: Choice, lock: EngineLock
+    ) -> None:
+        self.compiled = compiled
+        self.layout = layout
+        self.request = request
+        self.choice = choice
+        self.run_layout = layout.run(choice.run_id)
+        self.state = RunState()
+        self.tail_events = 0  # journal lines read after the newest snapshot
+        self._lock = lock
+        self._stack = ExitStack()
+
+    def __enter__(self) -> OpenRun:
+        try:
+            self._open()
+        except BaseException as error:
+            self.__exit__(type(error))
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stack.close()
+        if self.choice.is_new and kind is not None:
+            _remove_unbegun(self.run_layout)
+
+    def closing(self, resource: Any) -> Any:
+        """`resource`, closed together with the run."""
+        self._stack.callback(resource.close)
+        return resource
+
+    def _open(self) -> None:
+        layout, run = self.layout, self.run_layout
+        atomic.clear_litter(layout.tmp)
+        position = None
+        if self.choice.is_new:
+            atomic.make_dirs(run.dir, sync=True)
+        else:
+            history = self._read_history()
+            self.state, position, self.tail_events = history.state, history.position, history.tail_events
+        self.journal: EventLog = self.closing(
+            EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine, start=position)
+        )
+        self.objects: ObjectStore = self.closing(
+            ObjectStore(layout.objects, self.choice.run_id, layout.tmp, run.quarantine)
+        )
+        self.tree: WorkTree = self.closing(WorkTree(layout.root, layout.tmp))
+        self.artifacts = Artifacts(self.tree, self.objects, quick=self.request.quick)
+        self.committer = Committer(self.journal, self.objects, self._lock.check, self.state)
+
+    def _read_history(self) -> History:
+        history = read_run(self.layout, self.choice.run_id, quarantine=True)
+        if history.journal_damage:
+            with AppendLock(self.layout.append_lock):
+                repair(self.run_layout.journal, self.run_layout.quarantine, known_seq=history.state.seq)
+            history = read_run(self.layout, self.choice.run_id, quarantine=True)
+        return history
+
+    def judge(self, inputs: Inputs, attempts: Attempts) -> Judge:
+        """Who decides about this run's tasks."""
+        request, checks = self.request, self.compiled.checks
+
+        def checker(node: Node, output: Any) -> str:
+            return attempts.check_again(checks.get(node.spec.name, ()), node, output)
+
+        # Runs that can still be read: a folder whose record is lost owns nothing any more.
+        others = frozenset(info.run_id for info in list_runs(self.layout)) - {self.choice.run_id}
+        take_over = self.choice.take_over or self.compiled.spec.overwrite
+        return Judge(
+            self.state,
+            inputs,
+            self.artifacts,
+            policy=Policy(
+                request.settings.on_changed,
+                request.settings.on_partial,
+                adopt=not self.choice.set_aside,
+                only_needed=request.only_needed,
+            ),
+            quarantine=self.run_layout.quarantine,
+            checker=checker,
+            migrations=self.compiled.migrations,
+            living_runs=frozenset() if take_over else others,
+            take_over=take_over,
+        )
+
+    # --- recording -----------------------------------------------------------------------------------------
+
+    def submit(self, events: Iterable[ev.Event], *, durable: bool) -> None:
+        """Put events into the inbox; somebody must pump."""
+        self.committer.submit(Saying(self.committer, tuple(events), durable=durable))
+
+    def started(self) -> Iterator[ev.Event]:
+        """The first events of a new record."""
+        yield ev.RunStarted(
+            run_id=self.choice.run_id,
+            pipeline=self.compiled.spec.name,
+            ordinal=self.choice.ordinal,
+            params=self.choice.params,
+            file=self.file(),
+            budget_usd=self.request.settings.budget_usd,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            holdfast=holdfast.__version__,
+            rebuilt=self.choice.found_again,
+        )
+        yield ev.PipelineDeclared(spec=self._spec())
+
+    def declared(self) -> Iterator[ev.Event]:
+        """The pipeline, if it is not the recorded one."""
+        spec = self._spec()
+        if bytes(self.state.spec) != bytes(spec):
+            renamed = renamed_steps(decode_spec(self.state), self.compiled.spec)
+            yield ev.PipelineDeclared(spec=spec, renamed=renamed)
+
+    def _spec(self) -> msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(self.compiled.spec))
+
+    def file(self) -> str:
+        """The pipeline's file as the next command can use it: relative to the project where possible."""
+        if self.compiled.file is None:
+            return ""
+        path = Path(self.compiled.file)
+        try:
+            text = str(path.relative_to(self.layout.root))
+        except ValueError:
+            text = str(path)
+        return text if self.compiled.variable is None else f"{text}:{self.compiled.variable}"
+
+    def write_snapshot(self) -> None:
+        """Save the fold of the journal as it is now."""
+
+        def encode() -> tuple[int, bytes]:
+            number = next_number(self.run_layout.dir, self.state.snapshot_number)
+            return number, encode_state(self.state, self.journal.position)
+
+        number, payload = self.committer.exclusively(encode)
+        self.journal.sync()  # a snapshot never knows more than the journal keeps
+        write_snapshot(self.run_layout.dir, number, payload, tmp_dir=self.layout.tmp)
+        # So that the number is not used again, even if every snapshot is lost.
+        self.submit((ev.SnapshotWritten(number=number),), durable=False)
+        self.committer.pump()
+        rotate(self.run_layout.dir, self.request.settings.snapshots)
+
+
+def copied(state: RunState) -> RunState:
+    """A picture's own tables: tasks are replaced, never changed, so copying the tables is enough."""
+    return msgspec.structs.replace(
+        state,
+        tasks=dict(state.tasks),
+        sections=dict(state.sections),
+        gates=dict(state.gates),
+        phases=dict(state.phases),
+        notes=list(state.notes),
+        decisions=list(state.decisions),
+        surprises=list(state.surprises),
+        once={},
+    )
+
+
+def _remove_unbegun(run: RunLayout) -> None:
+    """Take away the folder of a run of which nothing was recorded; anything else in it stays, and so does it."""
+    try:
+        if run.journal.stat().st_size == 0:
+            disk.unlink(os.fspath(run.journal))
+    except FileNotFoundError:
+        pass
+    try:
+        disk.rmdir(os.fspath(run.dir))
+    except OSError:
+        pass  # not empty, or never made: it harms nobody

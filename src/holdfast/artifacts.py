@@ -195,7 +195,7 @@ class Artifacts:
             return self._store_large(record, body, seal)
         if record.stored:
             self.objects.put(body, record.sha256)
-            self._remember(record.sha256, body)
+            self.remember(record.sha256, body)
         return self.place(record, body, seal)
 
     def place(self, record: FileRecord, body: bytes, seal: Seal) -> str:
@@ -318,7 +318,8 @@ class Artifacts:
             return author.decode()
         return decode_json(author) if record.kind == "json" else author
 
-    def _remember(self, sha: str, body: bytes) -> None:
+    def remember(self, sha: str, body: bytes) -> None:
+        """Have these bytes at hand for whoever takes them next."""
         with self._mutex:
             if sha in self._recent:
                 return

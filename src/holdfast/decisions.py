@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast.artifacts import Look
 
 TRUST = "trust"  # finished, intact, made from the inputs that are there now
 HEAL = "heal"  # finished, but a file is damaged: put back from objects/
@@ -28,6 +31,8 @@ class Decision:
     paths: tuple[str, ...] = ()  # the files it is about
     about: str = ""  # of a question: changed | partial | input | path; of an adoption: the kind of proof
     partial: str | None = None
+    # The files as they were read: whoever acts need not read them again. Not to be kept, for the bodies are in it.
+    looks: Mapping[str, Look] = field(default_factory=dict, compare=False, repr=False)
 
 
 PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, HOLD: ASK}

@@ -114,7 +114,7 @@ def _looking(
             artifacts,
             policy=Policy(settings.on_changed, settings.on_partial),
             quarantine=layout.run(state.run_id).quarantine,
-            checker=lambda node, output: "",
+            checker=lambda node, load: "",
             migrations=migrations,
             living_runs=frozenset(info.run_id for info in list_runs(layout)) - {state.run_id},
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -123,8 +123,9 @@ class OpenRun:
         """Who decides about this run's tasks."""
         request, checks = self.request, self.compiled.checks
 
-        def checker(node: Node, output: Any) -> str:
-            return attempts.check_again(checks.get(node.spec.name, ()), node, output)
+        def checker(node: Node, load: Callable[[], Any]) -> str:
+            own = checks.get(node.spec.name, ())
+            return attempts.check_again(own, node, load()) if own else ""
 
         # Runs that can still be read: a folder whose record is lost owns nothing any more.
         others = frozenset(info.run_id for info in list_runs(self.layout)) - {self.choice.run_id}

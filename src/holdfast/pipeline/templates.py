@@ -20,12 +20,12 @@ _GLOB = re.compile(r"[*?\[\]]")
 
 def fields(template: str) -> tuple[str, ...]:
     """The names in `{...}`, in order, each once; ValueError says what is wrong with the template."""
-    return tuple(dict.fromkeys(name for _, name in _parse(template) if name is not None))
+    return tuple(dict.fromkeys(name for _, name in parse(template) if name is not None))
 
 
 def render(template: str, values: Mapping[str, str]) -> str:
     """The template with every field replaced; KeyError for a field without value."""
-    return "".join(text + ("" if name is None else values[name]) for text, name in _parse(template))
+    return "".join(text + ("" if name is None else values[name]) for text, name in parse(template))
 
 
 def render_path(template: str, values: Mapping[str, str]) -> str:
@@ -64,7 +64,7 @@ def check_pattern(path: object) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def _parse(template: str) -> tuple[tuple[str, str | None], ...]:
+def parse(template: str) -> tuple[tuple[str, str | None], ...]:
     """Pairs of literal text and the field that follows it; remembered, since every task asks."""
     parts: list[tuple[str, str | None]] = []
     for text, name, spec, conversion in string.Formatter().parse(template):

@@ -29,7 +29,9 @@ from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.values import digest
 
-Checker = Callable[[Node, Any], str]
+Checker = Callable[[Node, Callable[[], Any]], str]
+"""The objection to a task's output, or ""; the output is loaded only if there is something to check."""
+
 Migrations = Mapping[str, Mapping[int, Callable[[Any], Any]]]
 
 
@@ -80,9 +82,22 @@ class Judge:
             return _NOT_STARTED
         evidence = self._gather(node, record, parts, input_digest)
         decision = reconcile.decide(evidence, self._policy(spec))
+        if decision.action not in _NO_ACT:
+            decision = self._seen(node, decision, evidence)
         if decision.action == decisions.LEAVE or decision.about == "lost" or evidence.value_lost:
             self._lacking.add(node.id)
         return decision
+
+    def _seen(self, node: Node, decision: Decision, evidence: Evidence) -> Decision:
+        """The decision with what was read for it; an output that `check` refuses is not adopted."""
+        looks = {**evidence.parts_files, **evidence.files} if evidence.parts_files else evidence.files
+        decision = replace(decision, looks=looks)
+        if decision.action != decisions.ADOPT or not evidence.files:
+            return decision
+        refusal = self._refusal(node, lambda: self._output_seen(node, decision))
+        if not refusal:
+            return decision
+        return replace(decision, action=decisions.REDO, reason=f"refused on adoption: {refusal}", about="")
 
     @property
     def lacking(self) -> Collection[str]:
@@ -265,6 +280,37 @@ class Judge:
         }
         return acts[decision.action](node, decision, parts, input_digest)
 
+    def foresee(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Sequence[ev.Event]:
+        """The events of `apply` that decisions about other tasks hang on. Touches nothing."""
+        if decision.action == decisions.ADOPT and not self.inputs.paths(node):
+            return [self._adopted_as_lost(node, decision, parts, input_digest)]
+        if decision.action == decisions.ADOPT:
+            files = tuple(self._file_seen(node, *seen) for seen in self._found(node, decision))
+            return [self._adoption(node, decision, parts, input_digest, files)]
+        if decision.action == decisions.KEEP:
+            return self._foresee_kept(node, decision, parts, input_digest)
+        if decision.action == decisions.REDO and self.state.task(node.id).status == COMPLETED:
+            return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason)]
+        return self._ask(node, decision, parts, input_digest) if decision.action == decisions.ASK else ()
+
+    def _foresee_kept(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
+    ) -> Sequence[ev.Event]:
+        accepted = self.state.task(node.id).accepted or Accepted()
+        found = {file.path: decision.looks.get(file.path) or self._check(file, node) for file in accepted.files}
+        edited = [_edited_file(node, file, found[file.path]) for file in accepted.files]
+        for file, body in edited:
+            if found[file.path].kind == look.CHANGED:
+                self.artifacts.remember(file.sha256, body)
+        files = tuple(file for file, _ in edited)
+        kept = Accepted(files, accepted.value, accepted.value_ref)
+        refusal = self._refusal(node, lambda: self.artifacts.load(kept))
+        if refusal:
+            return [ev.TaskInvalidated(step_id=node.id, reason=f"refused when kept: {refusal}")]
+        return [self._kept(node, decision, parts, digest_, files)]
+
     def _seal_for(self, node: Node, input_digest: str, record: TaskState) -> Seal:
         return task_seal(node.id, node.spec, self.state.run_id, input_digest, record)
 
@@ -275,7 +321,7 @@ class Judge:
         for file in accepted.files:
             if file.path not in decision.paths:
                 continue
-            found = self._check(file, node)
+            found = decision.looks.get(file.path) or self._check(file, node)
             events += self._put_away(node.id, file.path, found)
             if not self.artifacts.heal(file, self._set_seal(node, record, accepted)):
                 reason = f"{file.path} is {found.kind}, and the copy in objects/ is damaged"
@@ -308,37 +354,50 @@ class Judge:
         paths = self.inputs.paths(node)
         if not paths:
             return [self._adopted_as_lost(node, decision, parts, digest_)]
+        found = self._found(node, decision)
         self._take_parts(paths)
-        found = {key: self.artifacts.look(path, node.names, node.spec.marker) for key, path in paths.items()}
-        files = [self._adopted_file(node, key, paths[key], seen) for key, seen in found.items()]
-        accepted = Accepted(tuple(files))
-        refusal = self._refusal(node, accepted)
-        if refusal:
-            return self._redo(node, replace(decision, reason=f"refused on adoption: {refusal}"), parts, digest_)
-        seal = next((seen.seal for seen in found.values() if seen.seal), None)
-        record = self.state.task(node.id)
+        files = tuple(self._keep_copy(node, self._file_seen(node, *seen), seen[2]) for seen in found)
         if decision.about != "sealed":
-            self._seal_anew(node, accepted, digest_, record)
+            self._seal_anew(node, Accepted(files), digest_, self.state.task(node.id))
+        return [self._adoption(node, decision, parts, digest_, files)]
+
+    def _adoption(
+        self,
+        node: Node,
+        decision: Decision,
+        parts: Mapping[str, str],
+        digest_: str,
+        files: tuple[ev.FileRecord, ...],
+    ) -> ev.TaskAdopted:
+        seal = next((seen.seal for _, _, seen in self._found(node, decision) if seen.seal), None)
         rest = self.artifacts.rest_of(seal) if seal else ""
         # Where an input is unknown, the seal still knows it: its digest is what the input is compared with later.
         known_by = seal.input_digest if seal and decision.about == "sealed" else digest_
-        return [
-            ev.TaskAdopted(
-                step_id=node.id,
-                node=node.spec.name,
-                evidence=decision.about,
-                round=seal.round if seal else record.round,
-                version=seal.step_version if seal else node.spec.version,
-                input_digest=known_by,
-                inputs=shorten(parts),
-                output_digest=output_digest(files, seal.value_digest if seal else _no_rest(node)),
-                files=tuple(files),
-                value_ref=seal.value_digest if seal and rest != "" else "",
-                value_lost=rest is None,
-                cost_usd=seal.cost_usd if seal else 0.0,
-                tokens=seal.tokens if seal else 0,
-            )
-        ]
+        return ev.TaskAdopted(
+            step_id=node.id,
+            node=node.spec.name,
+            evidence=decision.about,
+            round=seal.round if seal else self.state.task(node.id).round,
+            version=seal.step_version if seal else node.spec.version,
+            input_digest=known_by,
+            inputs=shorten(parts),
+            output_digest=output_digest(files, seal.value_digest if seal else _no_rest(node)),
+            files=files,
+            value_ref=seal.value_digest if seal and rest != "" else "",
+            value_lost=rest is None,
+            cost_usd=seal.cost_usd if seal else 0.0,
+            tokens=seal.tokens if seal else 0,
+        )
+
+    def _found(self, node: Node, decision: Decision) -> list[tuple[str, str, Look]]:
+        """Each file of a task that is adopted: its key, its path, and how it (or its NAME.part) looks."""
+        found = []
+        for key, path in self.inputs.paths(node).items():
+            seen = decision.looks.get(path)
+            if seen is None or seen.kind == look.MISSING:
+                seen = decision.looks.get(part_path(path), seen)
+            found.append((key, path, seen or self.artifacts.look(path, node.names, node.spec.marker)))
+        return found
 
     def _adopted_as_lost(
         self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
@@ -362,19 +421,38 @@ class Judge:
             if not tree.exists(path) and tree.exists(part_path(path)):
                 tree.rename(part_path(path), path)
 
-    def _adopted_file(self, node: Node, key: str, path: str, found: Look) -> ev.FileRecord:
-        body, added = found.body, bool(found.seal and found.seal.newline_added)
-        if found.seal is None and seals.is_inline(path):
-            body, added = seals.with_newline(seals.without_marker(body, node.spec.marker or ""))
+    def _file_seen(self, node: Node, key: str, path: str, found: Look) -> ev.FileRecord:
+        """The record of a file that is adopted as it was seen."""
+        if found.kind == look.SEALED and found.seal is not None:
+            seal, body = found.seal, found.body
+            return ev.FileRecord(
+                key, path, len(body), seal.sha256, seal.kind, seal.newline_added, bool(node.spec.copy)
+            )
+        body, added = _unsealed_body(node, path, found)
         kind = found.seal.kind if found.seal else "text"
-        stored = bool(node.spec.copy)
-        sha = self.artifacts.objects.put(body) if stored else digest(body)
-        return ev.FileRecord(key, path, len(body), sha, kind, added, stored)
+        return ev.FileRecord(key, path, len(body), digest(body), kind, added, bool(node.spec.copy))
 
-    def _refusal(self, node: Node, accepted: Accepted) -> str:
+    def _keep_copy(self, node: Node, record: ev.FileRecord, found: Look) -> ev.FileRecord:
+        if record.stored:
+            body = found.body if found.kind == look.SEALED else _unsealed_body(node, record.path, found)[0]
+            self.artifacts.objects.put(body, record.sha256)
+        return record
+
+    def _output_seen(self, node: Node, decision: Decision) -> Any:
+        """The output of a task that would be adopted, from what was read of it."""
+        files, rest = [], ""
+        for key, path, found in self._found(node, decision):
+            record = self._file_seen(node, key, path, found)
+            body = found.body if found.kind == look.SEALED else _unsealed_body(node, path, found)[0]
+            self.artifacts.remember(record.sha256, body)
+            rest = (self.artifacts.rest_of(found.seal) or "") if found.seal else rest
+            files.append(record)
+        return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
+
+    def _refusal(self, node: Node, load: Callable[[], Any]) -> str:
         """What `check` objects to; nothing if what it would look at is lost."""
         try:
-            return self.checker(node, self.artifacts.load(accepted))
+            return self.checker(node, load)
         except LostValueError:
             return ""
 
@@ -387,7 +465,7 @@ class Judge:
         events: list[ev.Event] = []
         record = self.state.task(node.id)
         for path in decision.paths:
-            events += self._put_away(node.id, path, self._look(node, record, path))
+            events += self._put_away(node.id, path, decision.looks.get(path) or self._look(node, record, path))
         if record.status == COMPLETED:
             events.append(ev.TaskInvalidated(step_id=node.id, reason=decision.reason))
         return events
@@ -415,32 +493,39 @@ class Judge:
         """Accept the files as they are now, against the inputs as they are now."""
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
-        files = tuple(self._kept_file(node, file) for file in accepted.files)
+        files = tuple(self._kept_file(node, decision, file) for file in accepted.files)
         kept = Accepted(files, accepted.value, accepted.value_ref)
-        refusal = self._refusal(node, kept)
+        refusal = self._refusal(node, lambda: self.artifacts.load(kept))
         if refusal:
             return self._redo(node, replace(decision, reason=f"refused when kept: {refusal}"), parts, digest_)
         self._seal_anew(node, kept, digest_, record)
-        same = files == accepted.files
-        return [
-            ev.TaskKept(
-                step_id=node.id,
-                reason=decision.reason,
-                input_digest=digest_,
-                inputs=shorten(parts),
-                output_digest="" if same else output_digest(files, _value_digest(node, accepted)),
-                files=files,
-            )
-        ]
+        return [self._kept(node, decision, parts, digest_, files)]
 
-    def _kept_file(self, node: Node, file: ev.FileRecord) -> ev.FileRecord:
-        found = self.artifacts.check(file, node.names)
-        if found.kind != look.CHANGED:
-            return file
-        body, _ = seals.with_newline(found.body)
-        stored = bool(node.spec.copy)
-        sha = self.artifacts.objects.put(body) if stored else digest(body)
-        return ev.FileRecord(file.key, file.path, len(body), sha, file.kind, False, stored)
+    def _kept(
+        self,
+        node: Node,
+        decision: Decision,
+        parts: Mapping[str, str],
+        digest_: str,
+        files: tuple[ev.FileRecord, ...],
+    ) -> ev.TaskKept:
+        accepted = self.state.task(node.id).accepted or Accepted()
+        same = files == accepted.files
+        return ev.TaskKept(
+            step_id=node.id,
+            reason=decision.reason,
+            input_digest=digest_,
+            inputs=shorten(parts),
+            output_digest="" if same else output_digest(files, _value_digest(node, accepted)),
+            files=files,
+        )
+
+    def _kept_file(self, node: Node, decision: Decision, file: ev.FileRecord) -> ev.FileRecord:
+        found = decision.looks.get(file.path) or self.artifacts.check(file, node.names)
+        record, body = _edited_file(node, file, found)
+        if record is not file and record.stored:
+            self.artifacts.objects.put(body, record.sha256)
+        return record
 
     def _move(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)
@@ -473,6 +558,24 @@ class Judge:
 
 _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})
+
+
+def _unsealed_body(node: Node, path: str, found: Look) -> tuple[bytes, bool]:
+    """The bytes that will stand above the seal of a file that is not sealed yet, or was edited."""
+    body, added = found.body, bool(found.seal and found.seal.newline_added)
+    if found.seal is None and seals.is_inline(path):
+        body, added = seals.with_newline(seals.without_marker(body, node.spec.marker or ""))
+    return body, added
+
+
+def _edited_file(node: Node, file: ev.FileRecord, found: Look) -> tuple[ev.FileRecord, bytes]:
+    """The record of an accepted file as a person left it, and its bytes; the old one if nobody edited it."""
+    if found.kind != look.CHANGED:
+        return file, found.body
+    body, _ = seals.with_newline(found.body)
+    return ev.FileRecord(
+        file.key, file.path, len(body), digest(body), file.kind, False, bool(node.spec.copy)
+    ), body
 
 
 def _value_digest(node: Node, accepted: Accepted) -> str:

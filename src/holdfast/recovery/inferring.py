@@ -1,0 +1,110 @@
+"""The items of a fan-out whose items function has no record, as files and views name them. Pure.
+
+Only the ids come back: the other fields of such an item are unknown, and so is whether these are all. Items that
+a view lists come first, in its order; the rest follow, sorted. A file's name alone suggests an item; that
+it is one, its seal has to prove.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from holdfast.pipeline import templates
+from holdfast.pipeline.graph import split_task_id, task_id
+from holdfast.pipeline.names import check_item_id, fold
+from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
+
+Path = tuple[str, ...]
+Items = dict[str, list[dict[str, Any]]]
+
+
+class FilePattern:
+    """What the names of a fanned-out step's files say about its items."""
+
+    def __init__(self, step: StepSpec, fan: Path, template: str, values: Mapping[str, str]) -> None:
+        self.step = step.name
+        self._fan = fan
+        folder, _, name = template.rpartition("/")
+        parsed = [templates.fields(segment) for segment in template.split("/")]
+        # `{a}-{b}.md` can be read in more than one way: then only the seal knows.
+        self.is_plain = all(sum(field in fan for field in fields) <= 1 for fields in parsed)
+        self.folders = _expression(folder, fan, values) if folder else None
+        self._whole = re.compile(_expression(f"{folder}/{name}" if folder else name, fan, values))
+
+    def item_at(self, path: str) -> Path | None:
+        """The item whose file would have this path."""
+        match = self._whole.fullmatch(path)
+        return tuple(match[var] for var in self._fan) if match is not None else None
+
+
+def _expression(template: str, fan: Path, values: Mapping[str, str]) -> str:
+    """The template as a regular expression with a group for each item; what is not known matches anything."""
+    pieces, seen = [], set()
+    for text, field in templates.parse(template):
+        pieces.append(re.escape(text))
+        if field is None:
+            continue
+        if field in seen:
+            pieces.append(f"(?P={field})")
+        elif field in fan:
+            seen.add(field)
+            pieces.append(f"(?P<{field}>[^/]+)")
+        else:
+            pieces.append(re.escape(values[field]) if values.get(field) else "[^/]+")
+    return "".join(pieces)
+
+
+def item_paths(spec: PipelineSpec, tasks: Iterable[str]) -> dict[str, list[Path]]:
+    """The items that these task ids speak of, by fan-out."""
+    fans = {producer.name: spec.fan_path(producer.each) for producer in spec.producers}
+    found: dict[str, dict[Path, None]] = {}
+    for task in tasks:
+        name, path = split_task_id(task)
+        fan = fans.get(name, ())
+        if path and len(path) == len(fan):
+            found.setdefault(fan[-1], {})[path] = None
+    return {var: list(paths) for var, paths in found.items()}
+
+
+def infer_items(
+    spec: PipelineSpec,
+    known: Iterable[str],
+    listed: Sequence[Mapping[str, Sequence[Path]]],
+    named: Mapping[str, Iterable[Path]],
+) -> Items:
+    """Items by the id of the function that would make them; functions in `known` have their own.
+
+    `listed` are views' items, fan-out variable -> paths in the view's order, the most trusted first; `named` are
+    those that files suggest.
+    """
+    makers = {fan.var: fan for fan in spec.items if fan.given is None}
+    have = set(known)
+    found: dict[str, dict[str, str]] = {}  # maker -> folded id -> id
+    for var, path in _in_order(listed, named):
+        for depth, level in enumerate(spec.fan_path(var)):
+            fan = makers.get(level)
+            if fan is not None and depth < len(path):
+                _add(found, have, fan, path[:depth], path[depth])
+    return {maker: [{"id": name} for name in names.values()] for maker, names in found.items() if names}
+
+
+def _in_order(
+    listed: Sequence[Mapping[str, Sequence[Path]]], named: Mapping[str, Iterable[Path]]
+) -> Iterator[tuple[str, Path]]:
+    for view in listed:
+        for var, paths in view.items():
+            yield from ((var, path) for path in paths)
+    for var, suggested in named.items():
+        yield from ((var, path) for path in sorted(set(suggested)))
+
+
+def _add(found: dict[str, dict[str, str]], have: set[str], fan: ItemsSpec, parent: Path, name: str) -> None:
+    maker = task_id(fan.name, parent)
+    if maker in have:
+        return
+    names = found.setdefault(maker, {})
+    folded = fold(name)
+    if folded not in names and check_item_id(name) is None:
+        names[folded] = name

@@ -586,6 +586,7 @@ def _decided(state: RunState, event: ev.Decided, at: float) -> None:
     if event.choice == "redo":
         _forget_rounds(state, event.step_id)
         _invalidated(state, ev.TaskInvalidated(step_id=event.step_id, reason="a person decided so"), at)
+        state.tasks[event.step_id] = _replace(state.tasks[event.step_id], decided="redo")
     elif event.choice == "skip":
         state.tasks[event.step_id] = _replace(task, status=SKIPPED, question="", error="skipped by a person")
     else:

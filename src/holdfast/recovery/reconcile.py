@@ -41,7 +41,7 @@ def _as_decided(decided: str, policy: Policy) -> Policy:
     """The policy for one task, with a person's answer about it in place of the general rule."""
     if decided in ("keep", "restore"):
         policy = replace(policy, on_changed=decided)
-    return replace(policy, on_partial=decided) if decided in ("continue", "keep") else policy
+    return replace(policy, on_partial=decided) if decided in ("continue", "keep", "redo") else policy
 
 
 # --- finished work ---------------------------------------------------------------------------------------

@@ -1,0 +1,182 @@
+"""A person's answer about one task: what each choice does, and where it means nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import Context, Pipeline
+from holdfast.errors import UsageError
+from holdfast.people import decide
+from holdfast.run import RunResult
+from holdfast.runs import open_project, read_picture
+
+
+class Project:
+    """draft -> review, where a body can be told to fail; `made` lists what ran."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.made: list[str] = []
+        self.fails = ""
+        self.partial: list[str | None] = []
+        self.run_id = ""
+
+    def run(self, **options: object) -> RunResult:
+        self.made.clear()
+        result = self.pipeline().run(dir=self.root, **options)  # type: ignore[arg-type]
+        self.run_id = result.run_id
+        return result
+
+    def decide(self, task: str, choice: str) -> str:
+        return decide(open_project(self.root), self.run_id, task, choice)
+
+    def pipeline(self) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(writes="draft.md", marker="DRAFT_COMPLETE", on_partial="ask")
+        def draft(ctx: Context) -> str:
+            self.made.append("draft")
+            self.partial.append(ctx.partial)
+            if self.fails == "draft":
+                raise ValueError("no")
+            return "the draft\n"
+
+        @pipe.step(writes="review.md")
+        def review(draft: str) -> str:
+            self.made.append("review")
+            return f"read: {draft}"
+
+        return pipe
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def edited(project: Project) -> None:
+    assert project.run().status == "completed"
+    path = project.root / "draft.md"
+    path.write_text(path.read_text().replace("the draft", "MY draft"))
+    assert project.run().status == "paused"
+
+
+def half_finished(project: Project, text: str) -> None:
+    (project.root / "draft.md").write_text(text)
+    assert project.run().status == "paused"
+
+
+LONG = "A sentence that is long enough to be worth something. " * 4 + "\n"
+
+
+def test_keep_accepts_an_edit_and_redoes_what_depends_on_it(project: Project) -> None:
+    """The edited text is sealed anew; the review of it runs again."""
+    edited(project)
+    project.decide("draft", "keep")
+    assert (project.run().status, project.made) == ("completed", ["review"])
+    assert (project.root / "review.md").read_text().startswith("read: MY draft")
+
+
+def test_restore_puts_the_accepted_version_back_and_keeps_the_edit_aside(project: Project) -> None:
+    """Nothing runs; the edit is beside the file."""
+    edited(project)
+    project.decide("draft", "restore")
+    assert (project.run().status, project.made) == ("completed", [])
+    assert (project.root / "draft.md").read_text().startswith("the draft")
+    (kept,) = project.root.glob("draft.md.bak.*")
+    assert kept.read_text().startswith("MY draft")
+
+
+def test_redo_of_an_edited_file_sets_the_edit_aside(project: Project) -> None:
+    """The step runs; same bytes come out, so the review is not made again."""
+    edited(project)
+    project.decide("draft", "redo")
+    assert (project.run().status, project.made) == ("completed", ["draft"])
+    assert [p.read_text()[:8] for p in project.root.glob("draft.md.bak.*")] == ["MY draft"]
+
+
+def test_an_answer_holds_for_one_question_only(project: Project) -> None:
+    """A second edit is asked about again."""
+    edited(project)
+    project.decide("draft", "keep")
+    project.run()
+    path = project.root / "draft.md"
+    path.write_text(path.read_text().replace("MY draft", "another draft"))
+    assert project.run().status == "paused"
+
+
+def test_keep_seals_what_looks_complete(project: Project) -> None:
+    """Half-finished text is asked about with a recommendation; `keep` accepts it as it is."""
+    half_finished(project, LONG)
+    (need,) = read_picture(open_project(project.root), project.run_id).needs()
+    assert "keep is recommended" in need.why
+    assert "holdfast decide draft" in need.command
+    project.decide("draft", "keep")
+    assert (project.run().status, project.made) == ("completed", ["review"])
+    assert (project.root / "draft.md").read_text().startswith(LONG)
+    assert "DRAFT_COMPLETE holdfast=1" in (project.root / "draft.md").read_text()
+
+
+def test_keep_takes_a_part_file_under_its_final_name(project: Project) -> None:
+    """What was streamed before a kill is kept as it is."""
+    (project.root / "draft.md.part").write_text(LONG)
+    assert project.run().status == "paused"
+    project.decide("draft", "keep")
+    assert (project.run().status, project.made) == ("completed", ["review"])
+    assert not (project.root / "draft.md.part").exists()
+
+
+def test_continue_hands_the_half_finished_text_over(project: Project) -> None:
+    """The step receives it as ctx.partial."""
+    half_finished(project, LONG)
+    project.decide("draft", "continue")
+    assert project.run().status == "completed"
+    assert project.partial == [LONG]
+
+
+def test_redo_backs_half_finished_text_up(project: Project) -> None:
+    """It is set aside beside the original, never deleted."""
+    half_finished(project, LONG)
+    project.decide("draft", "redo")
+    assert (project.run().status, project.made) == ("completed", ["draft", "review"])
+    assert [p.read_text() for p in project.root.glob("draft.md.bak.*")] == [LONG]
+
+
+def test_skip_leaves_a_failed_task_and_what_depends_on_it_out(project: Project) -> None:
+    """The run completes without them."""
+    project.fails = "draft"
+    assert project.run().status == "failed"
+    project.decide("draft", "skip")
+    assert (project.run().status, project.made) == ("completed", [])
+
+
+def test_redo_of_finished_work_runs_it_again(project: Project) -> None:
+    """Without any question it is like sending it back."""
+    project.run()
+    project.decide("draft", "redo")
+    assert (project.run().status, project.made) == ("completed", ["draft"])
+
+
+@pytest.mark.parametrize(
+    ("task", "choice", "words"),
+    [
+        ("nothing", "keep", "no task 'nothing'"),
+        ("review", "restore", "never accepted"),
+        ("review", "redo", "not done yet"),
+    ],
+)
+def test_an_answer_that_means_nothing_is_refused(project: Project, task: str, choice: str, words: str) -> None:
+    """One line that says why; nothing is recorded."""
+    project.fails = "draft"
+    project.run()
+    with pytest.raises(UsageError, match=words):
+        project.decide(task, choice)
+
+
+def test_finished_work_cannot_be_skipped(project: Project) -> None:
+    """There is nothing to leave out."""
+    project.run()
+    with pytest.raises(UsageError, match="finished"):
+        project.decide("draft", "skip")

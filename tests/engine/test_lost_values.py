@@ -1,0 +1,135 @@
+"""All of .holdfast lost: what has a whole sealed file stays, and a value is made again only if something needs it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from holdfast import Context, Pipeline
+from holdfast.errors import CheckpointCorruptionError
+from holdfast.run import RunResult
+
+
+class Research:
+    """A value-only search per topic between an items function and a file; `made` lists what ran."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.made: list[str] = []
+        self.answer = "first"
+
+    def run(self, **options: object) -> RunResult:
+        self.made.clear()
+        return self.pipeline().run(dir=self.root, **options)  # type: ignore[arg-type]
+
+    def lose_state(self) -> None:
+        shutil.rmtree(self.root / ".holdfast")
+
+    def pipeline(self) -> Pipeline:
+        pipe = Pipeline("research")
+
+        @pipe.step
+        def plan() -> list[str]:
+            self.made.append("plan")
+            return ["a", "b"]
+
+        @pipe.items("topic")
+        def topics(plan: list[str]) -> list[str]:
+            self.made.append("topics")
+            return plan
+
+        @pipe.step(each="topic")
+        def search(ctx: Context, topic: str) -> dict[str, str]:
+            self.made.append(ctx.task_id)
+            ctx.usage(cost_usd=0.5)
+            return {"found": self.answer}
+
+        @pipe.step(each="topic", writes="{topic}.md")
+        def summary(ctx: Context, search: dict[str, str]) -> str:
+            self.made.append(ctx.task_id)
+            return f"{search['found']}\n"
+
+        @pipe.step(writes={"text": "report.md"})
+        def report(summary: dict[str, str]) -> dict[str, object]:
+            self.made.append("report")
+            return {"text": "".join(summary.values()), "words": 2}
+
+        @pipe.step(writes="title.md")
+        def title(report: dict[str, object]) -> str:
+            self.made.append("title")
+            return f"{report['words']} words\n"
+
+        return pipe
+
+
+@pytest.fixture
+def research(tmp_path: Path) -> Research:
+    project = Research(tmp_path)
+    assert project.run().status == "completed"
+    return project
+
+
+def test_only_what_an_items_function_needs_is_made_again(research: Research) -> None:
+    """The items come from a function, so it runs, and the value it takes; no search is paid for twice."""
+    research.lose_state()
+    result = research.run()
+    assert (result.status, research.made) == ("completed", ["plan", "topics"])
+    assert research.run().status == "completed"
+    assert not research.made
+
+
+def test_a_lost_value_is_made_when_a_task_that_must_run_takes_it(research: Research) -> None:
+    """One summary is gone as well: its search runs, the other does not."""
+    research.lose_state()
+    (research.root / "a.md").unlink()
+    result = research.run()
+    assert result.status == "completed"
+    assert research.made == ["plan", "topics", "search[a]", "summary[a]"]
+
+
+def test_the_value_beside_a_file_is_lost_but_its_file_is_believed(research: Research) -> None:
+    """`report` gave a file and a value: it stays finished, and runs only when `title` wants the value."""
+    research.lose_state()
+    assert research.run().status == "completed"
+    assert "report" not in research.made
+    (research.root / "title.md").unlink()
+    shutil.rmtree(research.root / ".holdfast")
+    result = research.run()
+    assert (result.status, research.made) == ("completed", ["plan", "topics", "report", "title"])
+
+
+def test_a_value_that_is_lost_is_never_given_out(research: Research) -> None:
+    """`result.outputs` says that it is lost, instead of handing out nothing."""
+    research.lose_state()
+    result = research.run()
+    with pytest.raises(CheckpointCorruptionError, match=r"search\[a\]"):
+        result.outputs["search"]
+
+
+def test_a_step_that_nothing_speaks_for_runs(tmp_path: Path) -> None:
+    """A value-only step at the end left nothing behind: nobody can say that it was done, so it runs."""
+    made: list[str] = []
+
+    def pipeline() -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(writes="a.md")
+        def a() -> str:
+            made.append("a")
+            return "a\n"
+
+        @pipe.step
+        def publish(a: str) -> None:
+            made.append("publish")
+
+        return pipe
+
+    pipeline().run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    for view in ("checkpoint.md", "RESUME.md"):
+        (tmp_path / view).unlink()
+    made.clear()
+    assert pipeline().run(dir=tmp_path).status == "completed"
+    assert made == ["publish"]

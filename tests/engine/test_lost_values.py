@@ -1,4 +1,4 @@
-"""All of .holdfast lost: what has a whole sealed file stays, and a value is made again only if something needs it."""
+"""All of .holdfast lost: whole sealed files stay finished; a value is made again only if something needs it."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 # Left may import right, never the other way; names in one group may import each other.
 LAYERS: list[set[str]] = [
     {"__main__", "cli", "testing"},
-    {"run", "planning", "people", "cleaning", "outputs"},
+    {"run", "planning", "people", "cleaning", "outputs", "verifying"},
     {"sessions"},
     {"choosing", "runs"},
     {"explaining"},
     {"engine", "recovery"},
-    {"executors", "views", "history", "tasklogs"},
+    {"executors", "views", "auditing", "history", "tasklogs"},
     {"inputs", "picture", "decisions"},
     {"artifacts", "context", "snapshots"},
     {"journal", "state", "pipeline", "seals"},

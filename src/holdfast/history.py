@@ -54,6 +54,11 @@ def encode_state(state: RunState, position: Position) -> bytes:
     return _encoder.encode(SavedState(FORMAT, position, state))
 
 
+def decode_state(payload: bytes) -> SavedState:
+    """The inverse of `encode_state`; msgspec.ValidationError if it is not that."""
+    return _decoder.decode(payload)
+
+
 def read_history(run: RunLayout, *, quarantine: Path | None = None) -> History:
     """The state of a run. With `quarantine` given, damaged snapshots are put there; else nothing is touched."""
     damage: list[str] = []
@@ -93,7 +98,7 @@ def _newest(run: RunLayout, quarantine: Path | None, damage: list[str]) -> Saved
     if loaded is None:
         return None
     try:
-        return _decoder.decode(loaded.payload)
+        return decode_state(loaded.payload)
     except msgspec.ValidationError as error:
         _refuse_newer(loaded.payload, loaded.number)
         damage.append(f"checkpoint_{loaded.number:04d}.json does not read: {error}")

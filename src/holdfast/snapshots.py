@@ -42,6 +42,7 @@ _NAME = re.compile(r"checkpoint_(\d{4,12})\.json")
 _NUMBERED = re.compile(r"checkpoint_(\d{4,12})\.")
 _PROOF = re.compile(rb',?"sha256":"([0-9a-f]{64})"\}\n')
 _PROOF_BYTES = len(b',"sha256":""}\n') + 64
+_SIDECAR_MAX = 4096
 # These say something about the file itself: it is set aside. All others say something about the machine.
 _UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR)
 
@@ -73,14 +74,49 @@ def write_snapshot(run_dir: Path, number: int, payload: bytes, *, tmp_dir: Path 
     content = b'%s%s"sha256":"%s"}\n' % (covered, comma, proof)
     path = run_dir / f"checkpoint_{number:04d}.json"
     atomic.write_file(path, content, sync=True, tmp_dir=tmp_dir)
-    sidecar = f"{hashlib.sha256(content).hexdigest()}  {path.name}\n"
-    atomic.write_file(_sidecar(path), sidecar.encode(), sync=False, tmp_dir=tmp_dir)
+    atomic.write_file(_sidecar(path), _sidecar_line(path, content), sync=False, tmp_dir=tmp_dir)
     return path
 
 
 def read_snapshot(path: Path) -> bytes | None:
     """The JSON object of a snapshot without its proof, or None if it is damaged. OSErrors pass."""
     return _proved(atomic.read_file(path))
+
+
+class Examined(msgspec.Struct, frozen=True):
+    """A snapshot looked at in full: its JSON object (None: damaged), and what is wrong with its sidecar."""
+
+    payload: bytes | None
+    sidecar: str = ""  # "missing" | "stale"
+
+
+def examine_snapshot(path: Path) -> Examined | None:
+    """What a snapshot and its sidecar say of themselves; None if it is gone. OSErrors of the machine pass."""
+    try:
+        content = atomic.read_file(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
+        return Examined(None)
+    return Examined(_proved(content), _examine_sidecar(path, content))
+
+
+def _examine_sidecar(path: Path, content: bytes) -> str:
+    try:
+        sidecar = atomic.read_file(_sidecar(path), limit=_SIDECAR_MAX)
+    except FileNotFoundError:
+        return "missing"
+    except OSError as error:
+        if error.errno not in (*_UNREADABLE, errno.EFBIG):
+            raise
+        return "stale"
+    return "" if sidecar == _sidecar_line(path, content) else "stale"
+
+
+def _sidecar_line(path: Path, content: bytes) -> bytes:
+    return f"{hashlib.sha256(content).hexdigest()}  {path.name}\n".encode()
 
 
 def _proved(content: bytes) -> bytes | None:

@@ -39,6 +39,7 @@ COMMANDS = (
     "plan",
     "why",
     "events",
+    "verify",
     "approve",
     "reject",
     "decide",

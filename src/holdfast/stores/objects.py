@@ -115,6 +115,12 @@ class ObjectStore:
         with self._mutex:
             return os.path.lexists(self._loose(sha)) or any(True for _ in self._packs_with(sha))
 
+    def is_whole(self, sha: str) -> bool:
+        """Whether the object is somewhere, hashed in full; a large one is not held in memory."""
+        if os.path.lexists(self._loose(sha)):
+            return _hash_file(self._loose(sha)) == sha
+        return self.get(sha) is not None
+
     def copy_to(self, sha: str, dest: Path) -> bool:
         """Write the object to the new file `dest`; False, and no file, if it is nowhere whole."""
         fd = disk.open_file(os.fspath(dest), os.O_WRONLY | os.O_CREAT | os.O_EXCL)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.stores import atomic
@@ -75,6 +76,18 @@ class Pack:
             return
         try:
             self.scan(fd)
+        finally:
+            os.close(fd)
+
+    def prove(self) -> Iterator[tuple[str, bool]]:
+        """Each object's hash, and whether its bytes are what it says, in the order of the file."""
+        try:
+            fd = atomic.open_regular(os.fspath(self.path))
+        except FileNotFoundError:
+            return
+        try:
+            for sha256, (start, size) in sorted(self.objects.items(), key=lambda entry: entry[1]):
+                yield sha256, hashlib.sha256(read_exactly(fd, start, size)).hexdigest() == sha256
         finally:
             os.close(fd)
 

@@ -1,0 +1,136 @@
+"""`holdfast verify`: check everything of a run, change nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast import clock
+from holdfast.cli.options import json_option, project_options, run_argument
+from holdfast.cli.printing import addressed, print_json, say_all
+from holdfast.errors import EXIT_DAMAGE, EXIT_OK
+
+if TYPE_CHECKING:
+    from holdfast.layout import ProjectLayout
+    from holdfast.verifying import Finding, Report
+
+_REDRAW_S = 0.1
+_SHOWN_MAX = 200
+_COUNTED = ("artifact", "object", "journal line", "snapshot", "check")
+
+
+@click.command("verify")
+@run_argument
+@project_options
+@json_option
+def command(run_id: str | None, directory: str, as_json: bool) -> int:
+    """Check every artifact, object, journal line and snapshot of a run; changes nothing."""
+    from holdfast.cli.resume import load_recorded
+    from holdfast.runs import open_project
+    from holdfast.verifying import verify
+
+    layout = open_project(directory)
+    chosen = _pick(layout, run_id)
+    with _Counter() as counter, redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded
+        report = verify(layout, chosen, load=lambda: load_recorded(layout, chosen), tell=counter.tell)
+    if as_json:
+        print_json(_document(report))
+    else:
+        say_all(_lines(report, directory))
+    return EXIT_OK if report.ok else EXIT_DAMAGE
+
+
+def _pick(layout: ProjectLayout, run_id: str | None) -> str:
+    """As other commands pick; where no run can be read, the newest is the one to look at."""
+    from holdfast.cli.options import pick_run
+    from holdfast.runs import list_runs
+
+    if run_id is None:
+        runs = list_runs(layout)
+        if runs and all(info.problem for info in runs):
+            return runs[0].run_id
+    return pick_run(layout, run_id)
+
+
+def _document(report: Report) -> dict[str, Any]:
+    return {
+        "run_id": report.run_id,
+        "ok": report.ok,
+        "findings": [asdict(finding) for finding in report.findings],
+        "notes": report.notes,
+        "checked": {f"{name.replace(' ', '_')}s": number for name, number in report.counts.items()},
+    }
+
+
+def _lines(report: Report, directory: str) -> Iterator[str]:
+    for finding in report.findings[:_SHOWN_MAX]:
+        yield _line(finding, directory)
+    if len(report.findings) > _SHOWN_MAX:
+        yield f"and {len(report.findings) - _SHOWN_MAX} more; --json lists them all"
+    for note in report.notes[:_SHOWN_MAX]:
+        yield f"note: {note}"
+    if len(report.notes) > _SHOWN_MAX:
+        yield f"note: and {len(report.notes) - _SHOWN_MAX} more; --json lists them all"
+    yield f"run {report.run_id}: checked {_counted(report)}: {_verdict(report)}"
+
+
+def _line(finding: Finding, directory: str) -> str:
+    """What is off, where, and what to do about it."""
+    where = ": ".join(filter(None, (finding.task, finding.path)))
+    detail = f" ({finding.detail})" if finding.detail else ""
+    return f"{where} is {finding.problem}{detail}. {_remedy(finding.fix, directory)}"
+
+
+def _remedy(fix: str, directory: str) -> str:
+    """The fix, with --dir in the command where it is needed."""
+    from holdfast.cli.main import PROGRAM
+
+    if directory == "." or PROGRAM not in fix:
+        return fix
+    words = fix.split(" ")
+    start = words.index(PROGRAM)
+    return " ".join(
+        [*words[:start], addressed(" ".join(words[start : start + 3]), directory), *words[start + 3 :]]
+    )
+
+
+def _counted(report: Report) -> str:
+    found = [(report.counts.get(name, 0), name) for name in _COUNTED]
+    return ", ".join(f"{number:,} {name}{'s' if number != 1 else ''}" for number, name in found if number)
+
+
+def _verdict(report: Report) -> str:
+    number = len(report.findings)
+    if not number:
+        return "all is whole"
+    return f"{number:,} finding{'s' if number != 1 else ''}"
+
+
+class _Counter:
+    """How far it is, on a terminal's stderr; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._due = clock.monotonic() + _REDRAW_S
+        self._is_seen = sys.stderr.isatty()
+        self._drawn = False
+
+    def __enter__(self) -> _Counter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def tell(self, what: str, done: int) -> None:
+        if not self._is_seen or clock.monotonic() < self._due:
+            return
+        self._due = clock.monotonic() + _REDRAW_S
+        self._drawn = True
+        sys.stderr.write(f"\r\x1b[K{done:,} {what}s ...")
+        sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""Disasters and their ends, with real processes."""

@@ -19,7 +19,7 @@ from holdfast.layout import SEAL_SUFFIX
 from holdfast.values import digest
 
 SEAL_VERSION = 1
-_INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
+INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
 _SEAL = re.compile(rb"<!-- (?:(?P<marker>[^\s=]+) )?holdfast=(?P<version>\d+)(?P<fields>(?: [a-z0-9]+=\S*)+) -->")
 
 
@@ -59,7 +59,7 @@ vary = msgspec.structs.replace
 
 def is_inline(path: str) -> bool:
     """Whether files of this name carry their seal inside."""
-    return path.lower().endswith(_INLINE)
+    return path.lower().endswith(INLINE)
 
 
 def seal_path(path: str) -> str:

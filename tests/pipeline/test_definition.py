@@ -238,7 +238,7 @@ def test_nonsense_is_refused_where_it_stands():
         lambda: pipe.items(lambda: None),
         lambda: pipe.items("x")(5),
         lambda: pipe.migration("x", 1)(5),
-        lambda: pipe.step(appends="x"),
+        lambda: pipe.step(appendss="x"),
     ]:
         with pytest.raises(TypeError):
             nonsense()

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.pipeline.annotations import EVERYTHING, conflict, hints_of, kinds, returned
 from holdfast.pipeline.declared import Subject
+from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import printable
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, Source, StepSpec
 
@@ -24,6 +25,11 @@ def check_returns(spec: PipelineSpec, functions: Functions, told: Mapping[str, S
     for step in spec.steps:
         if isinstance(step.writes, dict) and "dict" not in _returned_kinds(functions[step.name]):
             told[step.name].wrong("writes= names keys, so it must return a dict; by its annotation it does not.")
+        if step.appends is not None and "str" not in _returned_kinds(functions[step.name]):
+            told[step.name].wrong("appends= needs text, so it must return str; by its annotation it does not.")
+    for head, memory in heads(spec).items():
+        if not _output_kinds(_step(spec, head), functions[head]) & {"str"}:
+            told[memory].wrong(f"head='{head}' must give text; by its annotation it does not.")
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ def check_inputs(consumer: Consumer, spec: PipelineSpec, producers: Producers, f
             continue
         if source.kind == "item":
             _compare_id(parameter, hints[parameter], consumer.told)
+        elif source.kind == "memory":
+            _compare_sections(parameter, hints[parameter], source.name, consumer.told)
         elif source.kind in ("step", "items", "output"):
             _compare(parameter, hints[parameter], consumer, spec, producers, functions)
 
@@ -74,6 +82,18 @@ def _compare(
             f"parameter {parameter} is annotated {_shown(annotation)}, but {producer.name} gives"
             f" {' or '.join(sorted(produced))}{gathered}. Change one of the two."
         )
+
+
+def _compare_sections(parameter: str, annotation: Any, memory: str, told: Subject) -> None:
+    if conflict(frozenset({"str"}), annotation, 1):
+        told.wrong(
+            f"parameter {parameter} receives the sections of {memory} in a dict by item, but is annotated"
+            f" {_shown(annotation)}. Change it to dict[str, str]."
+        )
+
+
+def _step(spec: PipelineSpec, name: str) -> StepSpec:
+    return next(step for step in spec.steps if step.name == name)
 
 
 def _made(spec: PipelineSpec) -> list[ItemsSpec]:

@@ -6,9 +6,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
+def given_batches(items: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the items say in which batch they are."""
+    return any("batch" in item for item in items)
+
+
+def items_before(items: Sequence[Mapping[str, Any]], item: str) -> list[str]:
+    """The items that this one comes after, directly or not, and those of lower batches where batches are given."""
+    after = {entry["id"]: entry.get("after", ()) for entry in items}
+    found: set[str] = set()
+    if given_batches(items):
+        numbers = batch_numbers(items)
+        found = {name for name, number in numbers.items() if number < numbers[item]}
+    stack = list(after[item])
+    while stack:
+        name = stack.pop()
+        if name not in found:
+            found.add(name)
+        stack += [other for other in after[name] if other not in found]
+    return [name for name in after if name in found]
+
+
 def batch_numbers(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Each item's batch: as given, else its depth in `after`, from 1."""
-    if any("batch" in item for item in items):
+    if given_batches(items):
         return {item["id"]: item.get("batch", 1) for item in items}
     before = {item["id"]: item.get("after", ()) for item in items}
     depth: dict[str, int] = {}
@@ -32,7 +53,7 @@ def _depth(name: str, before: dict[str, Any], depth: dict[str, int]) -> None:
 def waiting_items(items: list[dict[str, Any]]) -> dict[str, int]:
     """How many items wait, directly or not, for each one."""
     numbers = batch_numbers(items)
-    if any("batch" in item for item in items):
+    if given_batches(items):
         return {name: sum(1 for n in numbers.values() if n > number) for name, number in numbers.items()}
     position = {item["id"]: index for index, item in enumerate(items)}
     after_me = dict.fromkeys(position, 0)  # bit sets: item index -> waits for me

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import DefinitionError
-from holdfast.pipeline import agreement, options, ordering, outputs, resolve
+from holdfast.pipeline import agreement, memories, options, ordering, outputs, resolve
 from holdfast.pipeline.agreement import Consumer
 from holdfast.pipeline.declared import (
     Declaration,
@@ -127,6 +127,8 @@ class _Compiling:
         spec = options.step_options(step, self.names, limits, phases, told)
         resolve.require_value(step.fn, told)
         sources = resolve.sources_of(step.fn, self._scope(name), told)
+        if "source" in sources and ("source" in self.names.steps or "source" in self.names.params.names):
+            told.wrong("parameter source is ambiguous: something else is called source too. Rename that.")
         if spec.executor == "process" and "ctx" in sources:
             told.wrong('there is no ctx with executor="process". Remove the parameter, or use a thread.')
         if spec.executor == "process" and spec.is_async:
@@ -214,7 +216,8 @@ class _Compiling:
         return Check(fn, name, resolve.check_sources(fn, step, self._scope(step), told))
 
     def _scope(self, step: str) -> Scope:
-        return Scope.of(self.names, self.names.steps[step].each)
+        declared = self.names.steps[step]
+        return Scope.of(self.names, declared.each, has_source=bool(declared.appends and declared.sources))
 
     def _check_order(
         self,
@@ -223,12 +226,22 @@ class _Compiling:
         checklists: dict[str, tuple[Check, ...]],
     ) -> None:
         edges = ordering.waits_of(spec)
+        taken = {step.name: step.sources for step in spec.steps}
         for step, entries in checks.items():
             for check in entries:
                 for name in ordering.not_upstream(step, check.sources, edges):
                     self.told[step].part(f"check {check.name}").wrong(
                         f"takes {name}, which need not be there yet. Add after='{name}' to the step."
                     )
+                for name in ordering.not_taken(check.sources, taken[step]):
+                    self.told[step].part(f"check {check.name}").wrong(
+                        f"takes the sections of {name}, which need not be there yet. Let the step take them too."
+                    )
+        for consumer, memory, between in memories.never_there(spec, edges):
+            self.told[consumer].wrong(
+                f"takes the sections of {memory}, which wait for {between}, and that waits for all of {consumer}."
+                f" Put {memory} into the same phase as {consumer}, and let nothing between them gather all items."
+            )
         for told, phase, check in self._checklist_entries(checklists):
             for name in ordering.not_before(phase, check.sources, spec):
                 told.wrong(f"takes {name}, which cannot be there yet: it is asked before the phase starts.")

@@ -41,6 +41,9 @@ class DeclaredStep(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     each: Any
     reads: Any
     writes: Any
+    appends: Any
+    sources: Any
+    head: Any
     marker: Any
     after: Any
     phase: Any
@@ -143,6 +146,16 @@ class Subject:
     def part(self, name: str) -> Subject:
         """The same place, named more closely: `step draft, check has_sources`."""
         return Subject(self.mistakes, self.where, f"{self.name}, {name}")
+
+
+def name_list(option: str, value: object, told: Subject) -> tuple[str, ...]:
+    """One name, or several, as a tuple; each once. Anything else is told."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        told.wrong(f"{option}= must be text or a list of texts, not {printable(value)}.")
+        return ()
+    return tuple(dict.fromkeys(value))
 
 
 def function_name(fn: Callable[..., Any]) -> str:

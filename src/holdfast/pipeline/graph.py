@@ -2,11 +2,11 @@
 
 Theory. Real nodes are steps, items functions, gates and phases. Two kinds of virtual nodes keep the number of
 edges linear: a *gather* node stands for "all items of this step below this item", an *order* node for "this
-item (or batch) is through with this phase". Three kinds of edges:
+item (or batch) is through with this phase"; memory steps have two more (`past.py`). Three kinds of edges:
 
     DATA    the consumer takes the output: a skipped producer means a skipped consumer
     AFTER   order only (also into gathers, phases, gates): completed or skipped will do
-    SETTLE  into order nodes: completed, skipped, or waiting for a person
+    SETTLE  into order and page nodes: completed, skipped, or waiting for a person
 
 Items that a function makes are added by `expand`, once they are a durable fact. Before that their gather
 nodes wait for the items function itself, so that nothing can gather a part of them.
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from holdfast.pipeline import past
 from holdfast.pipeline.batches import batch_numbers, waiting_items
 from holdfast.pipeline.reach import blocking_gates, weights
 from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, StepSpec
@@ -33,6 +34,9 @@ SATISFIED = (
     (False, True, True, True),  # SETTLE
 )
 """Whether an edge of this kind is satisfied by a producer in that condition."""
+
+TAKEN = ("step", "items", "memory")
+"""The kinds of sources that are outputs of other tasks: a node has a parent for each of them, in their order."""
 
 Path = tuple[str, ...]
 Producer = StepSpec | ItemsSpec
@@ -51,6 +55,7 @@ class Node:
         "is_virtual",
         "item",
         "kind",
+        "material",
         "order",
         "parents",
         "path",
@@ -65,15 +70,16 @@ class Node:
 
     def __init__(self, node_id: str, kind: str, spec: Any, path: Path, item: dict[str, Any] | None) -> None:
         self.id = node_id
-        self.kind = kind  # step | items | gate | phase | gather | order
+        self.kind = kind  # step | items | gate | phase | gather | order | past | page
         self.is_task = kind in ("step", "items")
-        self.is_virtual = kind in ("gather", "order")
+        self.is_virtual = kind in ("gather", "order", "past", "page")
         self.spec = spec
         self.path = path
         self.item = item
         self.order = 0
         self.rank = 0
         self.parents: tuple[Node, ...] = ()  # what it takes, in the order of the parameters
+        self.material: tuple[Node, ...] = ()  # of a memory step: what its section may be made from, the best first
         self.consumers: list[tuple[Node, int]] = []
         # --- the scheduler's ---
         self.unmet = 0
@@ -112,6 +118,7 @@ class Graph:
         self.nodes: dict[str, Node] = {}
         self.items: dict[tuple[str, Path], list[dict[str, Any]]] = {}  # (var, parent path) -> items
         self.fresh: list[Node] = []  # made since the caller last took them
+        self.unlinked: list[Node] = []  # of the past, without edges as yet
         self.gated: dict[str, list[GateSpec]] = blocking_gates(spec)
         self._fans = {s.name: spec.fan_path(s.each) for s in spec.producers}
         self._fans |= {s.var: spec.fan_path(s.var) for s in spec.items}
@@ -164,6 +171,18 @@ class Graph:
                 return item
         return {"id": path[-1]}
 
+    # --- for past.py -----------------------------------------------------------------------------------
+
+    def add_node(self, node_id: str, kind: str, spec: Any, path: Path) -> Node:
+        """A virtual node of that name, new or known."""
+        return self.nodes.get(node_id) or self._add(Node(node_id, kind, spec, path, None))
+
+    def edge_after(self, producer: Node, consumer: Node) -> None:
+        self._edge(producer, consumer, AFTER)
+
+    def edge_settle(self, producer: Node, consumer: Node) -> None:
+        self._edge(producer, consumer, SETTLE)
+
     # --- building --------------------------------------------------------------------------------------
 
     def _build(self) -> None:
@@ -175,12 +194,19 @@ class Graph:
         for gate in self.spec.gates:
             if not gate.each:
                 self._add_gate(gate, gate.name, ())
+        for step in self.spec.memories:
+            if step.head and len(self._fans[step.name]) == 1:
+                self._add_head(step, ())
         for fan in self.spec.items:
             if fan.given is not None and not fan.each:
                 self.expand(fan.var, (), fan.given)
 
     def expand(self, var: str, parent: Path, items: Sequence[Mapping[str, Any]]) -> None:
         """Add the tasks of these items; the caller settles the items function's node afterwards."""
+        self._unfold(var, parent, items)
+        past.link_before(self)
+
+    def _unfold(self, var: str, parent: Path, items: Sequence[Mapping[str, Any]]) -> None:
         listed = [dict(item) for item in items]
         self.items[var, parent] = listed
         batches = batch_numbers(listed)
@@ -193,15 +219,27 @@ class Graph:
             self._expand_inner(var, path, item, maker)
         self._close_gathers(var, parent, listed)
         self._order_items(var, parent, listed, batches)
+        for step in self.spec.memories:
+            if step.each == var:
+                past.add_pages(self, step, parent, listed)
 
     def _expand_inner(self, var: str, path: Path, item: dict[str, Any], maker: Node | None) -> None:
         for fan in self.spec.items:
             if fan.each != var:
                 continue
             if fan.given is not None:
-                self.expand(fan.var, path, fan.given)
+                self._unfold(fan.var, path, fan.given)
             else:
                 self._made_by(maker, self._add_task(fan, path, item))
+            for step in self.spec.memories:
+                if step.each == fan.var and step.head:
+                    self._add_head(step, path)
+
+    def _add_head(self, step: StepSpec, parent: Path) -> None:
+        """The moment at which a memory file is opened."""
+        assert step.head is not None
+        page = self.add_node(past.page_id(step.name, parent, None), "page", step, parent)
+        self._edge(self._named(step.head, parent, self._fans[step.name][:-1]), page, AFTER)
 
     def _maker(self, var: str, parent: Path) -> Node | None:
         """The items function's node behind these items; None for given ones."""
@@ -267,9 +305,9 @@ class Graph:
         node.rank = self._weights.get(spec.name, 0) + held
         fan = self._fans[spec.name]
         parents = tuple(
-            self._named(source.name, path, fan)
+            self._past(source.name, path) if source.kind == "memory" else self._named(source.name, path, fan)
             for source in spec.sources.values()
-            if source.kind == "step" or source.kind == "items"
+            if source.kind in TAKEN
         )
         if parents:
             node.parents = parents
@@ -278,6 +316,10 @@ class Graph:
         if isinstance(spec, StepSpec):
             self._add_order_edges(node, spec, fan)
         return node
+
+    def _past(self, name: str, path: Path) -> Node:
+        """The node for the sections of memory step `name` that the item around `path` comes after."""
+        return past.add_before(self, name, path[: len(self._fans[name])])
 
     def _named(self, name: str, path: Path, fan: tuple[str, ...]) -> Node:
         """The node a task at `path` means by `name`, made if it is not there yet."""
@@ -297,6 +339,11 @@ class Graph:
         return self._add_task(self._producers[name], common, item)
 
     def _add_order_edges(self, node: Node, spec: StepSpec, fan: tuple[str, ...]) -> None:
+        if spec.appends is not None:
+            node.material = tuple(self._named(name, node.path, fan) for name in spec.material)
+            opening = (self._named(spec.head, node.path, fan),) if spec.head else ()
+            for producer in (*node.material, *opening):
+                self._edge(producer, node, AFTER)
         for name in spec.after:
             self._edge(self._named(name, node.path, fan), node, AFTER)
         for gate in self.gated.get(spec.name, ()):

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from holdfast.pipeline.declared import DeclaredGate, DeclaredStep, Subject, Unset, is_async
+from holdfast.pipeline.declared import DeclaredGate, DeclaredStep, Subject, Unset, is_async, name_list
+from holdfast.pipeline.memories import memory_options
 from holdfast.pipeline.names import check_name, check_title, did_you_mean, fold, printable
 from holdfast.pipeline.namespace import Namespace, unknown_each
 from holdfast.pipeline.spec import GateSpec, LimitSpec, StepSpec
@@ -25,13 +26,17 @@ def step_options(
 ) -> StepSpec:
     """The step with every option sound; its sources are still to be found."""
     writes = _writes(step.writes, told)
+    appends, material, head = memory_options(step, names, told)
     return StepSpec(
         name=step.name,
         title=_title(step, told),
         each=_each(step.each, names, told),
         reads=name_list("reads", step.reads, told),
         writes=writes,
-        marker=_marker(step, writes is not None, told),
+        appends=appends,
+        material=material,
+        head=head,
+        marker=_marker(step, writes is not None or appends is not None, told),
         after=_after(step.after, names, told),
         phase=_phase(step.phase, phases, told),
         retries=_whole("retries", step.retries, 0, 0, told),
@@ -95,16 +100,6 @@ def functions(option: str, value: object, told: Subject) -> list[Callable[..., A
         if not callable(entry):
             told.wrong(f"{option}= must be a function or a list of them; {printable(entry)} is none.")
     return [entry for entry in entries if callable(entry)]
-
-
-def name_list(option: str, value: object, told: Subject) -> tuple[str, ...]:
-    """One name, or several, as a tuple; each once."""
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        told.wrong(f"{option}= must be text or a list of texts, not {printable(value)}.")
-        return ()
-    return tuple(dict.fromkeys(value))
 
 
 def _title(step: DeclaredStep, told: Subject) -> str:

@@ -21,7 +21,9 @@ def waits_of(spec: PipelineSpec) -> Edges:
     """
     edges: Edges = {}
     for step in spec.steps:
-        edges[step.name] = [*_inputs(step.sources), *step.after, *_fan_makers(step.each, spec)]
+        edges[step.name] = [*_inputs(step.sources), *step.after, *_fan_makers(step.each, spec), *step.material]
+        if step.head is not None:
+            edges[step.name].append(step.head)
         if step.phase is not None:
             edges[step.name].append(_phase_node(step.phase))
     for items in spec.items:
@@ -54,6 +56,11 @@ def check_loops(edges: Edges, names: Namespace, mistakes: Mistakes) -> None:
 def not_upstream(step: str, sources: Mapping[str, Source], edges: Edges) -> list[str]:
     """The steps and items functions in `sources` that need not have run before `step`."""
     return [name for name in _inputs(sources) if name not in reachable(step, edges)]
+
+
+def not_taken(sources: Mapping[str, Source], taken: Mapping[str, Source]) -> list[str]:
+    """The memory steps in `sources` whose sections the step itself does not take, and so does not wait for."""
+    return [source.name for source in sources.values() if source.kind == "memory" and source not in taken.values()]
 
 
 def not_before(phase: str, sources: Mapping[str, Source], spec: PipelineSpec) -> list[str]:

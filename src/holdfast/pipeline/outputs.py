@@ -22,6 +22,8 @@ Given = Mapping[str, Sequence[str]]
 def check_paths(step: StepSpec, scope: Scope, told: Subject) -> bool:
     """Tell what is wrong with the step's own paths; False if they cannot be compared with others'."""
     sound = [_check_template("writes", template, scope, told) for template in step.files.values()]
+    if step.appends is not None:
+        sound.append(_check_template("appends", step.appends, scope, told) and _is_shared(step, scope, told))
     for template in step.files.values():
         _check_unique(template, scope, told)
     for pattern in step.reads:
@@ -33,7 +35,7 @@ def check_collisions(steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Gi
     """Tell every path that two tasks would write, or that is a file for one and a folder for another."""
     owners: dict[str, str] = {}
     for step, scope, told in steps:
-        for key, template in step.files.items():
+        for key, template in _templates(step).items():
             owner = f"step {step.name}" + (f" (key {printable(key)})" if key else "")
             for path in _rendered(template, scope, given):
                 other = owners.setdefault(fold(path), owner)
@@ -63,10 +65,26 @@ def _check_template(option: str, template: str, scope: Scope, told: Subject) -> 
         )
     # Any harmless text shows what the rest of the template makes of the path.
     sample = render(template, dict.fromkeys(used, "x"))
-    problem = check_path(sample) if option == "writes" else check_pattern(sample)
+    problem = check_pattern(sample) if option == "reads" else check_path(sample)
     if problem:
         told.wrong(f"{shown} {problem}.")
     return not unknown and not problem
+
+
+def _templates(step: StepSpec) -> dict[str, str]:
+    """Every path the step writes to, by key; a memory file has none."""
+    return step.files if step.appends is None else {"": step.appends}
+
+
+def _is_shared(step: StepSpec, scope: Scope, told: Subject) -> bool:
+    """A memory file is one for all items: its path may name only what is around them."""
+    own = [var for var in fields(step.appends or "") if scope.path and var == scope.path[-1]]
+    for var in own:
+        told.wrong(
+            f"appends='{printable(step.appends)}' is another file for every {var}. Take {{{var}}} out of it,"
+            " or use writes=."
+        )
+    return not own
 
 
 def _plain(error: ValueError) -> str:
@@ -111,7 +129,7 @@ def _check_folders(
     steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given, owners: Mapping[str, str]
 ) -> None:
     for step, scope, told in steps:
-        for template in step.files.values():
+        for template in _templates(step).values():
             for path in _rendered(template, scope, given):
                 folder = next((parent for parent in _parents(fold(path)) if parent in owners), None)
                 if folder is not None:

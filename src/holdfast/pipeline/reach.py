@@ -8,7 +8,10 @@ from holdfast.pipeline.spec import GateSpec, PipelineSpec
 
 
 def step_edges(spec: PipelineSpec) -> dict[str, set[str]]:
-    """Producer -> consumers, by name: data, `after`, and membership in a fan-out made by a function."""
+    """Producer -> consumers, by name: data, order, and membership in a fan-out made by a function.
+
+    Sections of earlier items are left out: by name alone they would make loops that the items do not have.
+    """
     makers = {fan.var: fan.name for fan in spec.items if fan.given is None}
     edges: dict[str, set[str]] = {s.name: set() for s in spec.producers}
     for consumer in spec.producers:
@@ -20,7 +23,7 @@ def step_edges(spec: PipelineSpec) -> dict[str, set[str]]:
     for gate in spec.gates:
         edges[gate.name] = set()
     for step in spec.steps:
-        for name in step.after:
+        for name in (*step.after, *step.material, *((step.head,) if step.head else ())):
             edges[name].add(step.name)
     for gate in spec.gates:
         for name in gate.after:

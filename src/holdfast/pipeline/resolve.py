@@ -1,8 +1,8 @@
 """Where each parameter of a function comes from.
 
-The order: `ctx`; a step; an items function; an item variable around the function; a run parameter; the
-parameter's own default. A name cannot be two of these (`namespace.py` sees to that), so the order decides
-nothing but which table is asked first.
+The order: `ctx`; `source` of a memory step; a step; an items function; an item variable around the function; a
+run parameter; the parameter's own default. A name cannot be two of these (`namespace.py` sees to that, and
+`source` is told), so the order decides nothing but which table is asked first.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ class Scope:
     names: Namespace
     path: tuple[str, ...]
     each_known: bool = True  # False: its each= is a mistake already told, which may explain an unknown name
+    has_source: bool = False  # a memory step with sources=, whose parameter `source` is the best of them
 
     @classmethod
-    def of(cls, names: Namespace, each: Any) -> Scope:
+    def of(cls, names: Namespace, each: Any, *, has_source: bool = False) -> Scope:
         known = names.each_known(each)
-        return cls(names, names.fan_path(each) if known else (), known)
+        return cls(names, names.fan_path(each) if known else (), known, has_source)
 
 
 def sources_of(fn: Callable[..., Any], scope: Scope, told: Subject) -> dict[str, Source]:
@@ -115,8 +116,10 @@ def _resolve(
 def _source(name: str, scope: Scope) -> Source | None:
     if name == "ctx":
         return Source("ctx", name)
+    if name == "source" and scope.has_source:
+        return Source("source", name)
     if name in scope.names.steps:
-        return Source("step", name)
+        return Source("memory" if _is_memory_inside(name, scope) else "step", name)
     if name in scope.names.makers:
         return Source("items", name)
     if name in scope.path:
@@ -126,11 +129,19 @@ def _source(name: str, scope: Scope) -> Source | None:
     return None
 
 
+def _is_memory_inside(name: str, scope: Scope) -> bool:
+    """Whether a function in the fan-out of a memory step names it: it receives the sections of earlier items."""
+    step = scope.names.steps[name]
+    return isinstance(step.appends, str) and step.each in scope.path
+
+
 def _tell_unknown(name: str, scope: Scope, told: Subject) -> None:
     names = scope.names
     shown = printable(name)
     if name in names.fans and scope.each_known:
         told.wrong(f'parameter {shown} names the items of a fan-out that this is not in. Add each="{shown}".')
+    elif name == "source":
+        told.wrong("parameter source is what a memory step is made from. Add appends=... and sources=[...].")
     elif name in names.gates:
         told.wrong(f'parameter {shown} is a gate, which has no output. Use after="{shown}".')
     elif name not in names.fans:

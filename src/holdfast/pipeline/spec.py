@@ -14,7 +14,7 @@ import msgspec
 class Source(msgspec.Struct, frozen=True, array_like=True):
     """Where one parameter of a function comes from."""
 
-    kind: str  # "step" | "items" | "item" | "param" | "ctx" | "source" (of a check: "output")
+    kind: str  # "step" | "items" | "memory" | "item" | "param" | "ctx" | "source" (of a check: "output")
     name: str
 
 
@@ -27,6 +27,9 @@ class StepSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     each: str | None = None
     reads: tuple[str, ...] = ()
     writes: str | dict[str, str] | None = None
+    appends: str | None = None  # the memory file that its text is a section of
+    material: tuple[str, ...] = ()  # `sources=`: steps of the same item, the best first
+    head: str | None = None  # the step whose text opens the memory file
     marker: str | None = None
     after: tuple[str, ...] = ()
     phase: str | None = None
@@ -102,6 +105,11 @@ class PipelineSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def producers(self) -> tuple[StepSpec | ItemsSpec, ...]:
         """Everything that gives an output, or stands for a fan-out."""
         return (*self.steps, *self.items)
+
+    @property
+    def memories(self) -> tuple[StepSpec, ...]:
+        """The steps that keep a memory file."""
+        return tuple(step for step in self.steps if step.appends is not None)
 
     def fan_path(self, var: str | None) -> tuple[str, ...]:
         """The fan-outs around `var`, outermost first, `var` itself last; () outside all."""

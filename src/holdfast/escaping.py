@@ -8,6 +8,9 @@ no HTML. What was harmless stays as it was, so that ordinary names read as they 
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import msgspec
 
 # Control sequences are dropped whole: an error with colours in it should read as its words.
 _SEQUENCE = re.compile(
@@ -24,10 +27,14 @@ _UNSAFE = re.compile(
     "[\x00-\x09\x0e-\x1f\x7f-\x84\x86-\x9f"
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_OBEYED = re.compile(f"{_UNSAFE.pattern}|[{_NEWLINE.pattern.partition('[')[2]}")
 _HARMLESS_LINE = re.compile(r"[\w .,;:/()'\"%@=+?!—–-]*\Z")
 
 _ANYWHERE = re.compile(r"[\\`*|\[\]<>~$]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_MEANT = {entity: char for char, entity in _ENTITIES.items()} | {"&quot;": '"', "&#39;": "'", "&nbsp;": " "}
+_WRITTEN = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:lt|gt|amp|quot|nbsp|#39);")
+_TICKS = re.compile("`+")
 # What begins a heading, a list or an underline when it stands first in a line.
 _FIRST = re.compile(r"(?:#{1,6}|[-+=]+)(?=\s|\Z)|\d{1,9}(?=[.)](?:\s|\Z))")
 
@@ -67,10 +74,37 @@ def markdown_line(text: str) -> str:
 def markdown_code(text: str) -> str:
     """`text` as a code span: for commands, task ids and paths."""
     line = terminal(text).strip()
-    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    longest = max((len(run) for run in _TICKS.findall(line)), default=0)
     ticks = "`" * (longest + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
     return f"{ticks}{pad}{line}{pad}{ticks}"
+
+
+def markdown_text(written: str) -> str:
+    """What a reader of a cell or line sees: the escapes of `markdown_cell` undone."""
+    if "\\" not in written and "&" not in written:
+        return written.strip()
+    return _WRITTEN.sub(lambda match: match[1] or _MEANT[match[0]], written).strip()
+
+
+def code_text(written: str) -> tuple[str, str] | None:
+    """The content of the code span that `written` begins with, as `markdown_code` took it, and what follows it."""
+    runs = _TICKS.finditer(written)
+    opening = next(runs, None)
+    if opening is None or opening.start():
+        return None
+    closing = next((run for run in runs if len(run[0]) == len(opening[0])), None)
+    if closing is None:
+        return None
+    inside = written[opening.end() : closing.start()]
+    padded = inside[:1] == " " == inside[-1:]
+    return inside[1:-1] if padded else inside, written[closing.end() :]
+
+
+def exact_json(value: Any) -> str:
+    """`value` as JSON on one line that comes back exactly: nothing in it needs to be made harmless."""
+    text = msgspec.json.encode(value).decode()
+    return text if text.isprintable() and not _UNSAFE.search(text) else _OBEYED.sub(_json_escape, text)
 
 
 def markdown_block(text: str, *, below: int = 2) -> str:
@@ -98,6 +132,11 @@ def markdown_block(text: str, *, below: int = 2) -> str:
 def _is_plain(line: str) -> bool:
     """Whether nothing in it needs a second look; an underscore does, unless it stands inside a word."""
     return _HARMLESS_LINE.match(line) is not None and "_" not in line
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
+    return "".join(f"\\u{units[n]:02x}{units[n + 1]:02x}" for n in range(0, len(units), 2))
 
 
 def _visible(match: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ from holdfast.engine.scheduler import Scheduler
 from holdfast.events import FileRecord
 from holdfast.pipeline.definition import Pipeline
 from holdfast.pipeline.graph import build_graph
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import RunState, fold
 
 BEGAN = 1_767_969_022.0  # 2026-01-09T14:30:22Z
@@ -18,7 +19,7 @@ class Story:
 
     def __init__(self, pipe, *, run_id="run-1", params=None, file="book.py"):
         self.state = RunState()
-        self.spec = pipe.compile().spec
+        self.spec = pipe if isinstance(pipe, PipelineSpec) else pipe.compile().spec
         self.tell(
             ev.RunStarted(
                 run_id=run_id,

@@ -1,19 +1,23 @@
 """checkpoint.md: the whole run on one page, for people and agents. Pure.
 
-It is written so that it can be read back: a task's symbol stands in the row of its item and the column of its
-step, the table's first cell names the fan-out, and gates, phases and lone steps carry their symbol first.
+It is written so that `parse` can read it back: a task's symbol stands in the row of its item and the column of its
+step, the table's first cell names the fan-out, and gates and phases carry their symbol first. `parse` also reads
+tables that a person or an agent wrote; what of them counts is said in `reading.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import markdown_cell, markdown_code, markdown_line
 from holdfast.picture import Path, Picture
 from holdfast.pipeline.graph import split_task_id
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
-from holdfast.views import matrix
+from holdfast.views import matrix, reading
+from holdfast.views.claims import Claims
 from holdfast.views.matrix import (
     DONE_MARK,
     FAILED_MARK,
@@ -52,6 +56,11 @@ def render(picture: Picture) -> str:
         f" {NOT_STARTED_MARK} skipped: left out on purpose.\n",
     ]
     return stamp("\n".join(filter(None, parts)), picture.state.run_id, picture.state.seq)
+
+
+def parse(text: str, spec: PipelineSpec) -> Claims:
+    """What a checkpoint.md claims of a run of this pipeline, whoever wrote it. Never raises."""
+    return reading.read(text, spec, layout.CHECKPOINT_VIEW)
 
 
 def progress_words(picture: Picture) -> str:
@@ -96,7 +105,7 @@ def and_more(items: list[str], limit: int = LISTED_MAX) -> list[str]:
 def _head(picture: Picture) -> str:
     state = picture.state
     lines = [
-        f"# {markdown_line(state.pipeline)} checkpoint",
+        f"# {markdown_line(state.pipeline)}{reading.TITLE_ENDS}",
         "",
         f"- Last updated: {iso(state.updated_at or 0.0)}",
         f"- Run: {markdown_code(state.run_id)}",
@@ -138,7 +147,9 @@ def _single_steps(picture: Picture) -> str:
     if not table.columns:
         return ""
     (row,) = matrix.cells(picture, table)
-    lines = ["| step | state | title |", "| --- | --- | --- |"]
+    # A fan-out may be called `step` too: its matrix must not look like this list.
+    first = "single step" if any(fan.var.casefold() == "step" for fan in picture.spec.items) else "step"
+    lines = [f"| {first} | state | title |", "| --- | --- | --- |"]
     for column, one in zip(table.columns, row.marks, strict=True):
         lines.append(f"| {markdown_cell(column.name)} | {one} | {markdown_cell(column.title)} |")
     return _section("Steps", lines)
@@ -156,14 +167,14 @@ def _fan_out(picture: Picture, table: Matrix) -> str:
             lines.append(f"- Batch {number}: {one} {_WORDS[one]}, {_counted(len(rows), 'item')}")
     for number, (rows, _) in drawn.items():
         if len(batches) > 1:
-            lines += ["", f"### {table.var}: batch {number}", ""]
+            lines += ["", f"### {markdown_cell(table.var)}: batch {number}", ""]
         elif lines:
             lines.append("")
         lines += _heading(table)
         lines += rows
     if not lines:
         lines.append("There are no items.")
-    return _section(f"Each {table.var}", lines)
+    return _section(f"Each {markdown_cell(table.var)}", lines)
 
 
 def _unknown_items(picture: Picture, var: str) -> Iterator[str]:
@@ -187,9 +198,9 @@ def _by_batch(picture: Picture, table: Matrix) -> dict[int, list[Path]]:
 
 
 def _heading(table: Matrix) -> list[str]:
-    titles = [markdown_cell(column.title) for column in table.columns]
+    titles = matrix.headings(table.columns)
     return [
-        f"| {table.var} | " + " | ".join(titles) + " |",
+        f"| {markdown_cell(table.var)} | " + " | ".join(titles) + " |",
         "| --- |" + " :-: |" * len(titles),
     ]
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from holdfast.escaping import terminal
+from holdfast.escaping import markdown_cell, terminal
 from holdfast.picture import Path, Picture
 from holdfast.pipeline.graph import task_id
-from holdfast.pipeline.spec import ItemsSpec, StepSpec
+from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 
 DONE_MARK, GOING_MARK, FAILED_MARK, REVIEW_MARK, NOT_STARTED_MARK = "✅", "⏳", "❌", "⚠️", "—"
@@ -62,15 +62,15 @@ class Row:
 
 def single_tasks(picture: Picture) -> Matrix:
     """Steps and items functions outside every fan-out."""
-    return Matrix("", _columns(picture, None), ((),))
+    return Matrix("", columns(picture.spec, None), ((),))
 
 
 def matrices(picture: Picture) -> Iterator[Matrix]:
     """One matrix per fan-out that has tasks, in the pipeline's order."""
     for fan in picture.spec.items:
-        columns = _columns(picture, fan.var)
-        if columns:
-            yield Matrix(fan.var, columns, tuple(picture.rows(fan.var)))
+        steps = columns(picture.spec, fan.var)
+        if steps:
+            yield Matrix(fan.var, steps, tuple(picture.rows(fan.var)))
 
 
 def cells(picture: Picture, table: Matrix, rows: Iterable[Path] | None = None) -> Iterator[Row]:
@@ -83,14 +83,19 @@ def cells(picture: Picture, table: Matrix, rows: Iterable[Path] | None = None) -
 
 
 def mark(picture: Picture, task: str) -> str:
-    """A task's symbol. One that waits for an answer needs a person, whatever it was before."""
+    """A task's symbol."""
+    return MARKS[shown_status(picture, task)]
+
+
+def shown_status(picture: Picture, task: str) -> str:
+    """The status that a task's symbol stands for. One that waits for an answer needs a person, whatever it was."""
     record = picture.state.tasks.get(task)
     if record is not None:
         if record.question:
-            return REVIEW_MARK
+            return NEEDS_REVIEW
         if record.status != PENDING:
-            return MARKS[record.status]
-    return MARKS[BLOCKED] if task in picture.blocked else NOT_STARTED_MARK
+            return record.status
+    return BLOCKED if task in picture.blocked else PENDING
 
 
 def overall(marks: Sequence[str]) -> str:
@@ -239,13 +244,25 @@ def _rest(hidden: list[Row]) -> str:
 # --- columns ---------------------------------------------------------------------------------------------
 
 
-def _columns(picture: Picture, var: str | None) -> tuple[Column, ...]:
+def columns(spec: PipelineSpec, var: str | None) -> tuple[Column, ...]:
     """The steps of a fan-out (None: outside all), each items function behind the last step it takes from."""
-    members: list[StepSpec | ItemsSpec] = [step for step in picture.spec.steps if step.each == var]
-    for fan in picture.spec.items:
+    members: list[StepSpec | ItemsSpec] = [step for step in spec.steps if step.each == var]
+    for fan in spec.items:
         if fan.each == var and fan.given is None:
             taken = {source.name for source in fan.sources.values()}
             after = max((n + 1 for n, member in enumerate(members) if member.name in taken), default=0)
             members.insert(after, fan)
-    titles = {step.name: step.title for step in picture.spec.steps}
+    titles = {step.name: step.title for step in spec.steps}
     return tuple(Column(member.name, titles.get(member.name, member.name)) for member in members)
+
+
+def headings(members: Sequence[Column]) -> dict[str, str]:
+    """Markdown heading -> step, in the columns' order: its title, or its name if the title is not its alone."""
+    titles = Counter(markdown_cell(member.title) for member in members)
+    names = {markdown_cell(member.name): member.name for member in members}
+    found: dict[str, str] = {}
+    for member in members:
+        title = markdown_cell(member.title)
+        is_own = bool(title) and titles[title] == 1 and names.get(title, member.name) == member.name
+        found[title if is_own else markdown_cell(member.name)] = member.name
+    return found

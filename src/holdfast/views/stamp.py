@@ -13,7 +13,9 @@ from typing import Any
 
 import msgspec
 
-_LINE = re.compile(r"^<!-- holdfast view run=(\S*) seq=(\d+) sha256=([0-9a-f]{64}) -->[ \t\r]*$", re.MULTILINE)
+_LINE = re.compile(
+    r"^<!-- holdfast view run=(\S*) seq=([0-9]{1,18}) sha256=([0-9a-f]{64}) -->[ \t\r]*$", re.MULTILINE
+)
 _JSON_KEY = b'"stamp":'
 
 

@@ -1,0 +1,278 @@
+"""Reads a page of tables back into claims, whoever wrote it: the pipeline says what its names mean. Pure.
+
+Two kinds of tables count. A *matrix* has items as rows, whatever its first cell is called, and steps by title or
+name as columns. A *list* has steps or task ids as rows, its first cell says so (`step`, `task`), and it has a
+column `state` or `status`. Names are compared without case, spaces around them, and emphasis; what
+`checkpoint.render` wrote is found exactly. Where a name could mean two steps, it means none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from holdfast.escaping import code_text, markdown_cell, markdown_line, markdown_text
+from holdfast.picture import Path
+from holdfast.pipeline.graph import split_task_id, task_id
+from holdfast.pipeline.names import check_item_id, fold, printable
+from holdfast.pipeline.spec import PipelineSpec
+from holdfast.state import COMPLETED, NEEDS_REVIEW
+from holdfast.views.claims import APPROVED, NOT_REACHED, REACHED, Claims, Told, status_of
+from holdfast.views.markdown import Heading, Item, TableHead, TableRow, blocks
+from holdfast.views.matrix import columns, headings
+from holdfast.views.stamp import read_stamp
+
+TITLE_ENDS = " checkpoint"
+LIST_HEADINGS = ("step", "single step", "task")
+_STATE_HEADINGS = ("state", "status")
+
+
+def read(text: str, spec: PipelineSpec, source: str) -> Claims:
+    """What the page claims. Never raises: what cannot be understood claims nothing."""
+    reader = _Reader(spec)
+    for block in blocks(text):
+        if isinstance(block, TableRow):
+            reader.row(block.cells)
+        elif isinstance(block, TableHead):
+            reader.begin_table(block.cells)
+        elif isinstance(block, Heading):
+            reader.heading(block)
+        else:
+            reader.item(block)
+    stamp = read_stamp(text)
+    return Claims(
+        source,
+        run_id=stamp.run if stamp else "",
+        seq=stamp.seq if stamp else 0,
+        edited=stamp is not None and not stamp.fits,
+        pipeline=reader.pipeline,
+        tasks=reader.tasks,
+        gates=reader.gates,
+        phases=reader.phases,
+        items={var: list(paths.values()) for var, paths in reader.items.paths.items() if paths},
+        contradictions=reader.contradictions.lines(),
+        ignored=reader.ignored.lines(),
+    )
+
+
+class Items:
+    """The items that a view names, in its order; ids that differ only in case are one."""
+
+    def __init__(self, spec: PipelineSpec) -> None:
+        self._fans = {fan.var: fan for fan in spec.items}
+        self._given = {
+            fan.var: {fold(item["id"]): item["id"] for item in fan.given}
+            for fan in spec.items
+            if fan.given is not None
+        }
+        self.paths: dict[str, dict[Path, Path]] = {fan.var: {} for fan in spec.items}
+
+    def path(self, var: str | None, written: Path) -> Path | None:
+        """The path of the item of `var` that is meant; None if there can be no such item."""
+        if var is None or not written:
+            return () if var is None and not written else None
+        key = tuple(map(fold, written))
+        known = self.paths[var].get(key)
+        if known is None:
+            parent = self.path(self._fans[var].each, written[:-1])
+            own = self._id(var, written[-1])
+            if parent is None or own is None:
+                return None
+            known = self.paths[var][key] = (*parent, own)
+        return known
+
+    def _id(self, var: str, written: str) -> str | None:
+        if var in self._given:
+            return self._given[var].get(fold(written))
+        return written if check_item_id(written) is None else None
+
+
+@dataclass(slots=True)
+class _Table:
+    """How the table at hand is read: a list by one column, a matrix by depth of the row and by fan-out."""
+
+    state_at: int | None = None
+    steps: dict[int, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
+
+
+class _Names:
+    """What the pipeline's names and titles mean."""
+
+    def __init__(self, spec: PipelineSpec) -> None:
+        steps = {step.name: step.each for step in spec.steps}
+        self.fan = steps | {fan.name: fan.each for fan in spec.items if fan.given is None}
+        self.depth = {name: len(spec.fan_path(var)) for name, var in self.fan.items()}
+        self._vars = {_bare(markdown_cell(fan.var)): fan.var for fan in spec.items}
+        self._vars |= {markdown_cell(fan.var): fan.var for fan in spec.items}
+        self.own = {fan.var: headings(columns(spec, fan.var)) for fan in spec.items}
+        self._loose: dict[str, list[str]] = {}
+        for name, title in [(name, name) for name in self.fan] + [(step.name, step.title) for step in spec.steps]:
+            known = self._loose.setdefault(_bare(markdown_cell(title)), [])
+            if name not in known:
+                known.append(name)
+
+    def var(self, cell: str) -> str | None:
+        """The fan-out that the first cell of a table names."""
+        return self._vars.get(cell) or self._vars.get(_bare(cell))
+
+    def column(self, cell: str, var: str | None) -> list[str]:
+        """The steps that a heading may mean; in the table of `var`, first of all one of its own."""
+        own = self.own.get(var, {}) if var else {}
+        if cell in own:
+            return [own[cell]]
+        found = self._loose.get(_bare(cell), [])
+        return [name for name in found if self.fan[name] == var] or found if var else found
+
+    def task(self, cell: str, items: Items) -> str | None:
+        """The task that a row of a list means: by its id, or by name or title of a step outside all fan-outs."""
+        text = _shown(cell)
+        name, path = split_task_id(text) if text.endswith("]") else (text, ())
+        if name not in self.fan:
+            lone = [name for name in self._loose.get(_bare(cell), []) if not self.depth[name]]
+            return lone[0] if len(lone) == 1 else None
+        known = items.path(self.fan[name], path)
+        return None if known is None else task_id(name, known)
+
+
+class _Reader:
+    """Takes the blocks of a page one by one."""
+
+    def __init__(self, spec: PipelineSpec) -> None:
+        self.spec = spec
+        self.names = _Names(spec)
+        self.items = Items(spec)
+        self.pipeline = ""
+        self.tasks: dict[str, str] = {}
+        self.gates: dict[str, str] = {}
+        self.phases: dict[str, str] = {}
+        self.contradictions, self.ignored = Told(), Told()
+        self._torn: set[str] = set()  # tasks of which two things are said
+        self._table = _Table()
+        self._section = ""
+        self._statuses: dict[str, str | None] = {}
+
+    # --- headings and lists ------------------------------------------------------------------------------
+
+    def heading(self, block: Heading) -> None:
+        self._section = fold(block.text)
+        if block.level == 1 and not self.pipeline:
+            name = block.text.removesuffix(TITLE_ENDS)
+            self.pipeline = self.spec.name if name == markdown_line(self.spec.name) else markdown_text(name)
+
+    def item(self, block: Item) -> None:
+        mark, _, rest = block.text.partition(" ")
+        status = self._status(mark)
+        if status is None:
+            return
+        if self._section == "gates":
+            self._gate(status, rest)
+        elif self._section == "phases":
+            self._phase(status, rest)
+
+    def _gate(self, status: str, rest: str) -> None:
+        found = code_text(rest)
+        if found is not None and split_task_id(found[0])[0] in {gate.name for gate in self.spec.gates}:
+            self.gates[found[0]] = {COMPLETED: APPROVED, NEEDS_REVIEW: REACHED}.get(status, NOT_REACHED)
+
+    def _phase(self, status: str, rest: str) -> None:
+        fitting = [phase.name for phase in self.spec.phases if f"{rest} (".startswith(_phase_begins(phase.name))]
+        if fitting:
+            self.phases[max(fitting, key=len)] = status
+
+    # --- tables ------------------------------------------------------------------------------------------
+
+    def begin_table(self, cells: list[str]) -> None:
+        self._table = _Table()
+        if not cells:
+            return
+        var = self.names.var(cells[0])
+        bare = [_bare(cell) for cell in cells]
+        state = next((n for n, text in enumerate(bare) if n and text in _STATE_HEADINGS), None)
+        if var is None and bare[0] in LIST_HEADINGS and state is not None:
+            self._table.state_at = state
+        else:
+            self._place_columns(cells, var)
+
+    def _place_columns(self, cells: list[str], var: str | None) -> None:
+        unknown = []
+        for index, cell in enumerate(cells[1:], start=1):
+            by_depth: dict[int, list[str]] = {}
+            for name in self.names.column(cell, var):
+                by_depth.setdefault(self.names.depth[name], []).append(name)
+            for depth, names in by_depth.items():
+                fan = self.names.fan[names[0]]
+                if len(names) == 1 and fan is not None:
+                    self._table.steps.setdefault(depth, {}).setdefault(fan, []).append((index, names[0]))
+            if not any(len(names) == 1 for names in by_depth.values()):
+                unknown.append(cell)
+        if self._table.steps or var:  # another table is text, and nothing is missed in it
+            for cell in unknown:
+                self.ignored.add(f"column {printable(markdown_text(cell))}")
+
+    def row(self, cells: list[str]) -> None:
+        if not cells:
+            return
+        if self._table.state_at is not None:
+            self._list_row(cells, self._table.state_at)
+        elif self._table.steps:
+            self._matrix_row(cells)
+
+    def _list_row(self, cells: list[str], state_at: int) -> None:
+        task = self.names.task(cells[0], self.items)
+        if task is None:
+            self.ignored.add(f"row {printable(markdown_text(cells[0]))}")
+        elif state_at < len(cells):
+            self._claim(task, cells[state_at])
+
+    def _matrix_row(self, cells: list[str]) -> None:
+        written = tuple(_shown(cells[0]).split("/"))
+        meant = False
+        for var, steps in self._table.steps.get(len(written), {}).items():
+            said = [(name, cells[index]) for index, name in steps if index < len(cells) and cells[index]]
+            path = self.items.path(var, written) if self._says_something(said) else None
+            if path is not None:
+                meant = True
+                place = f"[{'/'.join(path)}]"
+                for name, cell in said:
+                    self._claim(name + place, cell)
+        if not meant:
+            self.ignored.add(f"row {printable(markdown_text(cells[0]))}")
+
+    def _says_something(self, said: Iterable[tuple[str, str]]) -> bool:
+        return any(self._status(cell) is not None for _, cell in said)
+
+    def _claim(self, task: str, cell: str) -> None:
+        status = self._status(cell)
+        if status is None:
+            if cell:
+                self.ignored.add(f"{task}: {printable(markdown_text(cell))}")
+        elif task in self._torn:
+            return
+        elif self.tasks.setdefault(task, status) != status:
+            self.contradictions.add(f"{task}: {self.tasks.pop(task)}, and also {status}")
+            self._torn.add(task)
+
+    def _status(self, cell: str) -> str | None:
+        known = self._statuses
+        if cell not in known:
+            if len(known) > 1000:  # cells of prose: nothing to remember them for
+                known.clear()
+            known[cell] = status_of(markdown_text(cell))
+        return known[cell]
+
+
+def _phase_begins(name: str) -> str:
+    return f"{markdown_cell(name)} ("
+
+
+def _shown(cell: str) -> str:
+    """A name as it is shown, code and emphasis taken off."""
+    code = code_text(cell)
+    if code is not None and not code[1]:
+        return code[0].strip()
+    text = markdown_text(cell)
+    return text.strip("* ") if cell.startswith("*") else text
+
+
+def _bare(cell: str) -> str:
+    return fold(_shown(cell))

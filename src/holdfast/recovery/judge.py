@@ -25,6 +25,7 @@ from holdfast.pipeline.graph import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.recovery.seeing import edited_file, file_seen
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.values import digest
@@ -287,7 +288,7 @@ class Judge:
         if decision.action == decisions.ADOPT and not self.inputs.paths(node):
             return [self._adopted_as_lost(node, decision, parts, input_digest)]
         if decision.action == decisions.ADOPT:
-            files = tuple(self._file_seen(node, *seen) for seen in self._found(node, decision))
+            files = tuple(file_seen(node, *seen)[0] for seen in self._found(node, decision))
             return [self._adoption(node, decision, parts, input_digest, files)]
         if decision.action == decisions.KEEP:
             return self._foresee_kept(node, decision, parts, input_digest)
@@ -300,7 +301,7 @@ class Judge:
     ) -> Sequence[ev.Event]:
         accepted = self.state.task(node.id).accepted or Accepted()
         found = {file.path: decision.looks.get(file.path) or self._check(file, node) for file in accepted.files}
-        edited = [_edited_file(node, file, found[file.path]) for file in accepted.files]
+        edited = [edited_file(node, file, found[file.path]) for file in accepted.files]
         for file, body in edited:
             if found[file.path].kind == look.CHANGED:
                 self.artifacts.remember(file.sha256, body)
@@ -356,7 +357,7 @@ class Judge:
             return [self._adopted_as_lost(node, decision, parts, digest_)]
         found = self._found(node, decision)
         self._take_parts(paths)
-        files = tuple(self._keep_copy(node, self._file_seen(node, *seen), seen[2]) for seen in found)
+        files = tuple(self._keep_copy(*file_seen(node, *seen)) for seen in found)
         if decision.about != "sealed":
             self._seal_anew(node, Accepted(files), digest_, self.state.task(node.id))
         return [self._adoption(node, decision, parts, digest_, files)]
@@ -421,20 +422,8 @@ class Judge:
             if not tree.exists(path) and tree.exists(part_path(path)):
                 tree.rename(part_path(path), path)
 
-    def _file_seen(self, node: Node, key: str, path: str, found: Look) -> ev.FileRecord:
-        """The record of a file that is adopted as it was seen."""
-        if found.kind == look.SEALED and found.seal is not None:
-            seal, body = found.seal, found.body
-            return ev.FileRecord(
-                key, path, len(body), seal.sha256, seal.kind, seal.newline_added, bool(node.spec.copy)
-            )
-        body, added = _unsealed_body(node, path, found)
-        kind = found.seal.kind if found.seal else "text"
-        return ev.FileRecord(key, path, len(body), digest(body), kind, added, bool(node.spec.copy))
-
-    def _keep_copy(self, node: Node, record: ev.FileRecord, found: Look) -> ev.FileRecord:
+    def _keep_copy(self, record: ev.FileRecord, body: bytes) -> ev.FileRecord:
         if record.stored:
-            body = found.body if found.kind == look.SEALED else _unsealed_body(node, record.path, found)[0]
             self.artifacts.objects.put(body, record.sha256)
         return record
 
@@ -442,8 +431,7 @@ class Judge:
         """The output of a task that would be adopted, from what was read of it."""
         files, rest = [], ""
         for key, path, found in self._found(node, decision):
-            record = self._file_seen(node, key, path, found)
-            body = found.body if found.kind == look.SEALED else _unsealed_body(node, path, found)[0]
+            record, body = file_seen(node, key, path, found)
             self.artifacts.remember(record.sha256, body)
             rest = (self.artifacts.rest_of(found.seal) or "") if found.seal else rest
             files.append(record)
@@ -522,10 +510,8 @@ class Judge:
 
     def _kept_file(self, node: Node, decision: Decision, file: ev.FileRecord) -> ev.FileRecord:
         found = decision.looks.get(file.path) or self.artifacts.check(file, node.names)
-        record, body = _edited_file(node, file, found)
-        if record is not file and record.stored:
-            self.artifacts.objects.put(body, record.sha256)
-        return record
+        record, body = edited_file(node, file, found)
+        return record if record is file else self._keep_copy(record, body)
 
     def _move(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)
@@ -558,24 +544,6 @@ class Judge:
 
 _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})
-
-
-def _unsealed_body(node: Node, path: str, found: Look) -> tuple[bytes, bool]:
-    """The bytes that will stand above the seal of a file that is not sealed yet, or was edited."""
-    body, added = found.body, bool(found.seal and found.seal.newline_added)
-    if found.seal is None and seals.is_inline(path):
-        body, added = seals.with_newline(seals.without_marker(body, node.spec.marker or ""))
-    return body, added
-
-
-def _edited_file(node: Node, file: ev.FileRecord, found: Look) -> tuple[ev.FileRecord, bytes]:
-    """The record of an accepted file as a person left it, and its bytes; the old one if nobody edited it."""
-    if found.kind != look.CHANGED:
-        return file, found.body
-    body, _ = seals.with_newline(found.body)
-    return ev.FileRecord(
-        file.key, file.path, len(body), digest(body), file.kind, False, bool(node.spec.copy)
-    ), body
 
 
 def _value_digest(node: Node, accepted: Accepted) -> str:

@@ -1,0 +1,33 @@
+"""Files as they would be accepted, from what was read of them: record, and bytes above the seal. Pure."""
+
+from __future__ import annotations
+
+from holdfast import artifacts as look
+from holdfast import seals
+from holdfast.artifacts import Look
+from holdfast.events import FileRecord
+from holdfast.pipeline.graph import Node
+from holdfast.values import digest
+
+
+def file_seen(node: Node, key: str, path: str, found: Look) -> tuple[FileRecord, bytes]:
+    """The record of a file that is adopted as it is, and the bytes that its seal covers or will cover."""
+    stored = bool(node.spec.copy)
+    seal = found.seal
+    if found.kind == look.SEALED and seal is not None:
+        return FileRecord(
+            key, path, len(found.body), seal.sha256, seal.kind, seal.newline_added, stored
+        ), found.body
+    body, added = found.body, bool(seal and seal.newline_added)
+    if seal is None and seals.is_inline(path):
+        body, added = seals.with_newline(seals.without_marker(body, node.spec.marker or ""))
+    return FileRecord(key, path, len(body), digest(body), seal.kind if seal else "text", added, stored), body
+
+
+def edited_file(node: Node, file: FileRecord, found: Look) -> tuple[FileRecord, bytes]:
+    """The record of an accepted file as a person left it, and its bytes; the old one if nobody edited it."""
+    if found.kind != look.CHANGED:
+        return file, found.body
+    body, _ = seals.with_newline(found.body)
+    stored = bool(node.spec.copy)
+    return FileRecord(file.key, file.path, len(body), digest(body), file.kind, False, stored), body

@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"executors", "views", "auditing", "history", "tasklogs"},
     {"inputs", "picture", "decisions"},
     {"artifacts", "context", "snapshots"},
-    {"journal", "state", "pipeline", "seals"},
+    {"journal", "state", "pipeline", "memory", "seals"},
     {"events", "stores", "escaping", "settings"},
     {"values"},
     {"errors", "clock", "layout"},

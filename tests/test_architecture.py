@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 LAYERS: list[set[str]] = [
     {"__main__", "cli", "testing"},
     {"run", "planning", "people", "cleaning", "outputs", "verifying"},
-    {"sessions"},
+    {"sessions", "showing"},
     {"choosing", "runs"},
     {"explaining"},
     {"engine", "recovery"},

@@ -1,7 +1,8 @@
-"""What people decide about a run: approve, reject, retry, note. They only record, also while an engine runs.
+"""What people decide about a run: approve, reject, decide, retry, note. They only record, at any time.
 
-Each function checks its names against the run first, appends one event to the journal, and gives back the
-sentence that says what was recorded. A wrong name is a UsageError, and nothing is written.
+Each function checks its names against the run first, appends one event to the journal, brings the views up to it
+(unless an engine does that), and gives back the sentence that says what was recorded. A wrong name is a
+UsageError, and nothing is written.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.runs import read_picture, read_run, run_layout
+from holdfast.showing import refresh_views
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 from holdfast.stores.lock import AppendLock
 from holdfast.views.matrix import gates
@@ -170,3 +172,4 @@ def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> None:
             repair(run.journal, run.quarantine, known_seq=history.state.seq)
     with EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine) as log:
         log.append(msgspec.to_builtins(event))
+    refresh_views(layout, run_id)

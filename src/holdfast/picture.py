@@ -28,12 +28,12 @@ from holdfast.state import SKIPPED as STATUS_SKIPPED
 
 Path = tuple[str, ...]
 
-_ANSWERS = {
-    "changed": ("keep", "restore, redo"),
-    "partial": ("redo", "continue, keep"),
+ANSWERS = {
+    "changed": ("keep", "restore", "redo"),
+    "partial": ("redo", "continue", "keep"),
     "input": ("keep", "redo"),
 }
-"""What a person may decide about each kind of question: the answer that comes first, and the others."""
+"""What a person may decide about each kind of question."""
 
 _spec_decoder = msgspec.json.Decoder(PipelineSpec)
 
@@ -140,9 +140,9 @@ class Picture:
 
     def _task_needs(self) -> Iterator[Need]:
         for task, record in self.state.tasks.items():
-            if record.question in _ANSWERS:
-                first, others = _ANSWERS[record.question]
-                command = f"holdfast decide {_quoted(task)} {first}   (or: {others})"
+            if record.question in ANSWERS:
+                first, *others = ANSWERS[record.question]
+                command = f"holdfast decide {_quoted(task)} {first}   (or: {', '.join(others)})"
                 yield Need(task, record.error, command)
             elif record.question == "path":
                 yield Need(task, record.error, f"{self.continue_command()}   (after moving that file away)")

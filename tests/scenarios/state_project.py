@@ -22,7 +22,7 @@ from holdfast import seals
 RUN_ID = "book-run"
 VIEWS = ("RESUME.md", "checkpoint.md")
 
-BOOK = '''
+BOOK = """
 import os
 import signal
 from pathlib import Path
@@ -76,7 +76,7 @@ def book(ctx: Context, draft: dict, score: dict) -> str:
     if (OUTSIDE / "fail").exists():
         raise RuntimeError("not yet")
     return "\\n".join(draft.values()) + str([s["words"] for s in score.values()]) + "\\n"
-'''
+"""
 
 
 @dataclass

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.cli.stopping import Stopper
     from holdfast.layout import ProjectLayout
     from holdfast.pipeline.compiling import CompiledPipeline
+    from holdfast.run import RunResult
     from holdfast.state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,7 +132,21 @@ def find_file(reference: str, layout: ProjectLayout) -> Path:
 
 
 def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> int:
-    """Run, show it, tell how it ended, and give the exit status."""
+    """Run, show it, tell how it ended, and give the exit status.
+
+    What waits for a person's answer is asked on a terminal, once nothing else can go on; then the run continues.
+    """
+    from holdfast.cli.asking import ask_all, can_ask
+
+    result = _run_once(compiled, layout, request, manner)
+    may_ask = not manner.as_json and not manner.quiet and can_ask()
+    while may_ask and result.status == "paused" and ask_all(result.picture, layout):
+        again = replace(request, resume=result.run_id, run_id=None, force=False, redo=())
+        result = _run_once(compiled, layout, again, manner)
+    return result.exit_code
+
+
+def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> RunResult:
     from holdfast.cli.console import make_console
     from holdfast.cli.ending import ending
     from holdfast.cli.stopping import Stopper
@@ -156,7 +171,7 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
         print_json({**status_document(result.picture, None), "exit_code": result.exit_code})
     else:
         say_all(ending(result, tally, manner.directory, layout, clock.monotonic() - began))
-    return result.exit_code
+    return result
 
 
 def _hooks(

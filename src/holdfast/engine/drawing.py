@@ -24,9 +24,21 @@ def draw(state: RunState, load: LoadValue) -> Picture:
     if state.status == COMPLETED:
         # Everything is through: the tasks on record are all there are, and no edge matters any more.
         return _finished(spec, state, items)
+    graph = _recorded_graph(spec, items, state)
+    return draw_graph(graph, state)
+
+
+def draw_both(state: RunState, load: LoadValue) -> tuple[Picture, Graph]:
+    """The picture and the graph it was drawn from, which some views need too."""
+    spec = decode_spec(state)
+    graph = _recorded_graph(spec, known_items(spec, state, load), state)
+    return draw_graph(graph, state), graph
+
+
+def _recorded_graph(spec: PipelineSpec, items: Mapping[str, list[dict[str, Any]]], state: RunState) -> Graph:
     graph = build_graph(spec, items)
     _settle_as_recorded(Scheduler(graph), state)
-    return draw_graph(graph, state)
+    return graph
 
 
 def draw_graph(graph: Graph, state: RunState) -> Picture:

@@ -36,7 +36,9 @@ def _check_company(step: DeclaredStep, told: Subject) -> None:
         told.wrong('appends= needs each=: a memory file has one section an item. Add each="...".')
     if not seals.is_inline(step.appends):
         known = " ".join(seals.INLINE)
-        told.wrong(f"appends='{printable(step.appends)}' must end in one of {known}: sections are kept in comments.")
+        told.wrong(
+            f"appends='{printable(step.appends)}' must end in one of {known}: sections are kept in comments."
+        )
     if step.copy is False:
         told.wrong("copy=False does not go with appends=: until its batch is done, a section is only in objects/.")
 

@@ -1,0 +1,50 @@
+"""Questions on a terminal: after everything else has gone on, a person is asked what the run waits for."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.printing import say
+
+if TYPE_CHECKING:
+    from holdfast.layout import ProjectLayout
+    from holdfast.picture import Picture
+
+LATER = "later"
+
+
+def can_ask() -> bool:
+    """Whether somebody sits there: both ends are a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def ask_all(picture: Picture, layout: ProjectLayout) -> bool:
+    """Ask about every task that waits for an answer and record the answers; True if there was one.
+
+    Ctrl-C and the end of input mean "later", for all that is left.
+    """
+    from holdfast.people import decide
+    from holdfast.picture import ANSWERS
+
+    answered = False
+    for task, record in picture.state.tasks.items():
+        if record.question not in ANSWERS:
+            continue
+        say(f"{task}: {record.error}")
+        try:
+            choice = _prompt(ANSWERS[record.question])
+        except (click.Abort, EOFError):
+            say()
+            return answered
+        if choice != LATER:
+            say(decide(layout, picture.state.run_id, task, choice, by="a person at the terminal"))
+            answered = True
+    return answered
+
+
+def _prompt(choices: tuple[str, ...]) -> str:
+    options = click.Choice([*choices, LATER])
+    return str(click.prompt("  What shall be done?", type=options, default=LATER))

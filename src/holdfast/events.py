@@ -50,9 +50,11 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
 
 
 class Recovered(Event, frozen=True, kw_only=True, tag="recovered"):
-    """The evidence about a run was gone through to the end: how many tasks got which decision."""
+    """The record was compared with what is there: how many tasks got which decision, how far it rewinds."""
 
     counts: dict[str, int] = {}
+    again: tuple[str, ...] = ()  # finished tasks that run again, the first of them
+    behind: int = 0  # finished tasks behind those: looked at again when they are through
     disagreements: tuple[str, ...] = ()
 
 

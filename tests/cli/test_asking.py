@@ -34,7 +34,9 @@ PATIENCE_S = 30
 def edited(tmp_path: Path) -> Path:
     """A finished project whose draft a person has edited since."""
     (tmp_path / "p.py").write_text(PIPELINE)
-    subprocess.run([sys.executable, "-m", "holdfast", "run", "p.py"], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "holdfast", "run", "p.py"], cwd=tmp_path, check=True, capture_output=True
+    )
     path = tmp_path / "draft.md"
     path.write_text(path.read_text().replace("the draft", "MY draft"))
     return tmp_path
@@ -87,7 +89,12 @@ def test_later_leaves_it_waiting(edited: Path, answer: bytes) -> None:
 def test_nobody_is_asked_without_a_terminal(edited: Path) -> None:
     """With a pipe it waits: exit 3, and the command that answers."""
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "run", "p.py"], cwd=edited, capture_output=True, text=True, input=""
+        [sys.executable, "-m", "holdfast", "run", "p.py"],
+        cwd=edited,
+        capture_output=True,
+        text=True,
+        input="",
+        check=False,
     )
     assert done.returncode == 3
     assert "What shall be done?" not in done.stdout + done.stderr

@@ -90,7 +90,7 @@ def test_warnings_of_a_step_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
     console.log("a", "WARNING", "loud\x1b[2J")
     console.close()
     err = capsys.readouterr().err
-    assert err.rstrip().endswith("warning a  loud")
+    assert err.rstrip().endswith("warning  a  loud")
     assert len(err.splitlines()) == 1
 
 

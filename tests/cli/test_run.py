@@ -66,9 +66,10 @@ def test_continued_run_begins_with_what_it_continues(project: Project) -> None:
     said = project("resume")
     assert said.lines[0] == f"book: continuing run {run_id}"
     assert said.lines[1:3] == ["  topic: kelp", "  n: 2"]
-    assert said.lines[3].startswith("  last completed: draft[")
-    assert said.lines[4] == "  continuing from: assemble"
-    assert said.lines[5] == "  cost so far: $0.020"
+    assert said.lines[3] == "  on record: 3 finished steps"
+    assert said.lines[4].startswith("  last completed: draft[")
+    assert said.lines[5] == "  continuing from: assemble"
+    assert said.lines[6] == "  cost so far: $0.020"
     assert said.code == 0
 
 

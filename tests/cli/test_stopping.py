@@ -29,7 +29,7 @@ def test_the_first_says_for_what_it_waits(capsys: pytest.CaptureFixture[str]) ->
     stopper.asked()
     stopper.asked()
     console.close()
-    first, second = (line[10:] for line in capsys.readouterr().err.splitlines())
+    first, second = (line[10:].removeprefix("warning").strip() for line in capsys.readouterr().err.splitlines())
     assert first == "Stopping: waiting up to 10 s for 2 running steps; Ctrl-C again stops at once"
     assert second == "Stopping at once."
     assert stops == ["stop", "stop"]

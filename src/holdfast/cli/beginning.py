@@ -10,7 +10,7 @@ from holdfast.cli.printing import money, plain
 from holdfast.engine.drawing import draw
 from holdfast.layout import ProjectLayout
 from holdfast.runs import load_value
-from holdfast.state import FAILED, IN_PROGRESS, RunState
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
 from holdfast.stores.objects import ObjectStore
 
 # Drawing the graph only to name three tasks must not delay a large run.
@@ -31,12 +31,18 @@ def beginning(choice: Choice, pipeline: str, state: RunState, layout: ProjectLay
     doing = "looking at completed" if choice.was_completed else "continuing"
     yield f"{pipeline}: {doing} run {choice.run_id}"
     yield from (f"  {line}" for line in _parameters(state.params, choice.params))
+    yield f"  on record: {_finished(state)}"
     if state.last_completed:
         yield f"  last completed: {state.last_completed}"
     following = [] if choice.was_completed else _following(state, layout, choice.run_id)
     if following:
         yield f"  continuing from: {', '.join(following)}"
     yield f"  cost so far: {money(state.cost_usd)}"
+
+
+def _finished(state: RunState) -> str:
+    done = sum(1 for record in state.tasks.values() if record.status in (COMPLETED, SKIPPED))
+    return f"{done} finished steps" if done != 1 else "1 finished step"
 
 
 def _parameters(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:

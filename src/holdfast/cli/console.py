@@ -122,7 +122,8 @@ class PlainConsole(Console):
     def take_log(self, task: str, level: str, message: str, at: float) -> None:
         self.progress.log(task, message)
         if level in _LOUD:
-            self.show(Told(at, "yellow", f"{level.lower()} {task}  {message}"))
+            style = "yellow" if level == "WARNING" else "red"
+            self.show(Told(at, style, f"{task}  {message}"))
 
     def take_told(self, told: Told) -> None:
         if told.is_completion and self._lines >= LINES_MAX:
@@ -132,7 +133,7 @@ class PlainConsole(Console):
         self.show(told)
 
     def show(self, told: Told) -> None:
-        say(f"{hour(told.at)}  {told.text}", err=True)
+        say(f"{hour(told.at)}  {told.line}", err=True)
 
     def _summarise(self) -> None:
         """Instead of thousands of lines: how far it is, now and then, and never at a price that shows."""

@@ -64,7 +64,7 @@ class LiveConsole(PlainConsole):
             self.show(told)
 
     def show(self, told: Told) -> None:
-        self._screen.print(Text(terminal(f"{hour(told.at)}  {told.text}"), style=told.style))
+        self._screen.print(Text(terminal(f"{hour(told.at)}  {told.line}"), style=told.style))
 
     def _redraw(self) -> None:
         """Draw anew if it is time; a run so large that drawing takes long is drawn more seldom."""

@@ -16,6 +16,10 @@ from holdfast.state import COMPLETED, FAILED, SKIPPED
 GOOD, BAD, WARN, INFO = "green", "red", "yellow", "cyan"
 
 
+LEVELS = {INFO: "info", WARN: "warning", BAD: "error"}
+"""How loud a line is; what is finished needs no level."""
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """One noteworthy happening."""
@@ -24,6 +28,12 @@ class Told:
     style: str
     text: str
     is_completion: bool = False  # the ordinary case, of which there may be very many
+
+    @property
+    def line(self) -> str:
+        """The text with its level."""
+        level = LEVELS.get(self.style, "")
+        return f"{level:<7}  {self.text}" if level else self.text
 
 
 @dataclass(slots=True)
@@ -87,9 +97,29 @@ class Progress:
         self.log(event.step_id, f"{event.name} {fields}".strip())
 
 
+def _compared(_: Progress, event: ev.Recovered) -> tuple[Any, ...]:
+    """What was found valid, what was not, how far it rewinds and where it runs from."""
+    counts = event.counts
+    words = [f"{counts.get('trust', 0)} finished tasks are whole"]
+    words += [f"{counts[action]} {said}" for action, said in _FOUND.items() if counts.get(action)]
+    if event.again:
+        more = "" if counts.get("redo", 0) <= len(event.again) else " and others"
+        words.append(f"it runs again from {', '.join(event.again)}{more}")
+    if event.behind:
+        words.append(f"{event.behind} behind that are compared again when it is through")
+    return (WARN if event.again or counts.get("ask") else INFO), "» compared with the record: " + "; ".join(words)
+
+
+_FOUND = {
+    "heal": "put back",
+    "adopt": "found on disk without a record",
+    "redo": "rewound",
+    "continue": "continued",
+    "ask": "to be asked about",
+}
 _WISHES = {"done": "it is said to be done", "redo": "it is to be done again"}
 
-_Teller = Callable[[Progress, Any], tuple[Any, ...] | None]
+_Teller = Callable[["Progress", Any], tuple[Any, ...] | None]
 
 _TELLERS: dict[type, _Teller] = {
     ev.NodeExited: Progress._exited,
@@ -98,6 +128,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.Logged: Progress._logged,
     ev.TaskAdopted: lambda _, e: (GOOD, f"= {e.step_id}  adopted from disk ({e.evidence})", True),
     ev.TaskInvalidated: lambda _, e: (INFO, f"↻ {e.step_id}  will run again: {e.reason}"),
+    ev.Recovered: _compared,
     ev.TaskKept: lambda _, e: (INFO, f"= {e.step_id}  kept: {e.reason}"),
     ev.ValueMigrated: lambda _, e: (INFO, f"= {e.step_id}  value brought to version {e.version}"),
     ev.TaskSkipped: lambda _, e: (WARN, f"- {e.step_id}  skipped: {e.reason}"),

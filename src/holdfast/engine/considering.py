@@ -19,6 +19,7 @@ from holdfast import events as ev
 from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Board
+from holdfast.engine.survey import Survey
 from holdfast.pipeline.graph import OPEN, SKIPPED, Node
 from holdfast.state import COMPLETED
 from holdfast.state import SKIPPED as STATUS_SKIPPED
@@ -52,6 +53,7 @@ class Considering:
         self.attempts = attempts
         self.concurrency = concurrency
         self.budget_usd = budget_usd
+        self._survey: Survey | None = Survey() if board.state.tasks else None  # of a run that is continued
 
     def advance(self) -> None:
         """Bring everything as far as it can go now."""
@@ -65,7 +67,15 @@ class Considering:
                 self._rewind_due()
             if not scheduler.to_consider:
                 break
+        if self._survey is not None:
+            self._tell_survey(self._survey)
         self._start_some(now)
+
+    def _tell_survey(self, survey: Survey) -> None:
+        """Once, when all that can be looked at before anything runs was looked at."""
+        self._survey = None
+        if survey.is_news and not self.board.state.rebuilt:
+            self.board.committer.record(survey.told(self.board.graph))
 
     def _start_some(self, now: float) -> None:
         board = self.board
@@ -109,6 +119,8 @@ class Considering:
         parts = board.inputs.parts(node)
         digest = board.inputs.digest(node, parts)
         decision = self.judge.decide(node, parts, digest)
+        if self._survey is not None:
+            self._survey.add(node, decision, board.state.task(node.id).status == COMPLETED)
         for event in self.judge.apply(node, decision, parts, digest):
             board.committer.record(event)
         self._act(node, decision, parts, digest)

@@ -349,7 +349,7 @@ class Judge:
             to = f"{self.quarantine.name}/{to}"
         else:
             to = tree.back_up(path)
-        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=found.kind)]
+        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=_WHY_ASIDE.get(found.kind, found.kind))]
 
     def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         paths = self.inputs.paths(node)
@@ -541,6 +541,14 @@ class Judge:
             )
         ]
 
+
+_WHY_ASIDE = {
+    look.SEALED: "made from other inputs, or in another round",
+    look.FOREIGN: "sealed by another task",
+    look.CHANGED: "edited",
+    look.MARKED: "there without proof",
+}
+"""Why a file is set aside, where the kind of file does not say it."""
 
 _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,32 +119,10 @@ class OpenRun:
             history = read_run(self.layout, self.choice.run_id, quarantine=True)
         return history
 
-    def judge(self, inputs: Inputs, attempts: Attempts) -> Judge:
+    def judge(self, inputs: Inputs, attempts: Attempts, claims: Mapping[str, str] | None = None) -> Judge:
         """Who decides about this run's tasks."""
-        request, checks = self.request, self.compiled.checks
-
-        def checker(node: Node, load: Callable[[], Any]) -> str:
-            own = checks.get(node.spec.name, ())
-            return attempts.check_again(own, node, load()) if own else ""
-
-        # Runs that can still be read: a folder whose record is lost owns nothing any more.
-        others = frozenset(info.run_id for info in list_runs(self.layout)) - {self.choice.run_id}
-        take_over = self.choice.take_over or self.compiled.spec.overwrite
-        return Judge(
-            self.state,
-            inputs,
-            self.artifacts,
-            policy=Policy(
-                request.settings.on_changed,
-                request.settings.on_partial,
-                adopt=not self.choice.set_aside,
-                only_needed=request.only_needed,
-            ),
-            quarantine=self.run_layout.quarantine,
-            checker=checker,
-            migrations=self.compiled.migrations,
-            living_runs=frozenset() if take_over else others,
-            take_over=take_over,
+        return judge_for(
+            inputs, self.layout, self.request, self.choice, self.run_layout.quarantine, attempts, claims
         )
 
     # --- recording -----------------------------------------------------------------------------------------
@@ -204,6 +182,45 @@ class OpenRun:
         self.submit((ev.SnapshotWritten(number=number),), durable=False)
         self.committer.pump()
         rotate(self.run_layout.dir, self.request.settings.snapshots)
+
+
+def judge_for(
+    inputs: Inputs,
+    layout: ProjectLayout,
+    request: Request,
+    choice: Choice,
+    quarantine: Path,
+    attempts: Attempts | None,
+    claims: Mapping[str, str] | None = None,
+) -> Judge:
+    """The judge of a run's tasks. Without `attempts` no `check` is asked, and no value migrated."""
+    checks = attempts.compiled.checks if attempts is not None else {}
+
+    def checker(node: Node, load: Callable[[], Any]) -> str:
+        own = checks.get(node.spec.name, ())
+        return attempts.check_again(own, node, load()) if own and attempts is not None else ""
+
+    # Runs that can still be read: a folder whose record is lost owns nothing any more.
+    others = frozenset(info.run_id for info in list_runs(layout)) - {choice.run_id}
+    take_over = choice.take_over or inputs.graph.spec.overwrite
+    settings = request.settings
+    return Judge(
+        inputs.state,
+        inputs,
+        inputs.artifacts,
+        policy=Policy(
+            settings.on_changed,
+            settings.on_partial,
+            adopt=not choice.set_aside,
+            only_needed=request.only_needed,
+        ),
+        quarantine=quarantine,
+        checker=checker,
+        migrations=attempts.compiled.migrations if attempts is not None else {},
+        living_runs=frozenset() if take_over else others,
+        take_over=take_over,
+        claims=claims,
+    )
 
 
 def copied(state: RunState) -> RunState:

@@ -161,7 +161,7 @@ class Considering:
         if standing == "approved":
             self.board.scheduler.settle(node)
             return
-        if standing is None and any(self.judge.is_proved(task) for task in _tasks_behind(node)):
+        if standing is None and any(self.judge.is_proved(task) for task in tasks_behind(node)):
             # The record is lost, but somebody must have let it pass: a task behind it is whole.
             self.board.committer.record(ev.GateApproved(step_id=node.id, by="a finished task behind it"))
             self.board.scheduler.settle(node)
@@ -227,7 +227,7 @@ class Considering:
             self.board.release(event.step_id)
 
 
-def _tasks_behind(gate: Node) -> Iterator[Node]:
+def tasks_behind(gate: Node) -> Iterator[Node]:
     """The tasks that a gate holds, also through phases."""
     stack = [gate]
     while stack:

@@ -16,6 +16,7 @@ from holdfast.errors import StorageError
 from holdfast.stores import disk
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
+from holdfast.values import digest
 
 
 class Saying:
@@ -42,6 +43,38 @@ class Saying:
         self._finished.wait()
         if self.error is not None:
             raise self.error
+
+
+class DeafDesk:
+    """For a `check` that is asked outside a run: what it says goes nowhere, what it keeps is not kept."""
+
+    def __init__(self, objects: ObjectStore, tmp: Path) -> None:
+        self._objects = objects
+        self._tmp = tmp
+
+    def commit(self, *events: ev.Event) -> None:
+        """Nothing is recorded."""
+
+    async def commit_async(self, *events: ev.Event) -> None:
+        """Nothing is recorded."""
+
+    def say(self, event: ev.Event) -> None:
+        """Nothing is recorded."""
+
+    def store(self, data: bytes) -> str:
+        return digest(data)
+
+    def fetch(self, ref: str) -> bytes:
+        data = self._objects.get(ref)
+        if data is None:
+            raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
+        return data
+
+    def stream(self, path: str, data: bytes) -> None:
+        """Nothing is written."""
+
+    def fresh_path(self, name: str) -> Path:
+        return self._tmp / f"out-{os.getpid()}-{name}"
 
 
 class EngineDesk:

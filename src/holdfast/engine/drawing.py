@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.engine.scheduler import Scheduler
 from holdfast.picture import Picture, decode_spec
 from holdfast.pipeline.graph import HELD, OK, OPEN, SKIPPED, Graph, Node, as_items, build_graph, split_task_id
+from holdfast.pipeline.inferring import infer_items, item_paths
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, NEEDS_REVIEW, PENDING, Accepted, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
@@ -112,6 +113,9 @@ def known_items(spec: PipelineSpec, state: RunState, load: LoadValue) -> dict[st
         for task, record in state.tasks.items():
             if task.partition("[")[0] in makers and record.status == COMPLETED and record.accepted is not None:
                 found[task] = as_items(load(record.accepted))
+        if state.status != COMPLETED:
+            # A run that was found again has tasks on record whose items function has to run first.
+            found |= infer_items(spec, found, [item_paths(spec, state.tasks)], {})
     return found
 
 

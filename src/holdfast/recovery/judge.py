@@ -359,7 +359,7 @@ class Judge:
         self._take_parts(paths)
         files = tuple(self._keep_copy(*file_seen(node, *seen)) for seen in found)
         if decision.about != "sealed":
-            self._seal_anew(node, Accepted(files), digest_, self.state.task(node.id))
+            self._seal_anew(node, Accepted(files), _comparable(digest_, parts), self.state.task(node.id))
         return [self._adoption(node, decision, parts, digest_, files)]
 
     def _adoption(
@@ -373,7 +373,7 @@ class Judge:
         seal = next((seen.seal for _, _, seen in self._found(node, decision) if seen.seal), None)
         rest = self.artifacts.rest_of(seal) if seal else ""
         # Where an input is unknown, the seal still knows it: its digest is what the input is compared with later.
-        known_by = seal.input_digest if seal and decision.about == "sealed" else digest_
+        known_by = seal.input_digest if seal and decision.about == "sealed" else _comparable(digest_, parts)
         return ev.TaskAdopted(
             step_id=node.id,
             node=node.spec.name,
@@ -409,7 +409,7 @@ class Judge:
             node=node.spec.name,
             evidence=decision.about,
             version=node.spec.version,
-            input_digest=digest_,
+            input_digest=_comparable(digest_, parts),
             inputs=shorten(parts),
             output_digest=UNKNOWN,
             value_lost=True,
@@ -486,7 +486,7 @@ class Judge:
         refusal = self._refusal(node, lambda: self.artifacts.load(kept))
         if refusal:
             return self._redo(node, replace(decision, reason=f"refused when kept: {refusal}"), parts, digest_)
-        self._seal_anew(node, kept, digest_, record)
+        self._seal_anew(node, kept, _comparable(digest_, parts), record)
         return [self._kept(node, decision, parts, digest_, files)]
 
     def _kept(
@@ -502,7 +502,7 @@ class Judge:
         return ev.TaskKept(
             step_id=node.id,
             reason=decision.reason,
-            input_digest=digest_,
+            input_digest=_comparable(digest_, parts),
             inputs=shorten(parts),
             output_digest="" if same else output_digest(files, _value_digest(node, accepted)),
             files=files,
@@ -552,6 +552,11 @@ _WHY_ASIDE = {
 
 _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})
+
+
+def _comparable(input_digest: str, parts: Mapping[str, str]) -> str:
+    """The digest of all inputs; unknown if one of them is: then there is nothing to compare with later."""
+    return UNKNOWN if UNKNOWN in parts.values() else input_digest
 
 
 def _value_digest(node: Node, accepted: Accepted) -> str:

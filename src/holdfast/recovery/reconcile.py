@@ -84,7 +84,7 @@ def _stale(evidence: Evidence) -> Decision | None:
     reason = _what_changed(evidence, changed)
     if reason or not (unknown_then or unknown_now):
         return Decision(REDO, reason or "its inputs changed", evidence.not_kept_elsewhere())
-    if unknown_now or record.decided == "keep":
+    if unknown_now or record.decided == "keep" or record.input_digest == UNKNOWN:
         return None
     listed = ", ".join(sorted(unknown_then))
     return Decision(ASK, f"it was made from another {listed} than the one that was made again", about="input")

@@ -81,7 +81,8 @@ def _adopt_sealed(evidence: Evidence) -> Decision | None:
         return None
     if evidence.value_lost and evidence.wanted:
         return None
-    if any(seal.input_digest != evidence.input_digest for seal in found) and not _unknown_inputs(evidence):
+    fitting = (evidence.input_digest, UNKNOWN)
+    if any(seal.input_digest not in fitting for seal in found) and not _unknown_inputs(evidence):
         return None
     return Decision(ADOPT, "whole and sealed, only the record was missing", tuple(evidence.files), about="sealed")
 

@@ -21,22 +21,32 @@ Items = dict[str, list[dict[str, Any]]]
 
 
 class FilePattern:
-    """What the names of a fanned-out step's files say about its items."""
+    """What the paths of a step's files look like, and which item a path speaks of."""
 
     def __init__(self, step: StepSpec, fan: Path, template: str, values: Mapping[str, str]) -> None:
         self.step = step.name
-        self._fan = fan
-        folder, _, name = template.rpartition("/")
-        parsed = [templates.fields(segment) for segment in template.split("/")]
+        self.fan = fan
+        segments = template.split("/")
         # `{a}-{b}.md` can be read in more than one way: then only the seal knows.
-        self.is_plain = all(sum(field in fan for field in fields) <= 1 for fields in parsed)
-        self.folders = _expression(folder, fan, values) if folder else None
-        self._whole = re.compile(_expression(f"{folder}/{name}" if folder else name, fan, values))
+        self.is_plain = all(sum(field in fan for field in templates.fields(part)) <= 1 for part in segments)
+        self._whole = re.compile(_expression(template, fan, values))
+        self._folders = [
+            re.compile(_expression("/".join(segments[:depth]), fan, values)) for depth in range(1, len(segments))
+        ]
 
     def item_at(self, path: str) -> Path | None:
         """The item whose file would have this path."""
         match = self._whole.fullmatch(path)
-        return tuple(match[var] for var in self._fan) if match is not None else None
+        return tuple(match[var] for var in self.fan) if match is not None else None
+
+    def item_of(self, task: str) -> Path | None:
+        """The item of a task of this step."""
+        name, path = split_task_id(task)
+        return path if name == self.step and len(path) == len(self.fan) else None
+
+    def may_be_folder(self, path: str, depth: int) -> bool:
+        """Whether a file of the step may lie in this folder, the `depth`-th on its way."""
+        return self._folders[depth - 1].fullmatch(path) is not None
 
 
 def _expression(template: str, fan: Path, values: Mapping[str, str]) -> str:

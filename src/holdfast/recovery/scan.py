@@ -1,0 +1,312 @@
+"""What the artifacts alone say, task by task, and which files belong to no task. Read-only.
+
+Every file is read once, in the order in which they are made from each other, and judged by itself: by its seal,
+its marker, its `check`. A seal also says what the file was made from: if that is not what lies there now, it is
+stale.
+An input that no file tells, such as a value, is unknown, and unknown is not different. Bodies are not kept.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast import artifacts as look
+from holdfast import layout, seals
+from holdfast.artifacts import UNREADABLE, Artifacts, Look, LostValueError, output_digest, part_path
+from holdfast.errors import UsageError
+from holdfast.inputs import UNKNOWN, Inputs
+from holdfast.pipeline import templates
+from holdfast.pipeline.graph import Graph, Node
+from holdfast.pipeline.inferring import FilePattern
+from holdfast.pipeline.spec import PipelineSpec
+from holdfast.recovery.seeing import file_seen
+from holdfast.seals import Seal
+from holdfast.state import COMPLETED, Accepted, RunState, TaskState
+from holdfast.stores.tree import WorkTree
+
+MISSING, EMPTY, HALF, MARKED, SEALED, CHANGED, DAMAGED, STALE, REFUSED = KINDS = (
+    "missing",
+    "empty",
+    "half-finished",
+    "plain marker",
+    "sealed",
+    "changed",
+    "damaged",
+    "stale",
+    "refused",
+)
+BACKUP, PARTIAL, SEAL, STRANGER = "backup", "partial", "seal", "stranger"
+WHOLE = (SEALED, MARKED)
+
+_KINDS = {look.MARKED: MARKED, look.FOREIGN: DAMAGED}
+_TAIL_BYTES = 4096
+_OWN = frozenset({layout.CHECKPOINT_VIEW, layout.RESUME_VIEW, layout.SETTINGS_FILE})
+
+Checker = Callable[[Node, Callable[[], Any]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one file of a task says."""
+
+    task: str
+    path: str
+    kind: str
+    detail: str = ""
+    run: str = ""  # from its seal
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A file in a folder of the pipeline that belongs to no task: a backup, a leftover, somebody's own."""
+
+    path: str
+    kind: str
+    detail: str = ""
+
+
+class Scan:
+    """One pass over the files of a pipeline's tasks. `state` knows run id and parameters; its tasks are ours."""
+
+    def __init__(
+        self, graph: Graph, state: RunState, inputs: Inputs, artifacts: Artifacts, checker: Checker
+    ) -> None:
+        self.graph = graph
+        self.state = state
+        self.inputs = inputs
+        self.artifacts = artifacts
+        self.checker = checker
+        self._edited: set[str] = set()  # tasks whose content is not what they were sealed with
+        self._paths: set[str] = set()
+
+    def findings(self) -> Iterator[Finding]:
+        """Each file of each task that writes one, producers first."""
+        for node in in_order(self.graph):
+            if node.kind == "step" and self.inputs.paths(node):
+                yield from self._look_at(node)
+
+    def strangers(self, skip: frozenset[str] = frozenset()) -> Iterator[Stranger]:
+        """Files beside the artifacts that are nobody's; call it when the findings are through."""
+        tree = self.artifacts.tree
+        for folder, suffixes in sorted(self._folders().items()):
+            for name in sorted(_names(tree, folder)):
+                path = f"{folder}/{name}" if folder else name
+                if path in self._paths or path in skip or (not folder and _is_own(name, suffixes)):
+                    continue
+                status = tree.stat(path)
+                if status is None or stat.S_ISDIR(status.st_mode):
+                    continue
+                yield self._stranger(path)
+
+    # --- one task ------------------------------------------------------------------------------------------
+
+    def _look_at(self, node: Node) -> Iterator[Finding]:
+        looks = {path: self._look(node, path) for path in self.inputs.paths(node).values()}
+        stale = self._staleness(node, looks)
+        refusal = self._remember(node, looks)
+        for path, found in looks.items():
+            yield self._finding(node, path, found, stale, refusal)
+        if "ctx" in node.spec.sources:
+            yield from self._streams(node, looks)
+
+    def _look(self, node: Node, path: str) -> Look:
+        self._paths |= {path, part_path(path), seals.seal_path(path)}
+        return self.artifacts.look(path, node.names, node.spec.marker)
+
+    def _streams(self, node: Node, looks: Mapping[str, Look]) -> Iterator[Finding]:
+        for path in looks:
+            found = self.artifacts.look(part_path(path), node.names, None)
+            if found.kind != look.MISSING:
+                yield Finding(node.id, part_path(path), HALF, "a stream that was cut off")
+
+    def _finding(self, node: Node, path: str, found: Look, stale: str, refusal: str) -> Finding:
+        kind, detail = _KINDS.get(found.kind, found.kind), found.detail
+        if kind == HALF and node.spec.marker is None:
+            kind, detail = MARKED, "no marker is expected"
+        if kind in WHOLE and refusal:
+            kind, detail = REFUSED, refusal
+        elif kind == SEALED and stale:
+            kind, detail = STALE, stale
+        seal = found.seal
+        return Finding(node.id, path, kind, detail, seal.run if seal else "", seal.cost_usd if seal else 0.0)
+
+    def _staleness(self, node: Node, looks: Mapping[str, Look]) -> str:
+        """Whether it was made from other inputs than those that are there now; "" also if nobody can tell."""
+        seal = next((found.seal for found in looks.values() if found.kind == look.SEALED), None)
+        if seal is None:
+            return ""
+        parts = self.inputs.parts(node)
+        if UNKNOWN in parts.values() or seal.input_digest in (UNKNOWN, self.inputs.digest(node, parts)):
+            return ""
+        if seal.step_version != node.spec.version:
+            return f"made by version {seal.step_version} of the step, which is now {node.spec.version}"
+        others = [producer.id for producer in self.inputs.producers(node) if producer.id in self._edited]
+        return f"made from another {', '.join(others[:3])}" if others else "made from other inputs"
+
+    def _remember(self, node: Node, looks: Mapping[str, Look]) -> str:
+        """Keep by which digest others know this output; gives what `check` objects to."""
+        usable = (look.SEALED, look.MARKED, look.CHANGED, look.HALF)
+        if any(found.kind not in usable for found in looks.values()):
+            return ""
+        keys = {path: key for key, path in self.inputs.paths(node).items()}
+        seen = [file_seen(node, keys[path], path, found) for path, found in looks.items()]
+        files = tuple(record for record, _ in seen)
+        seal = next((found.seal for found in looks.values() if found.seal is not None), None)
+        rest = seal.value_digest if seal is not None else _no_rest(node)
+        if any(found.kind == look.CHANGED for found in looks.values()):
+            self._edited.add(node.id)
+        accepted = Accepted(files, value_ref="" if rest in ("", look.EMPTY_REST) else rest)
+        self.state.tasks[node.id] = TaskState(
+            status=COMPLETED, output_digest=output_digest(files, rest), accepted=accepted
+        )
+        return self._refusal(node, accepted, seen)
+
+    def _refusal(self, node: Node, accepted: Accepted, seen: list[Any]) -> str:
+        def load() -> Any:
+            for record, body in seen:
+                self.artifacts.remember(record.sha256, body)
+            return self.artifacts.load(accepted)
+
+        try:
+            return self.checker(node, load)
+        except LostValueError:
+            return ""  # what it would look at is lost: it cannot object
+
+    # --- other files ---------------------------------------------------------------------------------------
+
+    def _folders(self) -> dict[str, set[str]]:
+        """The folders that the templates write to, with the suffixes of the files they put there."""
+        found: dict[str, set[str]] = {}
+        for path in self._paths:
+            folder, _, name = path.rpartition("/")
+            found.setdefault(folder, set()).add(os.path.splitext(name)[1])
+        for pattern, template in file_patterns(self.graph.spec, _values(self.state)):
+            for folder in matching_folders(self.artifacts.tree, pattern, template):
+                found.setdefault(folder, set()).add(os.path.splitext(template)[1])
+        return found
+
+    def _stranger(self, path: str) -> Stranger:
+        if ".bak." in path.rpartition("/")[2]:
+            return Stranger(path, BACKUP, "set aside before")
+        if path.endswith(layout.PART_SUFFIX):
+            return Stranger(path, PARTIAL)
+        if path.endswith(layout.SEAL_SUFFIX):
+            return Stranger(path, SEAL, "the seal of a file that belongs to no task")
+        seal = tail_seal(self.artifacts.tree, path)
+        return Stranger(path, STRANGER, f"sealed by {seal.task} of run {seal.run}" if seal else "")
+
+
+def _no_rest(node: Node) -> str:
+    return look.EMPTY_REST if isinstance(node.spec.writes, dict) else ""
+
+
+def _is_own(name: str, suffixes: set[str]) -> bool:
+    """In the project's own folder only files that look like artifacts are of interest."""
+    return name in _OWN or name.startswith(".") or not (os.path.splitext(name)[1] in suffixes or ".bak." in name)
+
+
+def in_order(graph: Graph) -> Iterator[Node]:
+    """All nodes, each after those it waits for."""
+    unmet = {node.id: 0 for node in graph.nodes.values()}
+    for node in graph.nodes.values():
+        for consumer, _ in node.consumers:
+            unmet[consumer.id] += 1
+    ready = deque(node for node in graph.nodes.values() if not unmet[node.id])
+    while ready:
+        node = ready.popleft()
+        yield node
+        for consumer, _ in node.consumers:
+            unmet[consumer.id] -= 1
+            if not unmet[consumer.id]:
+                ready.append(consumer)
+
+
+# --- items that files suggest ------------------------------------------------------------------------------
+
+
+def named_items(spec: PipelineSpec, tree: WorkTree, state: RunState) -> dict[str, list[tuple[str, ...]]]:
+    """The items that the names of files suggest, by fan-out. Only their seals can prove that they are items."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for pattern, template in file_patterns(spec, _values(state)):
+        if not pattern.fan:
+            continue
+        for folder in matching_folders(tree, pattern, template):
+            for name in _names(tree, folder):
+                path = f"{folder}/{name}" if folder else name
+                item = pattern.item_at(path)
+                if item is not None and not pattern.is_plain:
+                    item = _sealed_item(tree, path, pattern)
+                if item is not None:
+                    found.setdefault(pattern.fan[-1], []).append(item)
+    return found
+
+
+def file_patterns(spec: PipelineSpec, values: Mapping[str, str]) -> Iterator[tuple[FilePattern, str]]:
+    """What the names of all files of a pipeline look like, each with its template."""
+    for step in spec.steps:
+        fan = spec.fan_path(step.each)
+        for template in step.files.values():
+            yield FilePattern(step, fan, template, values), template
+
+
+def matching_folders(tree: WorkTree, pattern: FilePattern, template: str) -> list[str]:
+    """The folders there are in which a template's files can lie."""
+    *segments, _ = template.split("/")
+    folders = [""]
+    for depth, segment in enumerate(segments, 1):
+        if not templates.fields(segment):
+            plain = templates.render(segment, {})
+            folders = [f"{folder}/{plain}" if folder else plain for folder in folders]
+            continue
+        below = [f"{folder}/{name}" if folder else name for folder in folders for name in _names(tree, folder)]
+        folders = [path for path in below if pattern.may_be_folder(path, depth)]
+    return [folder for folder in folders if not folder or _is_folder(tree, folder)]
+
+
+def _is_folder(tree: WorkTree, path: str) -> bool:
+    try:
+        status = tree.stat(path)
+    except UsageError:  # something on the way is no folder
+        return False
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _names(tree: WorkTree, folder: str) -> frozenset[str]:
+    try:
+        return tree.names(folder)
+    except (UsageError, NotADirectoryError):
+        return frozenset()
+
+
+def _values(state: RunState) -> dict[str, str]:
+    params = {name: str(value) for name, value in state.params.items()}
+    return {**params, "run_id": state.run_id} if state.run_id else params
+
+
+def _sealed_item(tree: WorkTree, path: str, pattern: FilePattern) -> tuple[str, ...] | None:
+    seal = tail_seal(tree, path)
+    return pattern.item_of(seal.task) if seal is not None else None
+
+
+def tail_seal(tree: WorkTree, path: str) -> Seal | None:
+    """The seal of a file, from its last bytes alone: it may be of any size."""
+    inline = seals.is_inline(path)
+    try:
+        descriptor = tree.open_read(path if inline else seals.seal_path(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        return None
+    try:
+        size = os.fstat(descriptor).st_size
+        return seals.take_apart(os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))).seal
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,339 @@
+"""The walk over a run's tasks, deciding about each as the engine would: for `plan`, `why` and `recover`.
+
+A walk *looks* (every decision is foreseen, in a state of its own) or *acts* (files are set aside, put back and
+adopted, and the events that say so recorded at once). Both decide the same, because both fold the same events.
+
+Rules. A task that must run gives a result nobody knows yet: what takes it is decided with that input unknown.
+Finished work behind it is left alone, for the engine to compare. Items that are only inferred from files and views
+suffice to adopt what is sealed; everything else about them waits until their function has run again.
+
+Crash story of acting: that of `Judge.apply`. A walk that is cut off is walked again from the start: what was
+done is then on record, and is trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast import clock, decisions
+from holdfast import events as ev
+from holdfast.artifacts import Artifacts
+from holdfast.choosing import Choice, Request
+from holdfast.decisions import Decision, public_action
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.considering import tasks_behind
+from holdfast.engine.desk import DeafDesk
+from holdfast.engine.scheduler import Scheduler
+from holdfast.inputs import UNKNOWN, Inputs, known_items
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import OK, OPEN, SKIPPED, Graph, Node, build_graph, split_task_id, task_id
+from holdfast.pipeline.inferring import Items, infer_items, item_paths
+from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
+from holdfast.recovery.judge import Judge
+from holdfast.recovery.scan import named_items
+from holdfast.recovery.sources import NO_VIEWS, Views
+from holdfast.sessions import judge_for
+from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, fold
+from holdfast.state import SKIPPED as STATUS_SKIPPED
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.tree import WorkTree
+
+Record = Callable[[ev.Event], None]
+
+_RUNS = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
+_WAITS = (decisions.ASK, decisions.HOLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One task of a plan; `action` is one of trust heal adopt redo continue ask run."""
+
+    id: str
+    action: str
+    reason: str
+    expected_cost_usd: float | None = None
+    evidence: str = ""  # what was believed: journal | sealed artifact | plain marker | file | ...
+
+
+@contextmanager
+def looking(
+    spec: PipelineSpec,
+    layout: ProjectLayout,
+    state: RunState,
+    request: Request,
+    compiled: CompiledPipeline | None = None,
+    views: Views = NO_VIEWS,
+) -> Iterator[Walker]:
+    """A walker that changes nothing on disk. Without `compiled` no `check` is asked."""
+    objects = ObjectStore(layout.objects, state.run_id, layout.tmp, read_only=True)
+    tree = WorkTree(layout.root, layout.tmp)
+    artifacts = Artifacts(tree, objects, quick=request.quick)
+    quarantine = layout.run(state.run_id).quarantine
+    choice = Choice(state.run_id, False, state.params)
+
+    def make_judge(inputs: Inputs) -> Judge:
+        desk = DeafDesk(objects, layout.tmp)
+        attempts = Attempts(state, inputs, artifacts, compiled, quarantine, desk) if compiled else None
+        return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
+
+    try:
+        yield make_walker(spec, state, artifacts, make_judge, views=views)
+    finally:
+        objects.close()
+        tree.close()
+
+
+def make_walker(
+    spec: PipelineSpec,
+    state: RunState,
+    artifacts: Artifacts,
+    make_judge: Callable[[Inputs], Judge],
+    *,
+    views: Views = NO_VIEWS,
+    record: Record | None = None,
+) -> Walker:
+    """A walker over all tasks that can be known: also those of items that files and views only suggest."""
+    known = known_items(spec, state, artifacts)
+    inferred = _inferred(spec, state, artifacts, known, views)
+    graph = build_graph(spec, {**known, **inferred})
+    inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
+    return Walker(graph, state, inputs, make_judge(inputs), known=known, inferred=inferred, record=record)
+
+
+def _inferred(
+    spec: PipelineSpec, state: RunState, artifacts: Artifacts, known: Mapping[str, Any], views: Views
+) -> Items:
+    """Items of functions without a record, of a run that has begun: a new one has none to be found."""
+    if not (state.rebuilt or state.tasks) or not any(fan.given is None for fan in spec.items):
+        return {}
+    recorded = item_paths(spec, state.tasks)
+    return infer_items(spec, known, [*views.listed, recorded], named_items(spec, artifacts.tree, state))
+
+
+class Walker:
+    """Walks one graph once. Give `record` to act; without it nothing but `state` changes."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        state: RunState,
+        inputs: Inputs,
+        judge: Judge,
+        *,
+        known: Mapping[str, Any],
+        inferred: Mapping[str, Any] | None = None,
+        record: Record | None = None,
+    ) -> None:
+        self.graph = graph
+        self.state = state
+        self.inputs = inputs
+        self.judge = judge
+        self.planned: dict[str, Planned] = {}
+        self.fresh: set[str] = set()  # will give a result that is not known yet
+        self._known = known  # items functions whose items are on record
+        self._inferred = inferred or {}  # items functions whose items were inferred
+        self._makers = {items.var: items.name for items in graph.spec.items}
+        self._acts = record is not None
+        self._record = record or self._pretend
+        self._scheduler = Scheduler(graph)
+        self._costs = average_costs(state)
+
+    # --- going ---------------------------------------------------------------------------------------------
+
+    def go(self) -> None:
+        """Walk to the end."""
+        while self.advance(1000):
+            pass
+
+    def advance(self, nodes: int) -> bool:
+        """Consider at most so many nodes; False when all are through."""
+        queue = self._scheduler.to_consider
+        for _ in range(nodes):
+            if not queue:
+                self._note_waiting()
+                return False
+            node = queue.popleft()
+            if not node.unmet and node.condition == OPEN:
+                self._consider(node)
+        return True
+
+    def open_fans(self) -> list[str]:
+        """Fan-outs whose items are not known yet, or may come out differently."""
+        known = {var for var, _ in self.graph.items}
+        again = {split_task_id(task)[0] for task in self.fresh}
+        return [fan.var for fan in self.graph.spec.items if fan.var not in known or fan.name in again]
+
+    def orphans(self) -> list[str]:
+        """Tasks on record that the pipeline no longer has; their files are kept."""
+        return [task for task in self.state.tasks if task not in self.graph.nodes]
+
+    def _pretend(self, event: ev.Event) -> None:
+        fold(self.state, event, self.state.seq, clock.now())
+
+    def _note_waiting(self) -> None:
+        """What was never reached stands behind something that waits for a person, or for unknown items."""
+        for node in self.graph.tasks():
+            if node.id in self.planned:
+                continue
+            if self.state.task(node.id).status == COMPLETED:
+                self._note(node, Decision(decisions.TRUST, "finished; what it depends on waits for a person"))
+            else:
+                self._note(node, Decision(decisions.RUN, "once what it depends on is through"))
+
+    # --- one node ------------------------------------------------------------------------------------------
+
+    def _consider(self, node: Node) -> None:
+        if node.is_virtual:
+            self._pass(node, any(p in self.fresh for p in self._producers(node)))
+        elif node.kind == "gate":
+            self._consider_gate(node)
+        elif node.kind == "phase":
+            self._consider_phase(node)
+        else:
+            self._consider_task(node)
+
+    def _producers(self, gather: Node) -> Iterator[str]:
+        """What a gather waits for: the function that made its items, and their tasks."""
+        if gather.kind != "gather":
+            return
+        var = self.graph.fan_of(gather.spec.name)[len(gather.path)]
+        maker = next(fan.name for fan in self.graph.spec.items if fan.var == var)
+        yield task_id(maker, gather.path)
+        yield from (inner.id for _, inner in self.inputs.gathered(gather.spec.name, gather.path))
+
+    def _consider_gate(self, node: Node) -> None:
+        if self.state.gates.get(node.id) != "approved" and not self._was_passed(node):
+            self._scheduler.hold(node)
+            return
+        if self.state.gates.get(node.id) != "approved":
+            self._record(ev.GateApproved(step_id=node.id, by="a finished task behind it"))
+        self._scheduler.settle(node)
+
+    def _consider_phase(self, node: Node) -> None:
+        if node.id not in self.state.phases and self.state.rebuilt and self._was_passed(node):
+            self._record(ev.PhaseStarted(step_id=node.id))
+        self._pass(node, fresh=False)
+
+    def _was_passed(self, node: Node) -> bool:
+        """The record is lost, but it must have let something pass: a task behind it is whole."""
+        standing = self.state.gates.get(node.id) if node.kind == "gate" else None
+        return standing is None and any(self.judge.is_proved(task) for task in tasks_behind(node))
+
+    def _consider_task(self, node: Node) -> None:
+        skipped = next((parent.id for parent in node.parents if parent.condition == SKIPPED), "")
+        if skipped:
+            self._note(node, Decision(decisions.SKIP, f"{skipped} was skipped"))
+            self._scheduler.settle(node, SKIPPED)
+            return
+        fresh = [parent.id for parent in node.parents if parent.id in self.fresh]
+        decision = self._decide(node, fresh)
+        self._note(node, decision)
+        self._move_on(node, decision)
+
+    def _decide(self, node: Node, fresh: list[str]) -> Decision:
+        """The decision about a task, carried out."""
+        record = self.state.tasks.get(node.id)
+        if node.id in self.state.recalls:
+            return Decision(decisions.REDO, "sent back: " + "; ".join(filter(None, self._feedback(node))))
+        if fresh and record is not None and record.status == COMPLETED:
+            return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently")
+        if fresh and record is not None and record.status == NEEDS_REVIEW:
+            return Decision(decisions.HOLD, record.error)
+        parts = self._parts(node, fresh)
+        digest = self.inputs.digest(node, parts)
+        decision = self.judge.decide(node, parts, digest)
+        if self._is_guess(node) and decision.about != "sealed":
+            return replace(decision, reason=f"{decision.reason}; once its items are known again")
+        act = self.judge.apply if self._acts else self.judge.foresee
+        for event in act(node, decision, parts, digest):
+            self._record(event)
+        if fresh and decision.action == decisions.RUN:
+            return Decision(decisions.RUN, f"after {_listed(fresh)}")
+        return decision
+
+    def _feedback(self, node: Node) -> tuple[str, ...]:
+        return self.state.recalls[node.id].feedback
+
+    def _parts(self, node: Node, fresh: list[str]) -> dict[str, str]:
+        """The digests of a task's inputs; what is not known yet, or only inferred, is unknown."""
+        parts = self.inputs.parts(node)
+        for parent in node.parents if fresh else ():
+            if parent.id in self.fresh:
+                spec = parent.spec
+                parts[spec.identity if isinstance(spec, StepSpec) else spec.name] = UNKNOWN
+        if self._inferred and self._is_guess(node):
+            parts["item"] = UNKNOWN
+        return parts
+
+    def _is_guess(self, node: Node) -> bool:
+        """Whether the item of this task is only inferred."""
+        if not self._inferred or not node.path:
+            return False
+        fan = self.graph.fan_of(node.spec.name)
+        return any(task_id(self._makers[var], node.path[:n]) in self._inferred for n, var in enumerate(fan))
+
+    def _move_on(self, node: Node, decision: Decision) -> None:
+        status = self.state.task(node.id).status
+        if decision.action in _WAITS:
+            self._scheduler.hold(node)
+        elif decision.action == decisions.SKIP or status == STATUS_SKIPPED:
+            self._scheduler.settle(node, SKIPPED)
+        elif status == COMPLETED and decision.action not in _RUNS:
+            self._pass(node, fresh=False)
+        else:
+            self._bring_back(node)
+            self._pass(node, fresh=True)
+
+    def _bring_back(self, node: Node) -> None:
+        """A task that must run needs what is lost of those it takes from: they come back first."""
+        if self.judge.lacking:
+            for producer in self.inputs.producers(node):
+                if self.judge.want(producer):
+                    self._consider_task(producer)
+
+    def _pass(self, node: Node, fresh: bool) -> None:
+        if fresh:
+            self.fresh.add(node.id)
+        unknown_items = (
+            isinstance(node.spec, ItemsSpec)
+            and node.kind == "items"
+            and node.id not in self._known
+            and node.id not in self._inferred
+        )
+        if not unknown_items:
+            self._scheduler.settle(node, OK)
+
+    def _note(self, node: Node, decision: Decision) -> None:
+        action = public_action(decision.action)
+        cost = self._costs.get(node.spec.name) if action in _RUNS else None
+        self.planned[node.id] = Planned(node.id, action, decision.reason, cost, self._evidence(node, decision))
+
+    def _evidence(self, node: Node, decision: Decision) -> str:
+        if decision.action == decisions.ADOPT:
+            return _EVIDENCE[decision.about]
+        return "journal" if node.id in self.state.tasks else ""
+
+
+_EVIDENCE = {
+    "sealed": "sealed artifact",
+    "marker": "plain marker",
+    "exists": "file",
+    "lost": "what was made from it",
+}
+
+
+def average_costs(state: RunState) -> dict[str, float]:
+    """What a task of each step has cost so far, on average."""
+    spent: dict[str, list[float]] = {}
+    for task, record in state.tasks.items():
+        if record.status == COMPLETED:
+            spent.setdefault(split_task_id(task)[0], []).append(record.round_cost_usd)
+    return {step: sum(costs) / len(costs) for step, costs in spent.items()}
+
+
+def _listed(ids: list[str]) -> str:
+    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")

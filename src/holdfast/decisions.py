@@ -39,5 +39,17 @@ PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, H
 """The words of `plan --json` are fewer: each of ours as one of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One task of a plan; `action` is one of trust heal adopt redo continue ask run."""
+
+    id: str
+    action: str
+    reason: str
+    expected_cost_usd: float | None = None
+    evidence: str = ""  # what was believed: journal | sealed artifact | plain marker | file | ...
+    problem: str = ""  # which file is not as it should be, and how
+
+
 def public_action(action: str) -> str:
     return PUBLIC.get(action, action)

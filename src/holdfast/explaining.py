@@ -12,7 +12,7 @@ from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.state import COMPLETED, IN_PROGRESS, NEEDS_REVIEW, RunState, TaskState
 
 if TYPE_CHECKING:
-    from holdfast.planning import Planned
+    from holdfast.decisions import Planned
 
 _EVIDENCE = {
     "sealed": "adopted: its file was whole and sealed, only the record was missing",

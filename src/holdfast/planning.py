@@ -9,6 +9,7 @@ from typing import Any
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.choosing import Request, choose
+from holdfast.decisions import Planned
 from holdfast.layout import ProjectLayout
 from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -16,9 +17,7 @@ from holdfast.pipeline.spec import PipelineSpec, renamed_steps
 from holdfast.runs import read_run
 from holdfast.settings import Settings
 from holdfast.state import RunState, fold
-from holdfast.walking import Planned, looking
-
-__all__ = ["Plan", "Planned", "explain", "make_plan"]
+from holdfast.walking import looking
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph
+from holdfast.recovering import rebuild
 from holdfast.runs import list_runs, open_project
 from holdfast.sessions import OpenRun, copied, locked, make_folders
 from holdfast.settings import load_settings
@@ -187,6 +188,8 @@ class _Session:
     def run(self) -> RunResult:
         self.hooks.on_begin(self.choice, self.state)
         self.open.submit(self._opening_events(), durable=False)
+        if self.choice.found_again or self.state.rebuilt:
+            rebuild(self.open)
         self.hooks.on_open(self.picture, self.runner.stop)
         with TaskLogs(self.run_layout.logs, self.hooks.on_log), self._signals():
             try:

@@ -20,7 +20,7 @@ from holdfast import events as ev
 from holdfast.artifacts import Artifacts
 from holdfast.choosing import Choice, Request
 from holdfast.engine.attempt import Attempts
-from holdfast.engine.commit import Committer
+from holdfast.engine.commit import Committer, Entry
 from holdfast.engine.desk import Saying
 from holdfast.history import History, encode_state
 from holdfast.inputs import Inputs
@@ -71,6 +71,7 @@ class OpenRun:
         self.run_layout = layout.run(choice.run_id)
         self.state = RunState()
         self.tail_events = 0  # journal lines read after the newest snapshot
+        self.damage: list[str] = []  # what was wrong with journal and snapshots, and is mended
         self._lock = lock
         self._stack = ExitStack()
 
@@ -113,6 +114,7 @@ class OpenRun:
 
     def _read_history(self) -> History:
         history = read_run(self.layout, self.choice.run_id, quarantine=True)
+        self.damage = [*history.damage, *history.journal_damage]
         if history.journal_damage:
             with AppendLock(self.layout.append_lock):
                 repair(self.run_layout.journal, self.run_layout.quarantine, known_seq=history.state.seq)
@@ -131,6 +133,17 @@ class OpenRun:
         """Put events into the inbox; somebody must pump."""
         self.committer.submit(Saying(self.committer, tuple(events), durable=durable))
 
+    def record(self, entry: Entry) -> None:
+        """Have an entry committed now; raises what the disk or the lock said."""
+        self.committer.submit(entry)
+        self.committer.pump()
+        if self.committer.failed is not None:
+            raise self.committer.failed
+
+    def say(self, events: Iterable[ev.Event], *, durable: bool) -> None:
+        """Record these events now."""
+        self.record(Saying(self.committer, tuple(events), durable=durable))
+
     def started(self) -> Iterator[ev.Event]:
         """The first events of a new record."""
         yield ev.RunStarted(
@@ -145,17 +158,14 @@ class OpenRun:
             holdfast=holdfast.__version__,
             rebuilt=self.choice.found_again,
         )
-        yield ev.PipelineDeclared(spec=self._spec())
+        yield ev.PipelineDeclared(spec=encoded_spec(self.compiled))
 
     def declared(self) -> Iterator[ev.Event]:
         """The pipeline, if it is not the recorded one."""
-        spec = self._spec()
+        spec = encoded_spec(self.compiled)
         if bytes(self.state.spec) != bytes(spec):
             renamed = renamed_steps(decode_spec(self.state), self.compiled.spec)
             yield ev.PipelineDeclared(spec=spec, renamed=renamed)
-
-    def _spec(self) -> msgspec.Raw:
-        return msgspec.Raw(msgspec.json.encode(self.compiled.spec))
 
     def file(self) -> str:
         """The pipeline's file as the next command can use it: relative to the project where possible."""
@@ -182,6 +192,11 @@ class OpenRun:
         self.submit((ev.SnapshotWritten(number=number),), durable=False)
         self.committer.pump()
         rotate(self.run_layout.dir, self.request.settings.snapshots)
+
+
+def encoded_spec(compiled: CompiledPipeline) -> msgspec.Raw:
+    """The pipeline as the journal records it."""
+    return msgspec.Raw(msgspec.json.encode(compiled.spec))
 
 
 def judge_for(

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from holdfast import clock, decisions
 from holdfast import events as ev
-from holdfast.artifacts import Artifacts
+from holdfast.artifacts import SEALED, Artifacts
 from holdfast.choosing import Choice, Request
-from holdfast.decisions import Decision, public_action
+from holdfast.decisions import Decision, Planned, public_action
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.considering import tasks_behind
 from holdfast.engine.desk import DeafDesk
@@ -37,7 +37,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import named_items
 from holdfast.recovery.sources import NO_VIEWS, Views
 from holdfast.sessions import judge_for
-from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, fold
+from holdfast.state import COMPLETED, RunState, TaskState, fold
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
@@ -46,17 +46,6 @@ Record = Callable[[ev.Event], None]
 
 _RUNS = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
 _WAITS = (decisions.ASK, decisions.HOLD)
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One task of a plan; `action` is one of trust heal adopt redo continue ask run."""
-
-    id: str
-    action: str
-    reason: str
-    expected_cost_usd: float | None = None
-    evidence: str = ""  # what was believed: journal | sealed artifact | plain marker | file | ...
 
 
 @contextmanager
@@ -101,7 +90,11 @@ def make_walker(
     inferred = _inferred(spec, state, artifacts, known, views)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
-    return Walker(graph, state, inputs, make_judge(inputs), known=known, inferred=inferred, record=record)
+    sure = frozenset(
+        path for view in _listed_items(spec, state, views) for paths in view.values() for path in paths
+    )
+    judge = make_judge(inputs)
+    return Walker(graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record)
 
 
 def _inferred(
@@ -110,8 +103,13 @@ def _inferred(
     """Items of functions without a record, of a run that has begun: a new one has none to be found."""
     if not (state.rebuilt or state.tasks) or not any(fan.given is None for fan in spec.items):
         return {}
-    recorded = item_paths(spec, state.tasks)
-    return infer_items(spec, known, [*views.listed, recorded], named_items(spec, artifacts.tree, state))
+    listed = _listed_items(spec, state, views)
+    return infer_items(spec, known, listed, named_items(spec, artifacts.tree, state))
+
+
+def _listed_items(spec: PipelineSpec, state: RunState, views: Views) -> list[dict[str, list[tuple[str, ...]]]]:
+    """The items that views and the record itself name."""
+    return [*views.listed, item_paths(spec, state.tasks)]
 
 
 class Walker:
@@ -124,8 +122,9 @@ class Walker:
         inputs: Inputs,
         judge: Judge,
         *,
-        known: Mapping[str, Any],
-        inferred: Mapping[str, Any] | None = None,
+        known: Items,
+        inferred: Items,
+        sure: frozenset[tuple[str, ...]] = frozenset(),
         record: Record | None = None,
     ) -> None:
         self.graph = graph
@@ -135,7 +134,9 @@ class Walker:
         self.planned: dict[str, Planned] = {}
         self.fresh: set[str] = set()  # will give a result that is not known yet
         self._known = known  # items functions whose items are on record
-        self._inferred = inferred or {}  # items functions whose items were inferred
+        self._inferred = inferred  # items functions whose items were inferred
+        self._sure = sure  # paths of inferred items that a view or the record names
+        self._proved: set[tuple[str, ...]] = set()  # paths of inferred items that a sealed file proves
         self._makers = {items.var: items.name for items in graph.spec.items}
         self._acts = record is not None
         self._record = record or self._pretend
@@ -155,6 +156,7 @@ class Walker:
         for _ in range(nodes):
             if not queue:
                 self._note_waiting()
+                self._forget_unproved()
                 return False
             node = queue.popleft()
             if not node.unmet and node.condition == OPEN:
@@ -183,6 +185,27 @@ class Walker:
                 self._note(node, Decision(decisions.TRUST, "finished; what it depends on waits for a person"))
             else:
                 self._note(node, Decision(decisions.RUN, "once what it depends on is through"))
+
+    def _forget_unproved(self) -> None:
+        """Items that only a file's name suggested, and nothing proved, are none: the file is somebody's own."""
+        believed = self._believed()
+        for task in [*self.planned] if self._inferred else ():
+            node = self.graph.nodes[task]
+            if node.path not in believed and self._is_guess(node):
+                del self.planned[task]
+
+    def _believed(self) -> set[tuple[str, ...]]:
+        """The paths of inferred items that are more than a file's name."""
+        paths = (*self._sure, *self._proved)
+        return {path[:length] for path in paths for length in range(1, len(path) + 1)}
+
+    def items(self) -> Items:
+        """All items there are, also inferred ones that something proves or a view names; after the walk."""
+        believed, found = self._believed(), dict(self._known)
+        for maker, listed in self._inferred.items():
+            parent = split_task_id(maker)[1]
+            found[maker] = [item for item in listed if (*parent, item["id"]) in believed]
+        return found
 
     # --- one node ------------------------------------------------------------------------------------------
 
@@ -238,25 +261,32 @@ class Walker:
         """The decision about a task, carried out."""
         record = self.state.tasks.get(node.id)
         if node.id in self.state.recalls:
-            return Decision(decisions.REDO, "sent back: " + "; ".join(filter(None, self._feedback(node))))
+            feedback = "; ".join(filter(None, self.state.recalls[node.id].feedback))
+            return Decision(decisions.REDO, f"sent back: {feedback}" if feedback else "sent back")
         if fresh and record is not None and record.status == COMPLETED:
-            return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently")
-        if fresh and record is not None and record.status == NEEDS_REVIEW:
-            return Decision(decisions.HOLD, record.error)
+            return self._decide_behind(node, record, fresh)
         parts = self._parts(node, fresh)
         digest = self.inputs.digest(node, parts)
         decision = self.judge.decide(node, parts, digest)
-        if self._is_guess(node) and decision.about != "sealed":
+        if self._is_guess(node) and not self._may_act_on_guess(node, decision):
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
         act = self.judge.apply if self._acts else self.judge.foresee
         for event in act(node, decision, parts, digest):
             self._record(event)
-        if fresh and decision.action == decisions.RUN:
-            return Decision(decisions.RUN, f"after {_listed(fresh)}")
-        return decision
+        return self._told(node, decision, fresh) if decision.action == decisions.RUN else decision
 
-    def _feedback(self, node: Node) -> tuple[str, ...]:
-        return self.state.recalls[node.id].feedback
+    def _told(self, node: Node, decision: Decision, fresh: list[str]) -> Decision:
+        """Why a task must run, where the walk knows better than one look at it."""
+        if node.kind == "items" and self.state.rebuilt and node.id not in self.state.tasks:
+            return replace(decision, reason="the items it made were lost with the record")
+        return replace(decision, reason=f"after {_listed(fresh)}") if fresh else decision
+
+    def _decide_behind(self, node: Node, record: TaskState, fresh: list[str]) -> Decision:
+        """Finished work behind a task that will run: compared when that is through, and left alone until then."""
+        named = [name for name, part in self._parts(node, fresh).items() if part == UNKNOWN]
+        if all(record.inputs.get(name) == UNKNOWN for name in named):
+            return Decision(decisions.TRUST, f"finished; asked about if it does not fit {_listed(fresh)}")
+        return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently")
 
     def _parts(self, node: Node, fresh: list[str]) -> dict[str, str]:
         """The digests of a task's inputs; what is not known yet, or only inferred, is unknown."""
@@ -275,6 +305,24 @@ class Walker:
             return False
         fan = self.graph.fan_of(node.spec.name)
         return any(task_id(self._makers[var], node.path[:n]) in self._inferred for n, var in enumerate(fan))
+
+    def _may_act_on_guess(self, node: Node, decision: Decision) -> bool:
+        """What is sealed proves its item; what left no file is believed if something else proves the item."""
+        if node.id in self.state.tasks:
+            return True
+        if decision.about == "sealed" and decision.action == decisions.ADOPT:
+            self._proved.add(node.path)
+            return True
+        return decision.about == "lost" and (node.path in self._sure or self._is_proved(node))
+
+    def _is_proved(self, node: Node) -> bool:
+        """Whether a file of the same item proves that there is such an item."""
+        if node.path not in self._proved:
+            fan = self.graph.fan_of(node.spec.name)[-1]
+            beside = (task_id(step.name, node.path) for step in self.graph.spec.steps if step.each == fan)
+            if any(self.judge.is_proved(self.graph.nodes[task]) for task in beside):
+                self._proved.add(node.path)
+        return node.path in self._proved
 
     def _move_on(self, node: Node, decision: Decision) -> None:
         status = self.state.task(node.id).status
@@ -310,19 +358,31 @@ class Walker:
     def _note(self, node: Node, decision: Decision) -> None:
         action = public_action(decision.action)
         cost = self._costs.get(node.spec.name) if action in _RUNS else None
-        self.planned[node.id] = Planned(node.id, action, decision.reason, cost, self._evidence(node, decision))
+        evidence = self._evidence(node, decision)
+        self.planned[node.id] = Planned(node.id, action, decision.reason, cost, evidence, _problem(decision))
 
     def _evidence(self, node: Node, decision: Decision) -> str:
+        if decision.about == "lost":
+            return self.judge.claims.get(node.id, "what was made from it")
+        if node.kind == "items" and node.id not in self.state.tasks:
+            return self.judge.claims.get(node.id, "")
         if decision.action == decisions.ADOPT:
             return _EVIDENCE[decision.about]
         return "journal" if node.id in self.state.tasks else ""
+
+
+def _problem(decision: Decision) -> str:
+    """Which of the files that a decision is about are not whole."""
+    if not decision.looks or decision.action == decisions.ADOPT:
+        return ""
+    about = ((path, decision.looks[path].kind) for path in decision.paths if path in decision.looks)
+    return ", ".join(f"{path} is {kind}" for path, kind in about if kind != SEALED)
 
 
 _EVIDENCE = {
     "sealed": "sealed artifact",
     "marker": "plain marker",
     "exists": "file",
-    "lost": "what was made from it",
 }
 
 

@@ -12,9 +12,10 @@ from holdfast.cli.options import json_option, params_option, pick_run, project_o
 from holdfast.cli.printing import money, print_json, say_all
 
 if TYPE_CHECKING:
+    from holdfast.decisions import Planned
     from holdfast.layout import ProjectLayout
     from holdfast.pipeline.compiling import CompiledPipeline
-    from holdfast.planning import Plan, Planned
+    from holdfast.planning import Plan
 
 # What costs something first; what is merely reused last.
 _ORDER = ("ask", "redo", "continue", "run", "heal", "adopt", "trust")

@@ -25,18 +25,18 @@ def draw(state: RunState, load: LoadValue) -> Picture:
     if state.status == COMPLETED:
         # Everything is through: the tasks on record are all there are, and no edge matters any more.
         return _finished(spec, state, items)
-    graph = _recorded_graph(spec, items, state)
-    return draw_graph(graph, state)
+    return draw_graph(recorded_graph(spec, state, items), state)
 
 
 def draw_both(state: RunState, load: LoadValue) -> tuple[Picture, Graph]:
     """The picture and the graph it was drawn from, which some views need too."""
     spec = decode_spec(state)
-    graph = _recorded_graph(spec, known_items(spec, state, load), state)
+    graph = recorded_graph(spec, state, known_items(spec, state, load))
     return draw_graph(graph, state), graph
 
 
-def _recorded_graph(spec: PipelineSpec, items: Mapping[str, list[dict[str, Any]]], state: RunState) -> Graph:
+def recorded_graph(spec: PipelineSpec, state: RunState, items: Mapping[str, Any]) -> Graph:
+    """The graph with its conditions as the record says."""
     graph = build_graph(spec, items)
     _settle_as_recorded(Scheduler(graph), state)
     return graph

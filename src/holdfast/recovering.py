@@ -1,0 +1,234 @@
+"""Rebuild a run from whatever evidence is left: journal, snapshots, views, files. What `recover` does.
+
+recover          find the run, go through all its tasks, act, record, refresh the views
+rebuild          the same walk, for `run` and `resume` of a run whose record was lost
+
+Crash story. Recovery only appends events; a doubtful file is set aside before the event that says so. Killed at
+any point, the next recovery (or run) walks again from the start: what is on record by then is trusted, the rest is
+decided anew from the files as they are. Only the last event, `recovered`, says that the walk was finished. A
+second recovery finds nothing to do, and records nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from holdfast import clock, decisions
+from holdfast import events as ev
+from holdfast.choosing import Choice, Request, choose
+from holdfast.decisions import Planned
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.desk import DeafDesk
+from holdfast.engine.drawing import draw_graph, recorded_graph
+from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
+from holdfast.inputs import Inputs
+from holdfast.layout import ProjectLayout
+from holdfast.picture import decode_spec
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.spec import renamed_steps
+from holdfast.recovery.disagreeing import Disagreement, disagreements
+from holdfast.recovery.judge import Judge
+from holdfast.recovery.sources import Views, read_views
+from holdfast.runs import list_runs, read_run
+from holdfast.sessions import OpenRun, copied, encoded_spec, locked, make_folders
+from holdfast.state import COMPLETED, IN_PROGRESS, RunState, fold
+from holdfast.views.shelf import ViewShelf
+from holdfast.walking import Walker, looking, make_walker
+
+STRETCH = 1000
+"""So many nodes are considered in one batch: the append lock is not held for longer."""
+
+RECORDED_MAX = 50
+"""So many disagreements stand in the journal; the report has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was found, and what was done about it (or would be)."""
+
+    run_id: str
+    is_lost: bool  # the record of the run was lost, or there never was one
+    tasks: list[Planned]
+    orphans: list[str] = field(default_factory=list)
+    disagreements: list[Disagreement] = field(default_factory=list)
+    remarks: tuple[str, ...] = ()
+    unknown_items: list[str] = field(default_factory=list)
+    recorded: int = 0  # events
+
+    @property
+    def found_anything(self) -> bool:
+        """Whether there is a run here, or something to make one from."""
+        return not self.is_lost or any(task.action == decisions.ADOPT for task in self.tasks)
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_WAITING if any(task.action == decisions.ASK for task in self.tasks) else EXIT_OK
+
+
+def recover(
+    compiled: CompiledPipeline, layout: ProjectLayout, request: Request, *, dry_run: bool = False
+) -> Recovery:
+    """Rebuild the run that `request` means; with `dry_run` only say what that would do."""
+    try:
+        runs = list_runs(layout)
+        choice = choose(compiled, layout, request)
+        if dry_run:
+            return _foresee(compiled, layout, request, choice)
+        if choice.is_new and not choice.found_again:  # no seal: are there files with plain markers, at least?
+            foreseen = _foresee(compiled, layout, request, choice)
+            if not foreseen.found_anything:
+                return foreseen
+        make_folders(layout)
+        with locked(layout, choice.run_id) as lock:
+            if list_runs(layout) != runs:  # another engine was at work until now
+                choice = choose(compiled, layout, request)
+            choice = replace(choice, found_again=choice.is_new)
+            with OpenRun(compiled, layout, request, choice, lock) as opened:
+                return _carry_out(opened)
+    except OSError as error:
+        raise StorageError.from_os(error, "work on") from error
+
+
+def rebuild(opened: OpenRun) -> None:
+    """Go through the evidence about a run whose record was lost, before its engine starts."""
+    committer = opened.committer
+    advance, committer.on_batch = committer.on_batch, lambda: None
+    try:
+        views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
+        before = _statuses(opened.state)
+        walker = _walk(opened, views)
+        opened.say([_recovered(walker, list(disagreements(walker.planned, before, views)))], durable=True)
+    finally:
+        committer.on_batch = advance
+
+
+# --- looking -----------------------------------------------------------------------------------------------
+
+
+def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, choice: Choice) -> Recovery:
+    """What `_carry_out` would do, in a state of its own."""
+    state, damage = RunState(), []
+    if not choice.is_new:
+        history = read_run(layout, choice.run_id)
+        state, damage = history.state, [*history.damage, *history.journal_damage]
+    for event in _opening(compiled, choice, state):
+        fold(state, event, state.seq, clock.now())
+    views = read_views(layout, compiled.spec, choice.run_id)
+    before = _statuses(state)
+    with looking(compiled.spec, layout, state, request, compiled, views) as walker:
+        walker.go()
+        return _report(choice, walker, views, before, damage)
+
+
+def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Iterator[ev.Event]:
+    """The events that a recovery begins with, as far as decisions hang on them."""
+    renamed: dict[str, str] = {}
+    if choice.is_new:
+        name, ordinal = compiled.spec.name, choice.ordinal
+        yield ev.RunStarted(
+            run_id=choice.run_id, pipeline=name, ordinal=ordinal, params=choice.params, rebuilt=True
+        )
+    else:
+        renamed = renamed_steps(decode_spec(state), compiled.spec)
+    yield ev.PipelineDeclared(spec=encoded_spec(compiled), renamed=renamed)
+
+
+# --- acting ------------------------------------------------------------------------------------------------
+
+
+def _carry_out(opened: OpenRun) -> Recovery:
+    state, journal = opened.state, opened.journal
+    begun = journal.position.seq
+    views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
+    opened.say(opened.started() if opened.choice.is_new else opened.declared(), durable=False)
+    before = _statuses(state)
+    walker = _walk(opened, views)
+    report = _report(opened.choice, walker, views, before, opened.damage)
+    if journal.position.seq > begun or state.rebuilt:
+        opened.say([_recovered(walker, report.disagreements), *_stopped(walker, state)], durable=True)
+        opened.write_snapshot()
+    _refresh_views(opened, walker)
+    return replace(report, recorded=journal.position.seq - begun)
+
+
+class _Stretch:
+    """A part of the walk, as one batch of the journal."""
+
+    durable = False
+
+    def __init__(self, walker: Walker) -> None:
+        self.walker = walker
+        self.goes_on = True
+
+    def apply(self) -> None:
+        self.goes_on = self.walker.advance(STRETCH)
+
+    def done(self, error: BaseException | None) -> None:
+        """Nobody waits."""
+
+
+def _walk(opened: OpenRun, views: Views) -> Walker:
+    """Decide about every task and act on it, in batches."""
+    quarantine, artifacts = opened.run_layout.quarantine, opened.artifacts
+
+    def make_judge(inputs: Inputs) -> Judge:
+        desk = DeafDesk(opened.objects, opened.layout.tmp)
+        attempts = Attempts(opened.state, inputs, artifacts, opened.compiled, quarantine, desk)
+        return opened.judge(inputs, attempts, views.done)
+
+    record = opened.committer.record
+    walker = make_walker(opened.compiled.spec, opened.state, artifacts, make_judge, views=views, record=record)
+    stretch = _Stretch(walker)
+    while stretch.goes_on:
+        opened.record(stretch)
+    return walker
+
+
+def _recovered(walker: Walker, found: list[Disagreement]) -> ev.Recovered:
+    counts = Counter(task.action for task in walker.planned.values())
+    words = tuple(one.words() for one in found[:RECORDED_MAX])
+    more = (f"and {len(found) - RECORDED_MAX} more",) if len(found) > RECORDED_MAX else ()
+    return ev.Recovered(counts=dict(counts), disagreements=(*words, *more))
+
+
+def _stopped(walker: Walker, state: RunState) -> Iterator[ev.Event]:
+    """A run that was complete, or is found again, and has something left to do, is no longer complete."""
+    done = (decisions.TRUST, decisions.HEAL)
+    is_over = all(task.action in done for task in walker.planned.values())
+    if state.rebuilt or (state.status == COMPLETED and not is_over):
+        yield ev.RunStopped(status=IN_PROGRESS, reason="recovered, and not continued yet")
+
+
+def _refresh_views(opened: OpenRun, walker: Walker) -> None:
+    """All views, with the items that are only inferred so far: a view must not know less than before."""
+    state = copied(opened.state)
+    graph = recorded_graph(opened.compiled.spec, state, walker.items())
+    opened.journal.sync()  # a view never knows more than the journal keeps
+    shelf = ViewShelf(opened.layout, opened.run_layout)
+    try:
+        shelf.write(draw_graph(graph, state), graph, sync=True)
+    finally:
+        shelf.close()
+
+
+# --- telling -----------------------------------------------------------------------------------------------
+
+
+def _statuses(state: RunState) -> dict[str, str]:
+    return {task: record.status for task, record in state.tasks.items()}
+
+
+def _report(
+    choice: Choice, walker: Walker, views: Views, before: Mapping[str, str], damage: Sequence[str]
+) -> Recovery:
+    return Recovery(
+        choice.run_id,
+        choice.is_new,
+        list(walker.planned.values()),
+        walker.orphans(),
+        list(disagreements(walker.planned, before, views)),
+        (*damage, *views.problems),
+        walker.open_fans(),
+    )

@@ -1,0 +1,68 @@
+"""Where the sources of a run's state contradict each other, and who was believed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from holdfast import decisions
+from holdfast.decisions import Planned
+from holdfast.recovery.sources import Views
+from holdfast.state import COMPLETED
+
+_DONE = (decisions.TRUST, decisions.HEAL, decisions.ADOPT)
+_NOTHING = "nothing that proves it"
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Sources that say different things of one task."""
+
+    task: str
+    said: dict[str, str]  # source -> what it says
+    believed: str  # a source; "" while a person has to decide
+
+    def words(self) -> str:
+        said = ", ".join(f"{source}: {what}" for source, what in self.said.items())
+        return f"{self.task}: {said}; " + (f"believed: {self.believed}" if self.believed else "a person decides")
+
+
+def disagreements(
+    planned: Mapping[str, Planned], recorded: Mapping[str, str], views: Views
+) -> Iterator[Disagreement]:
+    """Every task of which journal, files and views do not all say the same. `recorded` is the journal's status."""
+    for task, plan in planned.items():
+        said = _said(task, plan, recorded.get(task, ""), views)
+        if len(said) > 1:
+            yield Disagreement(task, said, _believed(plan))
+
+
+def _said(task: str, plan: Planned, journal: str, views: Views) -> dict[str, str]:
+    """What the sources say of a task, if they do not agree; else at most one entry."""
+    said: dict[str, str] = {}
+    is_done = plan.action in _DONE or (journal == COMPLETED and not plan.problem)
+    for view in views.claims:
+        status = view.tasks.get(task)
+        if view.source == plan.evidence or status is None or plan.action == decisions.ASK:
+            continue
+        if (status == COMPLETED) != is_done:
+            said[view.source] = _words(status)
+    if journal and (said or (plan.problem and journal == COMPLETED)):
+        said["journal"] = _words(journal)
+    if plan.problem and said:
+        said["files"] = plan.problem
+    elif said and not journal:
+        said["files"] = plan.evidence or _NOTHING
+    return said
+
+
+def _believed(plan: Planned) -> str:
+    if plan.action == decisions.ASK:
+        return ""
+    if plan.action == decisions.ADOPT:
+        return plan.evidence
+    return "files" if plan.problem and plan.action not in _DONE else plan.evidence or "files"
+
+
+def _words(status: str) -> str:
+    return status.replace("_", " ")

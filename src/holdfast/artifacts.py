@@ -18,7 +18,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast import layout, seals
+from holdfast import layout, memory, seals
+from holdfast.bookshelf import Bookshelf
 from holdfast.events import NO_VALUE, FileRecord
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
@@ -35,6 +36,9 @@ EMPTY_REST = digest(b"{}")
 
 UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
 """A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
+
+SECTION, UNWRITTEN = "section", "unwritten"
+"""The kinds of a file record that is one section of a memory file: in the file, and only in objects/ so far."""
 
 MISSING, EMPTY, SEALED, FOREIGN, CHANGED, MARKED, HALF, DAMAGED = (
     "missing",
@@ -68,6 +72,7 @@ class Artifacts:
     def __init__(self, tree: WorkTree, objects: ObjectStore, *, quick: bool = False) -> None:
         self.tree = tree
         self.objects = objects
+        self.shelf = Bookshelf(tree)
         self.quick = quick  # accepted files whose mark is unchanged are not read
         self.unread: set[str] = set()  # the files that were believed so
         self._recent: dict[
@@ -117,10 +122,15 @@ class Artifacts:
 
     def check(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
+        if record.kind in (SECTION, UNWRITTEN):
+            return self._check_section(record, tasks)
         if self.quick and self._is_untouched(record):
             return Look(SEALED)
         if record.kind == "path":
             return self._check_large(record, tasks)
+        return self._check_small(record, tasks)
+
+    def _check_small(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         found = self.look(record.path, tasks, None)
         if found.kind == SEALED:
             if found.seal is not None and found.seal.sha256 == record.sha256:  # `look` has hashed the body
@@ -237,6 +247,57 @@ class Artifacts:
             self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
         return mark_of(status)
 
+    # --- sections of memory files --------------------------------------------------------------------------
+
+    def store_section(self, step: StepSpec, path: str, output: Any) -> tuple[Accepted, str]:
+        """Keep an accepted section until its batch is written; gives the record and what consumers know it by."""
+        if not isinstance(output, str):
+            raise OutputRefusedError(f"returned {type(output).__name__}, but appends needs text")
+        record, body = _prepare(step, path, output)
+        assert isinstance(body, bytes)
+        self.objects.put(body, record.sha256)
+        self.remember(record.sha256, body)
+        record = replace_record(record, kind=UNWRITTEN)
+        return Accepted((record,)), output_digest([record], "")
+
+    def look_section(self, path: str, tasks: Sequence[str]) -> Look:
+        """What a memory file says of one task's section."""
+        try:
+            block = self.shelf.read(path).find(tasks)
+        except FileNotFoundError:
+            return Look(MISSING)
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
+            return Look(DAMAGED, error.strerror or "cannot be read")
+        if block is None:
+            return Look(MISSING, f"has no section of {tasks[0]}")
+        kind, detail = _SECTION_LOOKS[block.kind]
+        return Look(kind, detail, block.body, block.seal)
+
+    def _check_section(self, record: FileRecord, tasks: Sequence[str]) -> Look:
+        found = self.look_section(record.path, tasks)
+        same = found.kind == SEALED and digest(found.body) == record.sha256
+        if record.kind == UNWRITTEN:
+            whole = same or self.objects.has(record.sha256)
+            return found if same else Look(SEALED if whole else MISSING, "" if whole else "was not written yet")
+        if found.kind == SEALED and not same:
+            return replace(found, kind=CHANGED, detail="another version than the accepted one")
+        return found
+
+    def section_body(self, record: FileRecord) -> bytes | None:
+        """The bytes of an accepted section, from objects/ or from the file; None if both have lost them."""
+        body = self._recent.get(record.sha256) or self.objects.get(record.sha256)
+        if body is None:
+            try:
+                blocks = self.shelf.read(record.path).blocks
+            except OSError as error:
+                if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+                    raise
+                return None
+            body = next((block.body for block in blocks if block.sha256 == record.sha256), None)
+        return body
+
     # --- healing and sealing anew --------------------------------------------------------------------------
 
     def heal(self, record: FileRecord, seal: Seal) -> bool:
@@ -312,11 +373,19 @@ class Artifacts:
     def _load_file(self, record: FileRecord) -> Any:
         if record.kind == "path":
             return self.tree.root / record.path
+        if record.kind in (SECTION, UNWRITTEN):
+            return self._load_section(record)
         body = self._body(record)
         author = seals.author_body(body, record.newline_added)
         if record.kind == "text":
             return author.decode()
         return decode_json(author) if record.kind == "json" else author
+
+    def _load_section(self, record: FileRecord) -> str:
+        body = self.section_body(record)
+        if body is None:
+            raise LostValueError(f"a section of {record.path} is neither in objects/ nor in the file any more")
+        return seals.author_body(body, record.newline_added).decode()
 
     def remember(self, sha: str, body: bytes) -> None:
         """Have these bytes at hand for whoever takes them next."""
@@ -507,6 +576,13 @@ def _look_unsealed(data: bytes, marker: str | None) -> Look:
     if marker and seals.ends_in_marker(data, marker):
         return Look(MARKED, "", data)
     return Look(HALF, "has no completion marker", data)
+
+
+_SECTION_LOOKS = {
+    memory.INTACT: (SEALED, ""),
+    memory.EDITED: (CHANGED, "its section was edited since it was sealed"),
+    memory.BROKEN: (DAMAGED, "its section is cut, or no text any more"),
+}
 
 
 def _is_text(data: bytes) -> bool:

@@ -27,7 +27,7 @@ class FileRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     path: str
     size: int
     sha256: str
-    kind: str  # "text" | "json" | "bytes" | "path": the form in which consumers receive it
+    kind: str  # "text" | "json" | "bytes" | "path": the form in which consumers receive it; or a section's kind
     newline_added: bool = False
     stored: bool = True  # a copy is in objects/
     mark: str = ""  # size, time and inode when it was written or read in full: what --quick compares
@@ -181,6 +181,15 @@ class ArtifactSetAside(Event, frozen=True, kw_only=True, tag="artifact_set_aside
     path: str
     to: str
     reason: str
+
+
+class MemoryWritten(Event, frozen=True, kw_only=True, tag="memory_written"):
+    """A memory file was written: with these sections, which it did not have before, or mended."""
+
+    step_id: str  # the memory step
+    path: str
+    sections: tuple[str, ...] = ()  # tasks
+    sha256: str = ""  # of the whole file
 
 
 class QuestionAsked(Event, frozen=True, kw_only=True, tag="question_asked"):
@@ -348,6 +357,7 @@ AnyEvent: TypeAlias = (
     | TaskSkipped
     | ArtifactHealed
     | ArtifactSetAside
+    | MemoryWritten
     | QuestionAsked
     | Overran
     | RewindRequested

@@ -11,8 +11,10 @@ from typing import Any
 
 from holdfast.artifacts import Artifacts, LostValueError
 from holdfast.errors import UsageError
-from holdfast.pipeline.graph import Graph, Node, as_items, gather_id, task_id
+from holdfast.pipeline.batches import items_before
+from holdfast.pipeline.graph import TAKEN, Graph, Node, as_items, gather_id, task_id
 from holdfast.pipeline.names import printable
+from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
 from holdfast.pipeline.templates import check_pattern, render, render_path
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
@@ -86,6 +88,8 @@ class Inputs:
         return known
 
     def _output_digest(self, producer: Node) -> str:
+        if producer.kind == "past":
+            return self._past_digest(producer)
         if producer.kind != "gather":
             record = self.state.tasks.get(producer.id)
             return record.output_digest or UNKNOWN if record is not None else UNKNOWN
@@ -123,7 +127,9 @@ class Inputs:
         stack = list(node.parents)
         while stack:
             parent = stack.pop()
-            if parent.kind == "gather":
+            if parent.kind == "past":
+                yield from (section for _, section in self.sections_before(parent))
+            elif parent.kind == "gather":
                 stack += [inner for _, inner in self.gathered(parent.spec.name, parent.path)]
             else:
                 yield parent
@@ -134,6 +140,53 @@ class Inputs:
         for path in reads_of(self.root, [_read_pattern(node, pattern, values) for pattern in node.spec.reads]):
             hasher.update(f"{path}\n{_hash_file(self.root / path)}\n".encode())
         return hasher.hexdigest()
+
+    # --- memory --------------------------------------------------------------------------------------------
+
+    def sections_before(self, past: Node) -> list[tuple[str, Node]]:
+        """The sections that a node of the past stands for, by item, in the order of the items."""
+        name, (*above, item) = past.spec.name, past.path
+        items = self.graph.items.get((past.spec.each, tuple(above)), [])
+        before = items_before(items, item)
+        return [(other, self.graph.nodes[task_id(name, (*above, other))]) for other in before]
+
+    def _past_digest(self, past: Node) -> str:
+        if not past.digest:
+            hasher = hashlib.sha256()
+            for item, section in self.sections_before(past):
+                if self._is_done(section):
+                    known = self.state.task(section.id).output_digest or UNKNOWN
+                    if known == UNKNOWN:
+                        return UNKNOWN
+                    hasher.update(f"{item}\n{known}\n".encode())
+            past.digest = hasher.hexdigest()
+        return past.digest
+
+    def _is_done(self, node: Node) -> bool:
+        return self.state.task(node.id).status == COMPLETED
+
+    def best_source(self, node: Node) -> tuple[str, Any]:
+        """The first of a memory step's sources that is finished and can be read back: its name, and its output."""
+        for producer in node.material:
+            if self._is_done(producer):
+                try:
+                    return producer.spec.name, self._loaded(producer.spec.name, producer)
+                except LostValueError:
+                    continue
+        names = ", ".join(producer.id for producer in node.material)
+        raise LostValueError(f"none of its sources ({names}) can be read back")
+
+    def memory_path(self, step: StepSpec, path: tuple[str, ...]) -> str:
+        """The memory file of a step, for the task (or its fan-out) at `path`."""
+        params = {name: str(value) for name, value in self.state.params.items()}
+        around = dict(zip(self.graph.fan_of(step.name), path, strict=False))
+        return render_path(step.appends or "", {**params, **around, "run_id": self.state.run_id})
+
+    def remembered(self, step: StepSpec, path: str) -> list[Node]:
+        """The tasks whose sections are in one memory file, in the order of the items."""
+        positions = self.graph.positions(step.each or "")
+        found = [place for place in positions if self.memory_path(step, place) == path]
+        return [self.graph.nodes[task_id(step.name, place)] for place in sorted(found, key=positions.__getitem__)]
 
     # --- paths ---------------------------------------------------------------------------------------------
 
@@ -165,7 +218,7 @@ class Inputs:
         parents = iter(node.parents) if own else None
         found = {}
         for parameter, source in sources.items():
-            if parents is not None and (source.kind == "step" or source.kind == "items"):
+            if parents is not None and source.kind in TAKEN:
                 found[parameter] = self._loaded(source.name, next(parents))
             else:
                 found[parameter] = self._argument(node, source, ctx, output)
@@ -174,6 +227,11 @@ class Inputs:
     def _argument(self, node: Node, source: Source, ctx: Any, output: Any) -> Any:
         if source.kind in ("step", "items"):
             return self._output(source.name, node)
+        if source.kind == "memory":
+            fan = self.graph.fan_of(source.name)
+            return self._loaded(source.name, self.graph.nodes[before_id(source.name, node.path[: len(fan)])])
+        if source.kind == "source":
+            return self.best_source(node)[1]
         if source.kind == "param":
             # A fresh copy: a step that changes its argument must not change it for others.
             return _copied(self.state.params.get(source.name))
@@ -188,6 +246,9 @@ class Inputs:
         return self._loaded(name, producer)
 
     def _loaded(self, name: str, node: Node) -> Any:
+        if node.kind == "past":
+            before = self.sections_before(node)
+            return {item: self._loaded(name, task) for item, task in before if self._is_done(task)}
         if node.kind != "gather":
             record = self.state.task(node.id)
             if record.value_lost:

@@ -134,6 +134,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     notes: list[Note] = []
     decisions: list[Decision] = []
     sections: dict[str, Section] = {}
+    memories: dict[str, str] = {}  # memory file -> the step that keeps it
     surprises: list[Note] = []  # healed, set aside, asked, invalidated, repaired
     cost_usd: float = 0.0
     wasted_cost_usd: float = 0.0
@@ -422,6 +423,16 @@ def _skipped(state: RunState, event: ev.TaskSkipped, at: float) -> None:
     state.tasks[event.step_id] = _replace(task, status=SKIPPED, error=event.reason)
 
 
+def _memory_written(state: RunState, event: ev.MemoryWritten, at: float) -> None:
+    """The sections named are in the file from now on; until then only objects/ had them."""
+    state.memories = {**state.memories, event.path: event.step_id}
+    for task_id in event.sections:
+        task = state.task(task_id)
+        if task.accepted is not None:
+            files = tuple(_replace(file, kind="section") for file in task.accepted.files)
+            state.tasks[task_id] = _replace(task, accepted=_replace(task.accepted, files=files))
+
+
 def _question(state: RunState, event: ev.QuestionAsked, at: float) -> None:
     task = state.task(event.step_id)
     state.tasks[event.step_id] = _replace(task, question=event.about, error=event.detail)
@@ -619,6 +630,7 @@ _HANDLERS: dict[type, Callable[[RunState, Any, float], None]] = {
     ev.TaskSkipped: _skipped,
     ev.ArtifactHealed: _healed,
     ev.ArtifactSetAside: _set_aside,
+    ev.MemoryWritten: _memory_written,
     ev.QuestionAsked: _question,
     ev.Overran: _overran,
     ev.JournalRepaired: _repaired,

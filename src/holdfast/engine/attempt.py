@@ -15,6 +15,7 @@ from holdfast.executors.base import Call, Outcome
 from holdfast.inputs import Inputs, shorten
 from holdfast.pipeline.compiling import Check, CompiledPipeline
 from holdfast.pipeline.graph import Node
+from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
@@ -73,6 +74,7 @@ class Attempts:
         self.compiled = compiled
         self.quarantine = quarantine
         self.desk = desk
+        self._heads = heads(compiled.spec)
 
     # --- before --------------------------------------------------------------------------------------------
 
@@ -83,9 +85,18 @@ class Attempts:
         if "ctx" in spec.sources or self.compiled.checks.get(spec.name):
             attempt.ctx = self._context(attempt)
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
+        if node.material and "source" in spec.sources:
+            self._note_source(attempt)
         timeout = spec.timeout if isinstance(spec, StepSpec) else None
         attempt.call = Call(node.id, self.compiled.functions[spec.name], arguments, timeout, spec.name)
         return attempt.call
+
+    def _note_source(self, attempt: Attempt) -> None:
+        """Record of a section which of its sources it is made from: that is known only once one could be read."""
+        name, _ = self.inputs.best_source(attempt.node)
+        used = next(node for node in attempt.node.material if node.spec.name == name)
+        attempt.parts = {**attempt.parts, f"source {name}": self.state.task(used.id).output_digest}
+        attempt.input_digest = self.inputs.digest(attempt.node, attempt.parts)
 
     def _context(self, attempt: Attempt) -> Context:
         node = attempt.node
@@ -142,6 +153,9 @@ class Attempts:
         if attempt.node.kind == "items":
             return self._accept_items(attempt, outcome)
         output = self._output(attempt, outcome.value) if outcome.value is None else outcome.value
+        opened = self._heads.get(attempt.node.spec.name)
+        if opened and not isinstance(output, str):
+            raise OutputRefusedError(f"returned {type(output).__name__}, but {opened} begins with its text")
         checks = self.compiled.checks.get(attempt.node.spec.name)
         refusal = self.run_checks(checks, attempt.node, attempt.ctx, output) if checks else ""
         if refusal:
@@ -193,7 +207,10 @@ class Attempts:
     def _store(self, attempt: Attempt, outcome: Outcome, output: Any) -> Verdict:
         node, spec = attempt.node, attempt.node.spec
         aside: list[ev.Event] = []
-        if spec.writes is None:
+        if spec.appends is not None:
+            path = self.inputs.memory_path(spec, node.path)
+            accepted, out = self.artifacts.store_section(spec, path, output)
+        elif spec.writes is None:
             value, ref, out = self.artifacts.store_value(output)
             accepted = Accepted((), value, ref)
         else:

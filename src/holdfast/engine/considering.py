@@ -21,6 +21,7 @@ from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Board
 from holdfast.engine.survey import Survey
 from holdfast.pipeline.graph import OPEN, SKIPPED, Node
+from holdfast.remembering import Remembering
 from holdfast.state import COMPLETED
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 
@@ -51,6 +52,7 @@ class Considering:
         self.board = board
         self.judge = judge
         self.attempts = attempts
+        self.remembering = Remembering(board.inputs, attempts.quarantine)
         self.concurrency = concurrency
         self.budget_usd = budget_usd
         self._survey: Survey | None = Survey() if board.state.tasks else None  # of a run that is continued
@@ -98,6 +100,9 @@ class Considering:
         """Look at a node whose producers are all through."""
         if node.unmet or node.running or node.queued or node.recalled or node.condition != OPEN:
             return
+        if node.kind == "page":
+            for event in self.remembering.turn(node):
+                self.board.committer.record(event)
         if node.is_virtual:
             self.board.scheduler.settle(node)
         elif node.kind == "gate":
@@ -242,4 +247,6 @@ def _skipped_parent(node: Node) -> str:
     for parent in node.parents:
         if parent.condition == SKIPPED:
             return parent.id
-    return ""
+    # A section may be made from any of its sources: it is left out only if all of them were.
+    nothing_left = node.material and all(source.condition == SKIPPED for source in node.material)
+    return node.material[0].id if nothing_left and "source" in node.spec.sources else ""

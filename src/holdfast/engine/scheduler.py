@@ -219,10 +219,13 @@ class Scheduler:
 def real_consumers(node: Node) -> Iterator[Node]:
     """The tasks that take this node's output, also through gathers."""
     stack = [node]
+    seen: set[Node] = set()  # sections before an item lie behind each other: there are many ways to each
     while stack:
         producer = stack.pop()
         for consumer, _ in producer.consumers:
-            if consumer.kind == "gather":
-                stack.append(consumer)
-            elif producer in consumer.parents:
+            if consumer.kind in ("gather", "past"):
+                if consumer not in seen:
+                    seen.add(consumer)
+                    stack.append(consumer)
+            elif producer in consumer.parents or producer in consumer.material:
                 yield consumer

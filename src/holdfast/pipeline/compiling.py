@@ -127,13 +127,16 @@ class _Compiling:
         spec = options.step_options(step, self.names, limits, phases, told)
         resolve.require_value(step.fn, told)
         sources = resolve.sources_of(step.fn, self._scope(name), told)
-        if "source" in sources and ("source" in self.names.steps or "source" in self.names.params.names):
+        if Source("source", "source") in sources.values() and self._is_taken("source"):
             told.wrong("parameter source is ambiguous: something else is called source too. Rename that.")
         if spec.executor == "process" and "ctx" in sources:
             told.wrong('there is no ctx with executor="process". Remove the parameter, or use a thread.')
         if spec.executor == "process" and spec.is_async:
             told.wrong('is async, which executor="process" cannot run. Make it a plain function, or use a thread.')
         return msgspec.structs.replace(spec, sources=sources)
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self.names.steps or name in self.names.makers or name in self.names.params.names
 
     def _items(self) -> tuple[ItemsSpec, ...]:
         return tuple(self._fan(var) for var in self.names.fans)

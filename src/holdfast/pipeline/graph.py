@@ -156,6 +156,17 @@ class Graph:
                 found += [(*parent, item["id"]) for item in items]
         return found
 
+    def positions(self, var: str) -> dict[Path, tuple[int, ...]]:
+        """The path of every known item of `var`, with its place among its siblings, and theirs, and so on."""
+        found: dict[Path, tuple[int, ...]] = {(): ()}
+        for level in self._fans[var]:
+            found = {
+                (*parent, item["id"]): (*place, index)
+                for parent, place in found.items()
+                for index, item in enumerate(self.items.get((level, parent), ()))
+            }
+        return found
+
     def related(self, producer: str, path: Path, consumer_fan: tuple[str, ...]) -> str:
         """The id of the node that a consumer at `path` takes from `producer`: a task, or a gather."""
         fan = self._fans[producer]
@@ -163,6 +174,10 @@ class Graph:
         if len(fan) == common:
             return task_id(producer, path[:common])
         return gather_id(producer, path[:common])
+
+    def batches(self, var: str, parent: Path) -> dict[str, int]:
+        """The batch of each known item of `var` below `parent`."""
+        return batch_numbers(self.items.get((var, parent), ()))
 
     def item_fields(self, var: str, path: Path) -> dict[str, Any]:
         """All fields of the item at `path` (whose last part is an item of `var`)."""

@@ -35,10 +35,8 @@ def _check_company(step: DeclaredStep, told: Subject) -> None:
     if step.each is None:
         told.wrong('appends= needs each=: a memory file has one section an item. Add each="...".')
     if not seals.is_inline(step.appends):
-        known = " ".join(seals.INLINE)
-        told.wrong(
-            f"appends='{printable(step.appends)}' must end in one of {known}: sections are kept in comments."
-        )
+        shown, known = printable(step.appends), " ".join(seals.INLINE)
+        told.wrong(f"appends='{shown}' must end in one of {known}: comments keep its sections apart.")
     if step.copy is False:
         told.wrong("copy=False does not go with appends=: until its batch is done, a section is only in objects/.")
 

@@ -120,13 +120,8 @@ def _source(name: str, scope: Scope) -> Source | None:
         return Source("source", name)
     if name in scope.names.steps:
         return Source("memory" if _is_memory_inside(name, scope) else "step", name)
-    if name in scope.names.makers:
-        return Source("items", name)
-    if name in scope.path:
-        return Source("item", name)
-    if name in scope.names.params.names:
-        return Source("param", name)
-    return None
+    tables = {"items": scope.names.makers, "item": scope.path, "param": scope.names.params.names}
+    return next((Source(kind, name) for kind, known in tables.items() if name in known), None)
 
 
 def _is_memory_inside(name: str, scope: Scope) -> bool:

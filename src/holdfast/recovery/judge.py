@@ -25,7 +25,9 @@ from holdfast.pipeline.graph import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.recovery.sections import Sections
 from holdfast.recovery.seeing import edited_file, file_seen
+from holdfast.remembering import Remembering
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.values import digest
@@ -65,6 +67,7 @@ class Judge:
         self.claims = claims or {}  # task -> the view that says it was done, for a run whose record is lost
         self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
         self._wanted: set[str] = set()
+        self.sections = Sections(inputs, Remembering(inputs, quarantine), self._refusal, living_runs)
         self._claims: dict[str, str] = {}
         self._listings: dict[str, frozenset[str]] = {}  # folder -> what was in it when we first looked
 
@@ -73,6 +76,8 @@ class Judge:
     def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision:
         """What is to be done about this task. Read-only."""
         spec = node.spec
+        if is_memory(spec):
+            return self.sections.decide(node, self._policy(spec), parts, input_digest)
         record = self.state.tasks.get(node.id)
         if record is None and not (isinstance(spec, StepSpec) and (spec.writes or self.state.rebuilt)):
             return _NOT_STARTED
@@ -133,6 +138,8 @@ class Judge:
                 if consumer.id in seen:
                     continue
                 seen.add(consumer.id)
+                if is_memory(consumer.spec) and consumer.is_task and self.sections.is_proved(consumer):
+                    return consumer.id
                 if consumer.is_task and self.inputs.paths(consumer):
                     if not self._nothing_there(consumer):
                         return consumer.id
@@ -142,6 +149,8 @@ class Judge:
 
     def is_proved(self, node: Node) -> bool:
         """Whether a task without any record has whole sealed files: a run that is lost now has finished it."""
+        if is_memory(node.spec):
+            return self.policy.adopt and node.id not in self.state.tasks and self.sections.is_proved(node)
         paths = self.inputs.paths(node)
         if node.id in self.state.tasks or not paths or not self.policy.adopt:
             return False
@@ -269,6 +278,8 @@ class Judge:
         """Carry the decision out on the files; gives the events that record it."""
         if decision.action in _NO_ACT:
             return ()
+        if is_memory(node.spec):
+            return self.sections.apply(node, decision, parts, input_digest)
         acts: dict[str, Callable[[Node, Decision, Mapping[str, str], str], list[ev.Event]]] = {
             decisions.HEAL: self._heal,
             decisions.ADOPT: self._adopt,
@@ -285,6 +296,8 @@ class Judge:
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Sequence[ev.Event]:
         """The events of `apply` that decisions about other tasks hang on. Touches nothing."""
+        if is_memory(node.spec):
+            return self.sections.foresee(node, decision, parts, input_digest)
         if decision.action == decisions.ADOPT and not self.inputs.paths(node):
             return [self._adopted_as_lost(node, decision, parts, input_digest)]
         if decision.action == decisions.ADOPT:
@@ -540,6 +553,11 @@ class Judge:
                 value_ref=ref,
             )
         ]
+
+
+def is_memory(spec: Any) -> bool:
+    """Whether the task's output is a section of a memory file."""
+    return isinstance(spec, StepSpec) and spec.appends is not None
 
 
 _WHY_ASIDE = {

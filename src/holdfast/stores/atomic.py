@@ -292,6 +292,24 @@ def keep_copy(path: Path, into: Path, *, label: str) -> Path:
         os.close(reader)
 
 
+def copy_beside(name: str, *, dir_fd: int | None) -> str:
+    """A second, durable copy of a file as `NAME.bak.TIMESTAMP` in its folder; gives the copy's name."""
+    data = read_at(name, dir_fd=dir_fd)
+    target = _reserve(f"{_shortened(name)}.bak.{_stamp()}", dir_fd, is_dir=False, numbered=False)
+    try:
+        writer = disk.open_file(target, os.O_WRONLY, dir_fd=dir_fd)
+        try:
+            disk.write_all(writer, data, target)
+            disk.sync_file(writer, target)
+        finally:
+            os.close(writer)
+    except BaseException:
+        _discard(target, dir_fd)
+        raise
+    _sync_parent(target, dir_fd)
+    return target
+
+
 def cut_tail(fd: int, path: Path, keep: int, into: Path) -> Path:
     """Cut an open file to `keep` bytes after putting the rest into `into`; gives the path of the rest.
 

@@ -140,6 +140,12 @@ class WorkTree:
         kept_as = atomic.back_up(Path(name), dir_fd=folder.fd)
         return os.path.join(os.path.dirname(rel), kept_as)
 
+    def copy_beside(self, rel: str) -> str:
+        """A durable copy as `NAME.bak.TIMESTAMP` beside it; gives the copy's relative path."""
+        folder, name = self._parent(rel)
+        kept_as = atomic.copy_beside(name, dir_fd=folder.fd)
+        return os.path.join(os.path.dirname(rel), kept_as)
+
     def set_aside(self, rel: str, into: Path) -> Path:
         """Move whatever is there into the folder `into`, under a fresh name; gives the new path."""
         folder, name = self._parent(rel)

@@ -1,0 +1,224 @@
+"""Tasks whose output is a section of a memory file: gather the evidence, and carry the decision out.
+
+A section once accepted stands: no change of what it was made from makes it stale, only a raised version does. The
+file is shared, so it is never set aside as a whole; `remembering.py` mends it and keeps a copy of what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast import artifacts as look
+from holdfast import decisions, memory, seals
+from holdfast import events as ev
+from holdfast.artifacts import SECTION, Artifacts, Look, output_digest, task_seal
+from holdfast.decisions import Decision
+from holdfast.inputs import Inputs, shorten
+from holdfast.memory import Section
+from holdfast.pipeline.graph import Node
+from holdfast.recovery import reconcile
+from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.remembering import Remembering
+from holdfast.state import COMPLETED, Accepted, TaskState
+from holdfast.values import digest
+
+Refusal = Callable[[Node, Callable[[], Any]], str]
+
+
+class Sections:
+    """Decides about sections for the judge."""
+
+    def __init__(self, inputs: Inputs, remembering: Remembering, refusal: Refusal, living: frozenset[str]) -> None:
+        self.inputs = inputs
+        self.remembering = remembering
+        self._refusal = refusal
+        self._living_runs = living
+
+    @property
+    def artifacts(self) -> Artifacts:
+        return self.inputs.artifacts
+
+    def path(self, node: Node) -> str:
+        """The memory file that the task's section belongs into."""
+        return self.inputs.memory_path(node.spec, node.path)
+
+    def is_proved(self, node: Node) -> bool:
+        """Whether the file has a whole section of this task, which no run that is on record has made."""
+        found = self.artifacts.look_section(self.path(node), node.names)
+        return found.kind == look.SEALED and found.seal is not None and found.seal.run not in self._living_runs
+
+    # --- deciding ------------------------------------------------------------------------------------------
+
+    def decide(self, node: Node, policy: Policy, parts: Mapping[str, str], input_digest: str) -> Decision:
+        """What is to be done about this task. Read-only."""
+        state = self.inputs.state
+        record = state.tasks.get(node.id)
+        known = record or TaskState()
+        evidence = Evidence(
+            task=node.id,
+            run_id=state.run_id,
+            record=known,
+            recorded=record is not None,
+            input_digest=input_digest,
+            parts=parts,
+            version=node.spec.version,
+            marker=node.spec.marker,
+            living_runs=self._living_runs,
+        )
+        finished = known.status == COMPLETED and known.accepted is not None
+        evidence = self._finished(node, evidence) if finished else self._open(node, evidence)
+        decision = reconcile.decide(evidence, policy)
+        decision = replace(decision, looks=evidence.files)
+        return self._checked(node, decision) if decision.action == decisions.ADOPT else decision
+
+    def _finished(self, node: Node, evidence: Evidence) -> Evidence:
+        assert evidence.record.accepted is not None
+        (file,) = evidence.record.accepted.files
+        found = self.artifacts.check(file, node.names)
+        target = self.path(node)
+        same_version = evidence.record.version == evidence.version
+        return replace(
+            evidence,
+            input_digest=evidence.record.input_digest if same_version else evidence.input_digest,
+            parts=evidence.parts if not same_version else {},
+            files={file.path: found},
+            healable={file.path: self.artifacts.objects.get(file.sha256) is not None},
+            moved={file.path: target} if target != file.path else {},
+        )
+
+    def _open(self, node: Node, evidence: Evidence) -> Evidence:
+        """Of a task that is not finished: a section that is whole, or was edited. Anything less is made anew."""
+        path = self.path(node)
+        found = self.artifacts.look_section(path, node.names)
+        if found.seal is None or found.kind not in (look.SEALED, look.CHANGED):
+            return evidence
+        if evidence.recorded and found.seal.round < evidence.record.round:
+            return evidence  # an earlier round's: it is replaced when this one's is there
+        if found.seal.step_version != evidence.version:
+            return evidence
+        return replace(evidence, input_digest=found.seal.input_digest, files={path: found})
+
+    def _checked(self, node: Node, decision: Decision) -> Decision:
+        """The decision to adopt, unless `check` refuses what would be adopted."""
+        (found,) = decision.looks.values()
+        refusal = self._refusal(node, lambda: _text(found))
+        if not refusal:
+            return decision
+        return replace(decision, action=decisions.REDO, reason=f"refused on adoption: {refusal}", about="")
+
+    # --- acting --------------------------------------------------------------------------------------------
+
+    def apply(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Sequence[ev.Event]:
+        """Carry the decision out on the file; gives the events that record it."""
+        if decision.action == decisions.HEAL:
+            return self._heal(node, decision)
+        if decision.action == decisions.MOVE:
+            return self._move(node, decision)
+        events = self.foresee(node, decision, parts, input_digest)
+        for event in events:
+            if isinstance(event, ev.TaskAdopted | ev.TaskKept):
+                self._keep_copy(event, decision)
+                if decision.about != "sealed":
+                    self._seal_anew(node, event, decision)
+        return events
+
+    def foresee(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Sequence[ev.Event]:
+        """The events of `apply` that decisions about other tasks hang on. Touches nothing."""
+        record = self.inputs.state.task(node.id)
+        if decision.action == decisions.ADOPT:
+            return [self._adoption(node, decision, parts, input_digest)]
+        if decision.action == decisions.KEEP:
+            return [self._kept(node, decision)]
+        if decision.action == decisions.REDO and record.status == COMPLETED:
+            return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason)]
+        if decision.action == decisions.ASK and record.question != decision.about:
+            return [ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason)]
+        return []
+
+    def _heal(self, node: Node, decision: Decision) -> list[ev.Event]:
+        (path,) = decision.paths
+        events = self.remembering.mend(node, path)
+        accepted = self.inputs.state.task(node.id).accepted or Accepted()
+        if all(self.artifacts.check(file, node.names).kind == look.SEALED for file in accepted.files):
+            return events
+        reason = f"its section in {path} is lost, and the copy in objects/ is damaged"
+        return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason)]
+
+    def _adoption(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> ev.TaskAdopted:
+        ((path, found),) = decision.looks.items()
+        assert found.seal is not None
+        file = _file(path, found)
+        return ev.TaskAdopted(
+            step_id=node.id,
+            node=node.spec.name,
+            evidence=decision.about,
+            round=max(found.seal.round, self.inputs.state.task(node.id).round),
+            version=found.seal.step_version,
+            input_digest=found.seal.input_digest,
+            inputs=shorten(parts),
+            output_digest=output_digest([file], ""),
+            files=(file,),
+            cost_usd=found.seal.cost_usd,
+            tokens=found.seal.tokens,
+        )
+
+    def _kept(self, node: Node, decision: Decision) -> ev.TaskKept:
+        ((path, found),) = decision.looks.items()
+        file = _file(path, found)
+        return ev.TaskKept(
+            step_id=node.id, reason=decision.reason, output_digest=output_digest([file], ""), files=(file,)
+        )
+
+    def _keep_copy(self, event: ev.TaskAdopted | ev.TaskKept, decision: Decision) -> None:
+        for file in event.files:
+            body = _body(decision.looks[file.path])
+            self.artifacts.objects.put(body, file.sha256)
+            self.artifacts.remember(file.sha256, body)
+
+    def _seal_anew(self, node: Node, event: ev.TaskAdopted | ev.TaskKept, decision: Decision) -> None:
+        """Give an edited section a seal over what the person wrote; nothing else in the file moves."""
+        (file,) = event.files
+        record = self.inputs.state.task(node.id)
+        seal = task_seal(node.id, node.spec, self.inputs.state.run_id, record.input_digest, record)
+        old = decision.looks[file.path].seal
+        if old is not None:
+            seal = seals.vary(old, task=node.id, run=seal.run)
+        seal = seals.vary(seal, sha256=file.sha256, newline_added=False)
+        section = Section(node.names, seal, _body(decision.looks[file.path]))
+        book = self.artifacts.shelf.read(file.path)
+        self.artifacts.shelf.replace(file.path, memory.rewrite(book, [section], frozenset({node.id})).data)
+
+    def _move(self, node: Node, decision: Decision) -> list[ev.Event]:
+        """The pipeline names another file: the first section to be asked for takes the whole file there."""
+        (old,) = decision.paths
+        new, tree = self.path(node), self.artifacts.tree
+        if tree.exists(old) and not tree.exists(new):
+            tree.rename(old, new)
+        accepted = self.inputs.state.task(node.id).accepted or Accepted()
+        files = tuple(look.replace_record(file, path=new) for file in accepted.files)
+        return [ev.TaskKept(step_id=node.id, reason=decision.reason, files=files)]
+
+
+def _body(found: Look) -> bytes:
+    """The bytes of a section as it stands, ending in a newline, as a section does."""
+    return found.body if found.kind == look.SEALED else seals.with_newline(found.body)[0]
+
+
+def _file(path: str, found: Look) -> ev.FileRecord:
+    """The record of a section that is accepted as it stands in the file."""
+    body = _body(found)
+    added = found.kind == look.SEALED and found.seal is not None and found.seal.newline_added
+    return ev.FileRecord("", path, len(body), digest(body), SECTION, added)
+
+
+def _text(found: Look) -> str:
+    added = found.kind == look.SEALED and found.seal is not None and found.seal.newline_added
+    return seals.author_body(_body(found), added).decode()

@@ -263,7 +263,7 @@ def test_another_run_replaces_all_rows(project):
     assert other.update(story.picture(), lambda: ())
     other.close()
     assert project.status() == {"plan": "pending"}
-    assert project.query("SELECT * FROM todo_view") == [("run-2", story.state.seq)]
+    assert project.query("SELECT run, seq FROM todo_view") == [("run-2", story.state.seq)]
     assert project.query("SELECT * FROM todo_deps") == []
 
 

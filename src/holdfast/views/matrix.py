@@ -98,6 +98,13 @@ def shown_status(picture: Picture, task: str) -> str:
     return BLOCKED if task in picture.blocked else PENDING
 
 
+def is_row_done(picture: Picture, task: str) -> bool:
+    """Whether its row in todos.db is `done`: skipped is as good as completed there, an open question is not."""
+    record = picture.state.task(task)
+    waits = bool(record.question) or task in picture.state.recalls
+    return record.status in (COMPLETED, SKIPPED) and not waits
+
+
 def overall(marks: Sequence[str]) -> str:
     """One symbol for several tasks: what is wrong wins, then what is under way."""
     for loud in (FAILED_MARK, REVIEW_MARK, GOING_MARK):

@@ -49,7 +49,7 @@ def read(text: str, spec: PipelineSpec, source: str) -> Claims:
         tasks=reader.tasks,
         gates=reader.gates,
         phases=reader.phases,
-        items={var: list(paths.values()) for var, paths in reader.items.paths.items() if paths},
+        items=reader.items.listed(),
         contradictions=reader.contradictions.lines(),
         ignored=reader.ignored.lines(),
     )
@@ -59,6 +59,8 @@ class Items:
     """The items that a view names, in its order; ids that differ only in case are one."""
 
     def __init__(self, spec: PipelineSpec) -> None:
+        steps = {step.name: step.each for step in spec.steps}
+        self.fan_of = steps | {fan.name: fan.each for fan in spec.items if fan.given is None}
         self._fans = {fan.var: fan for fan in spec.items}
         self._given = {
             fan.var: {fold(item["id"]): item["id"] for item in fan.given}
@@ -66,6 +68,16 @@ class Items:
             if fan.given is not None
         }
         self.paths: dict[str, dict[Path, Path]] = {fan.var: {} for fan in spec.items}
+
+    def task(self, written: str) -> str | None:
+        """The task whose id this is; None if the pipeline can have no such task."""
+        name, path = split_task_id(written) if written.endswith("]") else (written, ())
+        known = self.path(self.fan_of[name], path) if name in self.fan_of else None
+        return None if known is None else task_id(name, known)
+
+    def listed(self) -> dict[str, list[Path]]:
+        """Fan-out variable -> paths, without those of which there are none."""
+        return {var: list(paths.values()) for var, paths in self.paths.items() if paths}
 
     def path(self, var: str | None, written: Path) -> Path | None:
         """The path of the item of `var` that is meant; None if there can be no such item."""
@@ -98,9 +110,8 @@ class _Table:
 class _Names:
     """What the pipeline's names and titles mean."""
 
-    def __init__(self, spec: PipelineSpec) -> None:
-        steps = {step.name: step.each for step in spec.steps}
-        self.fan = steps | {fan.name: fan.each for fan in spec.items if fan.given is None}
+    def __init__(self, spec: PipelineSpec, fan_of: dict[str, str | None]) -> None:
+        self.fan = fan_of
         self.depth = {name: len(spec.fan_path(var)) for name, var in self.fan.items()}
         self._vars = {_bare(markdown_cell(fan.var)): fan.var for fan in spec.items}
         self._vars |= {markdown_cell(fan.var): fan.var for fan in spec.items}
@@ -125,13 +136,8 @@ class _Names:
 
     def task(self, cell: str, items: Items) -> str | None:
         """The task that a row of a list means: by its id, or by name or title of a step outside all fan-outs."""
-        text = _shown(cell)
-        name, path = split_task_id(text) if text.endswith("]") else (text, ())
-        if name not in self.fan:
-            lone = [name for name in self._loose.get(_bare(cell), []) if not self.depth[name]]
-            return lone[0] if len(lone) == 1 else None
-        known = items.path(self.fan[name], path)
-        return None if known is None else task_id(name, known)
+        lone = [name for name in self._loose.get(_bare(cell), []) if not self.depth[name]]
+        return items.task(_shown(cell)) or (lone[0] if len(lone) == 1 else None)
 
 
 class _Reader:
@@ -139,8 +145,8 @@ class _Reader:
 
     def __init__(self, spec: PipelineSpec) -> None:
         self.spec = spec
-        self.names = _Names(spec)
         self.items = Items(spec)
+        self.names = _Names(spec, self.items.fan_of)
         self.pipeline = ""
         self.tasks: dict[str, str] = {}
         self.gates: dict[str, str] = {}

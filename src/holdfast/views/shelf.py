@@ -1,43 +1,147 @@
-"""Writes all views of a run: each whole, each replaced atomically, none of them needed to continue."""
+"""Writes all views of a run: each whole, each replaced atomically, none of them needed to continue.
+
+Nobody's edit is written over unseen. A page that somebody changed, or that was there before Holdfast, is kept
+beside itself as `NAME.bak.TIMESTAMP`; something that is no readable file goes to quarantine. checkpoint.md and
+todos.db can say what somebody wants, so `write` leaves them alone until `edited` has told what they claim: the
+caller makes events of that first, and a kill in between loses nothing, since the edit is still there and its stamp
+still does not fit. A change in the instant between our last look and the rename is lost.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.artifacts import UNREADABLE
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.stores import atomic
 from holdfast.views import checkpoint, progress, resume, summary
+from holdfast.views.claims import Claims
+from holdfast.views.stamp import read_stamp
 
 if TYPE_CHECKING:
     from holdfast.views.todos import TodosView
 
+PAGE_BYTES_MAX = 64 << 20
+
+_IN_THE_WAY = UNREADABLE | {errno.EFBIG}
+
+Mark = tuple[int, int, int, int]  # inode, size, time of change of content and of anything
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Something that was in a view's place, and where it is now."""
+
+    view: str  # checkpoint.md, for example
+    kept_as: Path
+    why: str
+
 
 class ViewShelf:
-    """The places of one run's views."""
+    """The places of one run's views. Calls come from one thread at a time."""
 
     def __init__(self, layout: ProjectLayout, run: RunLayout) -> None:
         self._layout = layout
         self._run = run
         self._todos: TodosView | None = None
+        self._checkpoint = _Page(layout.checkpoint_view)
+        self._pages = (self._checkpoint, _Page(layout.resume_view), _Page(run.progress))
+        self._kept: list[Kept] = []
 
-    def write(self, picture: Picture, graph: Graph, *, sync: bool) -> None:
-        """Bring every view up to `picture`. `sync` at a stop, when they may be all that someone reads."""
+    def edited(self, spec: PipelineSpec) -> list[Claims]:
+        """What checkpoint.md and todos.db claim, if somebody changed them since they were written; each edit once.
+
+        The stamp tells, whoever wrote them. A checkpoint.md without a stamp counts too, with an empty `run_id`.
+        """
+        found = [self._edited_checkpoint(spec)]
+        if self._todos is not None or os.path.exists(self._layout.todos_db):
+            found.append(self._todos_view().edited(spec))
+        return [claims for claims in found if claims is not None]
+
+    def _edited_checkpoint(self, spec: PipelineSpec) -> Claims | None:
+        page = self._checkpoint
+        try:
+            text = page.edit()
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY:
+                raise
+            return None  # `write` moves it away
+        if text is None or page.seen == page.reported:
+            return None
+        page.reported = page.seen
+        return checkpoint.parse(text, spec)
+
+    def write(self, picture: Picture, graph: Graph, *, sync: bool) -> list[Kept]:
+        """Bring every view up to `picture`, and say what was moved out of the way for it.
+
+        `sync` at a stop, when they may be all that someone reads.
+        """
+        self._kept = []
         size = os.stat(self._run.journal).st_size
+        self._clear_folder(self._run.summary)
         self._put(self._run.summary, summary.encode_summary(picture, journal_bytes=size), sync)
-        self._put(self._layout.checkpoint_view, checkpoint.render(picture).encode(), sync)
-        self._put(self._layout.resume_view, resume.render(picture).encode(), sync)
-        if picture.state.sections:
-            self._put(self._run.progress, progress.render(picture).encode(), sync)
+        checkpoint_page, resume_page, progress_page = self._pages
+        if self._is_free(checkpoint_page, wait=True):
+            self._turn(checkpoint_page, checkpoint.render(picture), sync)
+        if self._is_free(resume_page):
+            self._turn(resume_page, resume.render(picture), sync)
+        if picture.state.sections and self._is_free(progress_page):
+            self._turn(progress_page, progress.render(picture), sync)
         self._todos_view().update(picture, lambda: _edges(graph))
+        return self._kept
 
     def close(self) -> None:
         if self._todos is not None:
             self._todos.close()
+
+    # --- pages -------------------------------------------------------------------------------------------
+
+    def _is_free(self, page: _Page, *, wait: bool = False) -> bool:
+        """Whether the page may be written now; what is in its place is kept elsewhere.
+
+        With `wait`, an edit that has not been told yet stays until it has.
+        """
+        try:
+            edit = page.edit()
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY:
+                raise
+            self._keep(page.path, self._set_aside(page.path), "it was no file that can be read")
+            return True
+        if edit is None:
+            return True
+        if wait and page.seen != page.reported:
+            return False
+        why = "it was edited" if read_stamp(edit) else "it was not written by Holdfast"
+        self._keep(page.path, atomic.back_up(page.path), why)
+        return True
+
+    def _turn(self, page: _Page, text: str, sync: bool) -> None:
+        self._put(page.path, text.encode(), sync)
+        page.written = _mark(page.path)
+
+    def _put(self, path: Path, data: bytes, sync: bool) -> None:
+        atomic.write_file(path, data, sync=sync, tmp_dir=self._layout.tmp)
+
+    def _clear_folder(self, path: Path) -> None:
+        if path.is_dir() and not path.is_symlink():  # a rename replaces anything but a folder
+            self._keep(path, self._set_aside(path), "it was a folder")
+
+    def _keep(self, path: Path, kept_as: Path, why: str) -> None:
+        self._kept.append(Kept(path.name, kept_as, why))
+
+    def _set_aside(self, path: Path) -> Path:
+        return atomic.set_aside(path, self._run.quarantine)
+
+    # --- todos.db ----------------------------------------------------------------------------------------
 
     def _todos_view(self) -> TodosView:
         if self._todos is None:
@@ -45,16 +149,50 @@ class ViewShelf:
                 TodosView,
             )  # SQLite is loaded with the first refresh, not at the start
 
-            self._todos = TodosView(self._layout.todos_db, set_aside=self._set_aside)
+            self._todos = TodosView(self._layout.todos_db, set_aside=self._set_todos_aside)
         return self._todos
 
-    def _put(self, path: Path, data: bytes, sync: bool) -> None:
-        if path.is_dir() and not path.is_symlink():  # a rename replaces anything but a folder
-            self._set_aside(path)
-        atomic.write_file(path, data, sync=sync, tmp_dir=self._layout.tmp)
+    def _set_todos_aside(self, path: Path) -> None:
+        self._keep(path, self._set_aside(path), "it could not be used")
 
-    def _set_aside(self, path: Path) -> object:
-        return atomic.set_aside(path, self._run.quarantine)
+
+class _Page:
+    """One Markdown view: what we wrote there, and what of others we have seen."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.written: Mark | None = None
+        self.seen: Mark | None = None  # of the edit that `edit` gave last
+        self.reported: Mark | None = None  # of the edit that was told
+
+    def edit(self) -> str | None:
+        """The text that somebody else left here; None if the page is ours, untouched, empty or missing.
+
+        Costs one look as long as nobody has touched it. OSError if it cannot be read.
+        """
+        mark = _mark(self.path)
+        if mark is None or mark == self.written:
+            return None
+        try:
+            data = atomic.read_file(self.path, PAGE_BYTES_MAX)
+        except FileNotFoundError:
+            return None
+        if not data.strip(b"\0 \t\r\n"):  # also what a power cut leaves of an unsynced page
+            return None
+        text = data.decode("utf-8", "replace")
+        stamp = read_stamp(text)
+        if stamp is not None and stamp.fits:
+            return None
+        self.seen = mark
+        return text
+
+
+def _mark(path: Path) -> Mark | None:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _edges(graph: Graph) -> Iterator[tuple[str, str]]:

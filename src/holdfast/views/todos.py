@@ -1,7 +1,9 @@
 """todos.db: the run as SQL rows, so that one query lists what can start.
 
 It is a cache: nothing that happens to it may stop a run. A file that cannot be used is set aside and written
-anew; one that is locked, or a disk that is full, waits for the next time.
+anew; one that is locked, or a disk that is full, waits for the next time. Rows that somebody changed are not
+written over before `edited` has told them: until then `update` waits, and a kill in between leaves them, and the
+stamp that gives them away.
 
 Two traps. The contract's query joins a dependency with its row, so that one which names no row would count as
 done: here every dependency has a row, an unknown one a blocked row of its own. And the picture knows more
@@ -13,9 +15,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from holdfast.clock import iso
@@ -23,10 +25,13 @@ from holdfast.errors import HoldfastError
 from holdfast.escaping import terminal
 from holdfast.picture import Picture
 from holdfast.pipeline.graph import SETTLE, Graph, Node, split_task_id
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, TaskState
-from holdfast.views import matrix
+from holdfast.views import matrix, todofile
+from holdfast.views.claims import Claims
+from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Found, UnusableError
 
-TODO, GOING, DONE, WAITING = "pending", "in_progress", "done", "blocked"
+read_claims = todofile.read_claims
 
 READY_QUERY = """
 SELECT t.* FROM todos t WHERE t.status = 'pending' AND NOT EXISTS (
@@ -38,21 +43,11 @@ Edge = tuple[str, str]
 Edges = Callable[[], Iterable[tuple[str, str | None]]]  # (task, what it depends on; None: something nameless)
 Row = tuple[str, str, str]  # title, description, status
 
-_SCHEMA = {
-    "todos": "CREATE TABLE todos (id TEXT NOT NULL PRIMARY KEY, title TEXT, description TEXT,"
-    " status TEXT NOT NULL CHECK (status IN ('pending', 'in_progress', 'done', 'blocked')),"
-    " created_at TEXT, updated_at TEXT)",
-    "todo_deps": "CREATE TABLE todo_deps (todo_id TEXT NOT NULL REFERENCES todos (id),"
-    " depends_on TEXT NOT NULL REFERENCES todos (id), PRIMARY KEY (todo_id, depends_on))",
-    # Which moment the rows show: what a reader needs to tell an edit from age.
-    "todo_view": "CREATE TABLE todo_view (run TEXT NOT NULL, seq INTEGER NOT NULL)",
-}
 _UPSERT = (
     "INSERT INTO todos (id, title, description, status, created_at, updated_at)"
     " VALUES (?1, ?2, ?3, ?4, ?5, ?5)"
     " ON CONFLICT (id) DO UPDATE SET title = ?2, description = ?3, status = ?4, updated_at = ?5"
 )
-_BUSY_S = 0.05
 # Nothing is wrong with the file itself: another time will do.
 _PASSING = frozenset(
     [
@@ -74,8 +69,8 @@ _STATUS = {
 _GATHERED_MAX = 10_000
 
 
-class _UnusableError(Exception):
-    """What lies at this path is not a database of ours."""
+class _EditedError(Exception):
+    """Somebody changed rows, and nobody has been told of it yet."""
 
 
 class TodosView:
@@ -90,13 +85,18 @@ class TodosView:
         self._deps: set[Edge] = set()
         self._drawn = 0  # a hash of the names of the rows that `_edges` was made for
         self._edges: set[Edge] = set()
+        self._version = 0  # SQLite's count of changes by others, when `_rows` were read or written
+        self._reported = ""  # the digest of edited rows that `edited` has told
 
     def update(self, picture: Picture, edges: Edges) -> bool:
         """Write what has changed since the last time; False if it has to wait for the next."""
         for _ in range(2):
             try:
                 self._write(self._opened(), picture, edges)
-            except (sqlite3.Error, _UnusableError) as error:
+            except _EditedError:
+                self._roll_back()
+                return False
+            except (sqlite3.Error, UnusableError) as error:
                 if _is_passing(error):
                     self._roll_back()
                     return False
@@ -110,6 +110,29 @@ class TodosView:
                 return True
         return False
 
+    def edited(self, spec: PipelineSpec) -> Claims | None:
+        """What the rows claim, if somebody changed them since they were written; the same change is told once."""
+        try:
+            found = self._changed_rows()
+        except (sqlite3.Error, UnusableError, OSError):
+            return None  # `update` meets the same trouble, and deals with it
+        if found is None or not found.is_edited or todofile.digest(found.statuses) == self._reported:
+            return None
+        self._reported = todofile.digest(found.statuses)
+        return todofile.claims_of(found, spec)
+
+    def _changed_rows(self) -> Found | None:
+        """What is on file, if it may be other than what we wrote."""
+        here = todofile.identity(self.path)
+        if here is None:
+            return None
+        if self._connection is None or here != self._file:
+            with closing(todofile.open_to_read(self.path)) as connection:
+                return todofile.look(connection)
+        if todofile.data_version(self._connection) == self._version:
+            return None
+        return todofile.look(self._connection)
+
     def close(self) -> None:
         """Let go of the file; the next update looks at all of it."""
         connection, self._connection = self._connection, None
@@ -121,15 +144,15 @@ class TodosView:
 
     def _opened(self) -> sqlite3.Connection:
         """The open database; another file at its path, or none, means beginning anew."""
-        here = _identity(self.path)
+        here = todofile.identity(self.path)
         if self._connection is None or here is None or here != self._file:
             self.close()
             self._connection = sqlite3.connect(
-                self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+                self.path, timeout=todofile.BUSY_S, isolation_level=None, check_same_thread=False
             )
             self._connection.execute("PRAGMA synchronous = OFF")
-            _prepare(self._connection)
-            self._file = _identity(self.path)
+            todofile.prepare(self._connection)
+            self._file = todofile.identity(self.path)
         return self._connection
 
     def _roll_back(self) -> None:
@@ -149,9 +172,7 @@ class TodosView:
     def _write(self, connection: sqlite3.Connection, picture: Picture, edges: Edges) -> None:
         rows, deps = self._wanted(picture, edges)
         connection.execute("BEGIN IMMEDIATE")
-        old, old_deps = self._rows, self._deps
-        if old is None:
-            old, old_deps = _read(connection, picture.state.run_id)
+        old, old_deps = self._on_file(connection, picture.state.run_id)
         now = iso(picture.state.updated_at or 0.0)
         changed = [(name, *row, now) for name, row in rows.items() if old.get(name) != row]
         connection.executemany(
@@ -164,9 +185,24 @@ class TodosView:
             "INSERT INTO todo_deps (todo_id, depends_on) VALUES (?, ?)", sorted(deps - old_deps)
         )
         connection.execute("DELETE FROM todo_view")
-        connection.execute("INSERT INTO todo_view VALUES (?, ?)", (picture.state.run_id, picture.state.seq))
+        mark = (
+            picture.state.run_id,
+            picture.state.seq,
+            todofile.digest({name: row[2] for name, row in rows.items()}),
+        )
+        connection.execute("INSERT INTO todo_view VALUES (?, ?, ?)", mark)
         connection.execute("COMMIT")
-        self._rows, self._deps = rows, deps
+        self._rows, self._deps, self._reported = rows, deps, ""
+        self._version = todofile.data_version(connection)
+
+    def _on_file(self, connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Row], set[Edge]]:
+        """The rows and dependencies as they stand; read only if others may have changed them."""
+        if self._rows is not None and todofile.data_version(connection) == self._version:
+            return self._rows, self._deps
+        found = todofile.rows_found(connection)
+        if found.is_edited and todofile.digest(found.statuses) != self._reported:
+            raise _EditedError
+        return _read(connection, run_id)
 
     # --- what should be there ------------------------------------------------------------------------------
 
@@ -260,27 +296,6 @@ def _description(record: TaskState) -> str:
 
 
 # --- the database ----------------------------------------------------------------------------------------
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        raise _UnusableError
-    return found.st_dev, found.st_ino
-
-
-def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables in an empty database; one with other tables, or damage, is not ours to use."""
-    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
-    if not found:
-        connection.executescript(";\n".join(["BEGIN IMMEDIATE", *_SCHEMA.values(), "COMMIT"]))
-        return
-    ours = all(found.get(table) == sql for table, sql in _SCHEMA.items())
-    if not ours or connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-        raise _UnusableError
 
 
 def _read(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Row], set[Edge]]:

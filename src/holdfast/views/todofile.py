@@ -1,0 +1,200 @@
+"""The file todos.db: its tables, its stamp, and what its rows claim when they are read back.
+
+Its stamp is the table `todo_view`: run, sequence number and a hash of all ids and statuses, so that rows which
+somebody changed show without any other source. `read_claims` only reads: it makes no file and waits for no one.
+A trap: SQLite's locks are lost when a process closes any descriptor of the database. Do not call `read_claims`
+while another thread of this process is within `TodosView.update`.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import sqlite3
+import stat
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from holdfast import layout
+from holdfast.escaping import terminal
+from holdfast.pipeline.graph import split_task_id
+from holdfast.pipeline.names import printable
+from holdfast.pipeline.spec import PipelineSpec
+from holdfast.state import COMPLETED, IN_PROGRESS, PENDING
+from holdfast.stores import atomic
+from holdfast.views.claims import APPROVED, NOT_REACHED, Claims, Told
+from holdfast.views.reading import Items
+
+TODO, GOING, DONE, WAITING = "pending", "in_progress", "done", "blocked"
+BUSY_S = 0.05
+
+SCHEMA = {
+    "todos": "CREATE TABLE todos (id TEXT NOT NULL PRIMARY KEY, title TEXT, description TEXT,"
+    " status TEXT NOT NULL CHECK (status IN ('pending', 'in_progress', 'done', 'blocked')),"
+    " created_at TEXT, updated_at TEXT)",
+    "todo_deps": "CREATE TABLE todo_deps (todo_id TEXT NOT NULL REFERENCES todos (id),"
+    " depends_on TEXT NOT NULL REFERENCES todos (id), PRIMARY KEY (todo_id, depends_on))",
+    # Which moment the rows show: what a reader needs to tell an edit from age.
+    "todo_view": "CREATE TABLE todo_view (run TEXT NOT NULL, seq INTEGER NOT NULL, sha256 TEXT NOT NULL)",
+}
+_CLAIMED = {TODO: PENDING, WAITING: PENDING, GOING: IN_PROGRESS, DONE: COMPLETED}
+_NO_TASKS = ("phase:", "fanout:", "missing:")
+_ID_BYTES_MAX = 4096
+_WAL = b"\x02\x02"  # bytes 18 and 19 of a database whose changes are in a file beside it
+_NOT_OURS = "it is no database of ours"
+_UNREADABLE = {
+    errno.EACCES: "it cannot be read: permission denied",
+    errno.EPERM: "it cannot be read: permission denied",
+    errno.ENOTDIR: "there is none",
+    errno.ELOOP: _NOT_OURS,
+    errno.EISDIR: _NOT_OURS,
+}
+
+
+class UnusableError(Exception):
+    """What lies at this path is not a database of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is on file: its stamp, and each row's status."""
+
+    run: str
+    seq: int
+    sha256: str
+    statuses: dict[str, str]
+
+    @property
+    def is_edited(self) -> bool:
+        return bool(self.run) and digest(self.statuses) != self.sha256
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise UnusableError
+    return found.st_dev, found.st_ino
+
+
+def read_claims(path: Path, spec: PipelineSpec) -> Claims:
+    """What a todos.db claims, whoever uses it meanwhile; why it claims nothing is in `problem`."""
+    try:
+        if identity(path) is None:
+            return _unreadable("there is none")
+        with closing(open_to_read(path)) as connection:
+            return claims_of(look(connection), spec)
+    except UnusableError:
+        return _unreadable(_NOT_OURS)
+    except sqlite3.Error as error:
+        return _unreadable(_in_words(error))
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
+        return _unreadable(_UNREADABLE[error.errno])
+
+
+def _in_words(error: sqlite3.Error) -> str:
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return "whoever wrote to it was cut off; the next run puts that right"
+    return terminal(str(error))
+
+
+def _unreadable(problem: str) -> Claims:
+    return Claims(layout.TODOS_DB, problem=problem)
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that writes nothing, not even the files that SQLite keeps beside a database."""
+    fd = atomic.open_regular(os.fspath(path))
+    try:
+        is_wal = os.pread(fd, 2, 18) == _WAL
+    finally:
+        os.close(fd)
+    # A write-ahead log that is not there would be made; if it is there, nothing else has to be made either.
+    alone = is_wal and not os.path.exists(f"{path}-wal")
+    uri = f"file:{quote(os.fspath(path))}?mode=ro" + ("&immutable=1" if alone else "")
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    connection.text_factory = _text
+    return connection
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def look(connection: sqlite3.Connection) -> Found:
+    """The stamp and the rows of one moment."""
+    connection.execute("BEGIN")
+    try:
+        if not _is_ours(connection):
+            raise UnusableError
+        return rows_found(connection)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def rows_found(connection: sqlite3.Connection) -> Found:
+    marks = connection.execute("SELECT run, seq, sha256 FROM todo_view LIMIT 2").fetchall()
+    run, seq, sha256 = marks[0] if len(marks) == 1 else ("", 0, "")
+    rows = connection.execute("SELECT id, status FROM todos WHERE length(id) <= ?", (_ID_BYTES_MAX,))
+    statuses = {str(name): str(status) for name, status in rows}
+    return Found(str(run), seq if isinstance(seq, int) else 0, str(sha256), statuses)
+
+
+def digest(statuses: Mapping[str, str]) -> str:
+    """The hash of all ids and statuses, in the order of the ids: a change of any, or of their number, shows."""
+    lines = sorted(f"{name}\0{status}\n" for name, status in statuses.items())
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def claims_of(found: Found, spec: PipelineSpec) -> Claims:
+    items, ignored = Items(spec), Told()
+    gate_names = {gate.name for gate in spec.gates}
+    tasks: dict[str, str] = {}
+    gates: dict[str, str] = {}
+    for name, status in found.statuses.items():
+        task = items.task(name)
+        if task is not None:
+            tasks[task] = _CLAIMED.get(status, PENDING)
+        elif split_task_id(name)[0] in gate_names:
+            gates[name] = APPROVED if status == DONE else NOT_REACHED
+        elif not name.startswith(_NO_TASKS):
+            ignored.add(f"row {printable(name)}")
+    return Claims(
+        layout.TODOS_DB,
+        run_id=found.run,
+        seq=found.seq,
+        edited=found.is_edited,
+        tasks=tasks,
+        gates=gates,
+        items=items.listed(),
+        ignored=ignored.lines(),
+    )
+
+
+def data_version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
+
+
+def _is_ours(connection: sqlite3.Connection) -> bool:
+    """Whether it has our tables, exactly, and no page of it is damaged."""
+    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
+    ours = all(found.get(table) == sql for table, sql in SCHEMA.items())
+    return ours and connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables in an empty database; one with other tables, or damage, is not ours to use."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' LIMIT 1").fetchone() is None:
+        connection.executescript(";\n".join(["BEGIN IMMEDIATE", *SCHEMA.values(), "COMMIT"]))
+    elif not _is_ours(connection):
+        raise UnusableError

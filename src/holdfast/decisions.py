@@ -39,6 +39,10 @@ PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, H
 """The words of `plan --json` are fewer: each of ours as one of them."""
 
 
+MADE_FROM_IT = "what was made from it"
+"""The evidence for a task that left no file and is on no record."""
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """One task of a plan; `action` is one of trust heal adopt redo continue ask run."""

@@ -96,6 +96,7 @@ def rebuild(opened: OpenRun) -> None:
     committer = opened.committer
     advance, committer.on_batch = committer.on_batch, lambda: None
     try:
+        opened.say((), durable=False)  # what the run begins with is in the inbox
         views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
         before = _statuses(opened.state)
         walker = _walk(opened, views)

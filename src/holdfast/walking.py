@@ -22,7 +22,7 @@ from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts import SEALED, Artifacts
 from holdfast.choosing import Choice, Request
-from holdfast.decisions import Decision, Planned, public_action
+from holdfast.decisions import MADE_FROM_IT, Decision, Planned, public_action
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.considering import tasks_behind
 from holdfast.engine.desk import DeafDesk
@@ -358,12 +358,13 @@ class Walker:
     def _note(self, node: Node, decision: Decision) -> None:
         action = public_action(decision.action)
         cost = self._costs.get(node.spec.name) if action in _RUNS else None
-        evidence = self._evidence(node, decision)
+        noted = self.planned.get(node.id)  # if so, what is lost of it is needed after all
+        evidence = noted.evidence if noted is not None else self._evidence(node, decision)
         self.planned[node.id] = Planned(node.id, action, decision.reason, cost, evidence, _problem(decision))
 
     def _evidence(self, node: Node, decision: Decision) -> str:
         if decision.about == "lost":
-            return self.judge.claims.get(node.id, "what was made from it")
+            return self.judge.claims.get(node.id, MADE_FROM_IT)
         if node.kind == "items" and node.id not in self.state.tasks:
             return self.judge.claims.get(node.id, "")
         if decision.action == decisions.ADOPT:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -232,19 +232,35 @@ def in_order(graph: Graph) -> Iterator[Node]:
 
 def named_items(spec: PipelineSpec, tree: WorkTree, state: RunState) -> dict[str, list[tuple[str, ...]]]:
     """The items that the names of files suggest, by fan-out. Only their seals can prove that they are items."""
-    found: dict[str, list[tuple[str, ...]]] = {}
+    suggested: dict[str, list[tuple[FilePattern, tuple[str, ...]]]] = {}
     for pattern, template in file_patterns(spec, _values(state)):
-        if not pattern.fan:
-            continue
         for folder in matching_folders(tree, pattern, template):
             for name in _names(tree, folder):
                 path = f"{folder}/{name}" if folder else name
                 item = pattern.item_at(path)
-                if item is not None and not pattern.is_plain:
-                    item = _sealed_item(tree, path, pattern)
-                if item is not None:
-                    found.setdefault(pattern.fan[-1], []).append(item)
+                if item is not None and templates.check_path(path) is None:
+                    suggested.setdefault(path, []).append((pattern, item))
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for path, readings in suggested.items():
+        for var, item in _agreed(tree, path, readings):
+            found.setdefault(var, []).append(item)
     return found
+
+
+def _agreed(
+    tree: WorkTree, path: str, readings: Sequence[tuple[FilePattern, tuple[str, ...]]]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What a name says if it can be read in one way only; else what its seal says."""
+    if len(readings) == 1 and readings[0][0].is_plain:
+        pattern, item = readings[0]
+        if pattern.fan:
+            yield pattern.fan[-1], item
+        return
+    seal = tail_seal(tree, path)
+    for pattern, _ in readings:
+        sealed = pattern.item_of(seal.task) if seal is not None and pattern.fan else None
+        if sealed is not None:
+            yield pattern.fan[-1], sealed
 
 
 def file_patterns(spec: PipelineSpec, values: Mapping[str, str]) -> Iterator[tuple[FilePattern, str]]:
@@ -287,11 +303,6 @@ def _names(tree: WorkTree, folder: str) -> frozenset[str]:
 def _values(state: RunState) -> dict[str, str]:
     params = {name: str(value) for name, value in state.params.items()}
     return {**params, "run_id": state.run_id} if state.run_id else params
-
-
-def _sealed_item(tree: WorkTree, path: str, pattern: FilePattern) -> tuple[str, ...] | None:
-    seal = tail_seal(tree, path)
-    return pattern.item_of(seal.task) if seal is not None else None
 
 
 def tail_seal(tree: WorkTree, path: str) -> Seal | None:

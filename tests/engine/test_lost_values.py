@@ -9,7 +9,10 @@ import pytest
 
 from holdfast import Context, Pipeline
 from holdfast.errors import CheckpointCorruptionError
+from holdfast.people import decide
 from holdfast.run import RunResult
+from holdfast.runs import open_project
+from tests.engine.projects import events_of
 
 
 class Research:
@@ -98,6 +101,20 @@ def test_the_value_beside_a_file_is_lost_but_its_file_is_believed(research: Rese
     shutil.rmtree(research.root / ".holdfast")
     result = research.run()
     assert (result.status, research.made) == ("completed", ["plan", "topics", "report", "title"])
+
+
+def test_a_remade_value_that_does_not_fit_is_asked_about(research: Research) -> None:
+    """Another summary than the one the report was made from: the whole report is not redone unasked."""
+    research.lose_state()
+    (research.root / "a.md").unlink()
+    research.answer = "second"
+    result = research.run()
+    assert (result.status, research.made) == ("paused", ["plan", "topics", "search[a]", "summary[a]"])
+    asked = {event["step_id"]: event["about"] for event in events_of(research.root, "question_asked")}
+    assert asked == {"report": "input"}
+    decide(open_project(research.root), result.run_id, "report", "keep")
+    assert research.run().status == "completed"
+    assert not research.made
 
 
 def test_a_value_that_is_lost_is_never_given_out(research: Research) -> None:

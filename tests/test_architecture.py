@@ -15,6 +15,7 @@ LAYERS: list[set[str]] = [
     {"run", "planning", "recovering", "people", "cleaning", "outputs", "verifying"},
     {"walking"},
     {"sessions", "showing"},
+    {"editing"},
     {"choosing", "runs"},
     {"explaining"},
     {"engine", "recovery"},

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from holdfast import events as ev
 from holdfast.errors import UsageError
-from holdfast.journal.log import EventLog
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.runs import read_picture, read_run, run_layout
-from holdfast.showing import refresh_views
+from holdfast.showing import append, refresh_views
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 from holdfast.stores.lock import AppendLock
 from holdfast.views.matrix import gates
@@ -170,6 +167,5 @@ def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> None:
     if history.journal_damage:  # the snapshot knows more than the journal: what is recorded now must come after it
         with AppendLock(layout.append_lock):
             repair(run.journal, run.quarantine, known_seq=history.state.seq)
-    with EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine) as log:
-        log.append(msgspec.to_builtins(event))
+    append(layout, run_id, [event])
     refresh_views(layout, run_id)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast import events as ev
 from holdfast.choosing import Choice, Request, choose
 from holdfast.context import ContextEndedError
+from holdfast.editing import kept_events, wanted
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.board import Board
 from holdfast.engine.commit import Recorded
@@ -187,7 +188,8 @@ class _Session:
 
     def run(self) -> RunResult:
         self.hooks.on_begin(self.choice, self.state)
-        self.open.submit(self._opening_events(), durable=False)
+        wishes = self._wishes()
+        self.open.submit([*self._opening_events(), *wishes], durable=False)
         if self.choice.found_again or self.state.rebuilt:
             rebuild(self.open)
         self.hooks.on_open(self.picture, self.runner.stop)
@@ -223,11 +225,11 @@ class _Session:
     def _redo_ids(self) -> tuple[str, ...]:
         """The finished tasks that `--redo` names, by task id or by step."""
         found: list[str] = []
-        for wanted in self.request.redo:
+        for named in self.request.redo:
             hits = [
                 t
                 for t, r in self.state.tasks.items()
-                if r.status == COMPLETED and wanted in (t, t.partition("[")[0])
+                if r.status == COMPLETED and named in (t, t.partition("[")[0])
             ]
             found += hits
         return tuple(dict.fromkeys(found))
@@ -245,17 +247,31 @@ class _Session:
     def _draw(self) -> Picture:
         return draw_graph(self.runner.graph, copied(self.state))
 
-    def _refresh_views(self, *, sync: bool = False) -> None:
+    def _wishes(self) -> list[ev.Event]:
+        """What somebody wants who edited a view. A lost run's views are evidence, and have been read as such."""
+        edited = self.views.edited(self.compiled.spec)
+        return wanted(self.layout, edited, self.picture()) if edited and not self.choice.found_again else []
+
+    def _refresh_views(self) -> None:
+        wishes = self._wishes()
+        if wishes:
+            self.runner.hear(wishes)
+        kept = self._write_views(sync=False)
+        if kept:
+            self.runner.hear(kept)
+
+    def _write_views(self, *, sync: bool) -> list[ev.Event]:
         picture = self.picture()
         self.open.journal.sync()  # a view never knows more than the journal keeps
-        self.views.write(picture, self.runner.graph, sync=sync)
+        return kept_events(self.layout, self.views.write(picture, self.runner.graph, sync=sync))
 
     def _last_words(self) -> None:
         """Snapshot and views at the stop. If the disk is full, the journal has everything all the same."""
         if self.committer.failed is not None:
             return
+        self.open.say(self._wishes(), durable=False)  # nothing starts any more: the next run takes them up
         self.open.write_snapshot()
-        self._refresh_views(sync=True)
+        self.open.say(self._write_views(sync=True), durable=False)
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast import events as ev
+from holdfast.editing import kept_events, wanted
 from holdfast.engine.drawing import draw_both
+from holdfast.journal.log import EventLog
 from holdfast.layout import ProjectLayout
+from holdfast.picture import Picture
+from holdfast.pipeline.graph import Graph
 from holdfast.runs import load_value, read_run
 from holdfast.stores.lock import read_holder
 from holdfast.stores.objects import ObjectStore
@@ -11,15 +20,36 @@ from holdfast.views.shelf import ViewShelf
 
 
 def refresh_views(layout: ProjectLayout, run_id: str) -> None:
-    """Write all views, unless an engine is at work: it refreshes them itself, and at once after a decision."""
+    """Write all views, unless an engine is at work: it refreshes them itself, and at once after a decision.
+
+    What somebody wants who edited a view is recorded first.
+    """
     if read_holder(layout.engine_lock) is not None:
         return
-    state = read_run(layout, run_id).state
-    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
     shelf = ViewShelf(layout, layout.run(run_id))
     try:
-        picture, graph = draw_both(state, lambda accepted: load_value(objects, accepted))
-        shelf.write(picture, graph, sync=True)
+        picture, graph = _drawn(layout, run_id)
+        wishes = wanted(layout, shelf.edited(picture.spec), picture)
+        if wishes:
+            append(layout, run_id, wishes)
+            picture, graph = _drawn(layout, run_id)
+        append(layout, run_id, kept_events(layout, shelf.write(picture, graph, sync=True)))
     finally:
         shelf.close()
+
+
+def append(layout: ProjectLayout, run_id: str, events: Sequence[ev.Event]) -> None:
+    """Record these events, as anybody may at any time."""
+    run = layout.run(run_id)
+    if events:
+        with EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine) as log:
+            for event in events:
+                log.append(msgspec.to_builtins(event))
+
+
+def _drawn(layout: ProjectLayout, run_id: str) -> tuple[Picture, Graph]:
+    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    try:
+        return draw_both(read_run(layout, run_id).state, lambda accepted: load_value(objects, accepted))
+    finally:
         objects.close()

@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.engine.projects import events_of
 
 from holdfast import Context, Pipeline
 from holdfast.errors import CheckpointCorruptionError
 from holdfast.people import decide
 from holdfast.run import RunResult
 from holdfast.runs import open_project
-from tests.engine.projects import events_of
 
 
 class Research:

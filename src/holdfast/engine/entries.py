@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast import events as ev
 from holdfast.engine.attempt import Attempt, Verdict
+from holdfast.engine.considering import Considering
 from holdfast.engine.outcomes import Outcomes
 
 
@@ -21,6 +24,18 @@ class _Entry:
 
 class Nudge(_Entry):
     """Makes a batch happen, so that what became due is considered and started."""
+
+
+class Heard(_Entry):
+    """What somebody wants, noticed by this process itself: recorded, and acted on as if another had done so."""
+
+    def __init__(self, considering: Considering, events: Sequence[ev.Event]) -> None:
+        self.considering, self.events = considering, events
+
+    def apply(self) -> None:
+        for event in self.events:
+            self.considering.board.committer.record(event)
+            self.considering.heard(event)
 
 
 class Report(_Entry):

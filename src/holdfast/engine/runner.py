@@ -19,13 +19,14 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from holdfast import clock
+from holdfast import events as ev
 from holdfast.artifacts import LostValueError
 from holdfast.context import current_task
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Board
 from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
-from holdfast.engine.entries import Broken, Ending, Late, Nudge, Overdue, Report
+from holdfast.engine.entries import Broken, Ending, Heard, Late, Nudge, Overdue, Report
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError
@@ -73,7 +74,7 @@ class Runner:
         self._budget_usd = limits.budget_usd
         self._grace_s = limits.grace_s
         self._outcomes = Outcomes(board, rng or random.Random())  # noqa: S311 - jitter, not secrets
-        considering = Considering(
+        self._considering = considering = Considering(
             board, judge, attempts, concurrency=limits.concurrency, budget_usd=limits.budget_usd
         )
         self._inline = InlineExecutor()
@@ -101,6 +102,10 @@ class Runner:
     def call_committer(self) -> None:
         """For coroutines: have a worker thread commit what is in the inbox."""
         self._workers.call_committer()
+
+    def hear(self, events: Sequence[ev.Event]) -> None:
+        """Record what somebody wants while the run goes on, and act on it."""
+        self._commit(Heard(self._considering, events))
 
     def run(self) -> str:
         """Work until nothing more can be done; gives the run's status. Raises what the disk or a lock said."""

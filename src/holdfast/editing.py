@@ -1,0 +1,82 @@
+"""Somebody changed a view by hand: what they want becomes events before the view is written again.
+
+Crash story. The edited view stays as it is until its wishes are in the journal; then it is kept beside itself as
+NAME.bak.TIMESTAMP and written anew. Killed in between, the edit is found again, and what it asks for is on record
+already: a task that is being sent back is not sent back twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from holdfast import clock
+from holdfast import events as ev
+from holdfast.engine.drawing import draw
+from holdfast.journal.scan import scan
+from holdfast.layout import ProjectLayout, RunLayout
+from holdfast.picture import Picture
+from holdfast.runs import load_value
+from holdfast.state import COMPLETED, RunState, fold
+from holdfast.stores.objects import ObjectStore
+from holdfast.views.claims import Claims
+from holdfast.views.edits import WANTED_DONE, Wish, wishes
+from holdfast.views.shelf import Kept
+
+
+def wanted(layout: ProjectLayout, edited: Sequence[Claims], now: Picture) -> list[ev.Event]:
+    """What the edited views ask for that has not happened yet; `now` is the run as it is."""
+    found: dict[tuple[str, str], Wish] = {}
+    for claims in edited:
+        then = _at(layout, now.state.run_id, claims.seq) if _is_of(claims, now) else now
+        for wish in wishes(claims, then):
+            found.setdefault((wish.task, wish.wanted), wish)
+    return [event for wish in found.values() for event in _events(wish, now.state)]
+
+
+def kept_events(layout: ProjectLayout, kept: Sequence[Kept]) -> list[ev.Event]:
+    """Where the edited views themselves were kept."""
+    return [
+        ev.ArtifactSetAside(step_id="", path=one.view, to=_relative(layout, one.kept_as), reason=one.why)
+        for one in kept
+    ]
+
+
+def _is_of(claims: Claims, now: Picture) -> bool:
+    return claims.is_stamped and claims.run_id == now.state.run_id
+
+
+def _events(wish: Wish, state: RunState) -> Iterator[ev.Event]:
+    is_done = state.task(wish.task).status == COMPLETED
+    said = ev.ViewEdited(source=wish.source, step_id=wish.task, wanted=wish.wanted, said=wish.said, was=wish.was)
+    if wish.wanted == WANTED_DONE:
+        if not is_done and state.task(wish.task).claimed != wish.source:
+            yield said
+    elif is_done and wish.task not in state.recalls:
+        yield said
+        yield ev.RewindRequested(step_id="", targets={wish.task: ""})
+
+
+def _at(layout: ProjectLayout, run_id: str, seq: int) -> Picture:
+    """The run as it was at that line of its journal."""
+    state = _state_at(layout.run(run_id), seq)
+    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    try:
+        return draw(state, lambda accepted: load_value(objects, accepted))
+    finally:
+        objects.close()
+
+
+def _state_at(run: RunLayout, seq: int) -> RunState:
+    state = RunState()
+    for line in scan(run.journal):
+        if line.seq > seq:
+            break
+        fold(state, ev.decode(line.raw), line.seq, clock.parse_iso(line.ts))
+    return state
+
+
+def _relative(layout: ProjectLayout, path: Path) -> str:
+    whole = path if path.is_absolute() else layout.root / path
+    return os.path.relpath(whole, layout.root)

@@ -102,8 +102,8 @@ def code_text(written: str) -> tuple[str, str] | None:
 
 
 def exact_json(value: Any) -> str:
-    """`value` as JSON on one line that comes back exactly: nothing in it needs to be made harmless."""
-    text = msgspec.json.encode(value).decode()
+    """`value` as JSON on one line that comes back exactly: nothing in it is obeyed, or begins a comment."""
+    text = msgspec.json.encode(value).decode().replace("<!--", "\\u003c!--")
     return text if text.isprintable() and not _UNSAFE.search(text) else _OBEYED.sub(_json_escape, text)
 
 

@@ -39,10 +39,11 @@ def test_the_opening_says_when_and_how_to_continue():
         "# How to continue book\n"
         "\n"
         "Generated 2026-01-09T14:30:38.000Z by Holdfast, in process 7 on box.\n"
+        "Holdfast runs the steps of a pipeline, keeps what they made, and goes on where it stopped.\n"
         "\n"
         "This run is not finished. What is done is kept and proved: continuing repeats none of it.\n"
         "\n"
-        "To continue: `holdfast resume run-1`\n"
+        "To continue, in this folder: `holdfast resume run-1`\n"
     )
 
 
@@ -56,6 +57,44 @@ def test_the_overview_names_file_parameters_and_items():
         '- Parameter `topic`: `"Async IO"`',
         "- Items of `chapter`: 3",
     ]
+
+
+def test_progress_is_counted_by_state_and_by_step():
+    """How much is finished, under way and not started, and how far each step is, in the order of the work."""
+    text = render(half_written_book().picture())
+    assert section(text, "Progress") == [
+        "- Finished: 4 of 9 tasks (44 %)",
+        "- In progress: 1",
+        "- Not started: 3, 2 of them blocked: what they wait for needs a person",
+        "- Need human review: 1",
+        "- Current batch: 1",
+        "- Finished last: `draft[ch01]`",
+    ]
+    table = text.split("| step | for each | finished |\n")[1].split("\n\n")[0].splitlines()
+    assert table[1:] == [
+        "| Outline |  | 1 of 1 |",
+        "| Research | chapter | 1 of 3 |",
+        "| Draft | chapter | 1 of 3 |",
+        "| Book |  | 0 of 1 |",
+    ]
+
+
+def test_steps_whose_items_are_not_known_are_said_so():
+    """Of a fan-out that has not been expanded nobody can say how many there will be."""
+    assert "| Draft | chapter | 0 of 0 known so far |" in render(Story(book()).picture())
+
+
+def test_the_impact_of_a_failure_is_what_waits_for_it():
+    """The last step of all holds up nothing, and one before a phase holds up that."""
+    story = Story(book()).finish("outline").finish("chapters", value=[])
+    text = render(story.fail("assemble", status="needs_review").picture())
+    assert "it broke; impact: nothing else waits for it" in text
+    pipe = Pipeline("p")
+    pipe.items("x", ["a"])
+    pipe.step(each="x", name="early", phase="One")(work)
+    pipe.step(each="x", name="late", phase="Two")(work)
+    text = render(Story(pipe).fail("early[a]", status="needs_review").picture())
+    assert "it broke; impact: the next phase waits for it" in text
 
 
 def test_incomplete_tasks_are_listed_by_urgency():
@@ -86,7 +125,7 @@ def test_half_finished_work_that_nobody_waits_for_is_medium():
     assert (
         section(text, "Incomplete tasks")[-1] == "| `assemble` | pending, was cut off | Medium (half-finished) |"
     )
-    assert "`find . -name '*.part'` (expected from `assemble`)" in text
+    assert "still growing when it stopped (expected of `assemble`): `find . -name '*.part'`" in text
 
 
 def test_a_step_that_a_later_phase_waits_for_is_high():
@@ -116,7 +155,7 @@ def test_known_issues_are_errors_notes_and_surprises():
         ev.ArtifactHealed(step_id="outline", path="outline.md", problem="missing"),
     )
     assert section(render(story.picture()), "Known issues") == [
-        "- `research[ch02]` needs review: no answer",
+        "- `research[ch02]` needs review: no answer; impact: `draft`, `assemble` cannot go on without it",
         "- 2026-01-09T14:30:39.000Z (`draft[ch01]`): slow model; impact: a day late",
         "- 2026-01-09T14:30:40.000Z (`outline`): outline.md was missing; put back from objects/",
     ]
@@ -148,8 +187,10 @@ def test_next_steps_begin_with_looking_and_end_with_continuing():
     """Read, look for half-finished files, do what only a person can, then continue."""
     lines = section(render(half_written_book().picture()), "Next steps")
     assert lines == [
-        "1. Read `checkpoint.md`: every task and its state on one page.",
-        "2. Look for half-finished files: `find . -name '*.part'` (expected from `research[ch03]`)",
+        "1. Read every task's state on one page: `cat checkpoint.md`",
+        "2. Look for half-finished files:",
+        "   - still growing when it stopped (expected of `research[ch03]`): `find . -name '*.part'`",
+        "   - without their marker, or damaged: `holdfast scan`",
         "3. See what would run, and why, without changing anything: `holdfast plan`",
         "4. `research[ch02]` needs a person: no answer",
         "   - `holdfast retry 'research[ch02]'`",

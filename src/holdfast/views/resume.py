@@ -1,23 +1,29 @@
-"""RESUME.md: a letter to whoever continues this run and has never seen the project. Pure."""
+"""RESUME.md: a letter to whoever continues this run and has never seen the project. Pure.
+
+Its overview is also evidence: `letter.py` reads it back.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator
 
 from holdfast import layout
 from holdfast.clock import iso
-from holdfast.escaping import markdown_cell, markdown_code, markdown_line
+from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line
 from holdfast.picture import Picture
 from holdfast.pipeline.reach import step_edges
-from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, SKIPPED, Note
-from holdfast.views import matrix
-from holdfast.views.checkpoint import LISTED_MAX, and_more, phase_mark, progress_words
+from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, Note
+from holdfast.views import letter, matrix
+from holdfast.views.checkpoint import LISTED_MAX, and_more, phase_mark
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
+
+Letter, parse = letter.Letter, letter.parse
 
 HIGH, MEDIUM, LOW = "High", "Medium", "Low"
 _MEANING = {HIGH: "others wait for it", MEDIUM: "half-finished", LOW: "not started"}
 _SURPRISES_SHOWN = 20
+_NAMED_MAX = 5
 
 
 def render(picture: Picture) -> str:
@@ -69,6 +75,7 @@ def _opening(picture: Picture) -> str:
         f"# How to continue {markdown_line(state.pipeline)}",
         "",
         f"Generated {iso(state.updated_at or 0.0)} by Holdfast{by}.",
+        "Holdfast runs the steps of a pipeline, keeps what they made, and goes on where it stopped.",
         "",
     ]
     if state.status == COMPLETED:
@@ -78,7 +85,10 @@ def _opening(picture: Picture) -> str:
         lines += [
             f"This run is not finished.{why} What is done is kept and proved: continuing repeats none of it.",
             "",
-            f"To continue: {markdown_code(picture.continue_command())}",
+            f"To continue, in this folder: {markdown_code(picture.continue_command())}",
+            "",
+            "If that process is still at work, a second one is refused and nothing happens. If there is no command"
+            " `holdfast`, it is `python -m holdfast`.",
         ]
     return "\n".join(lines) + "\n"
 
@@ -86,22 +96,22 @@ def _opening(picture: Picture) -> str:
 def _overview(picture: Picture) -> str:
     state = picture.state
     lines = [
-        f"- Pipeline: {markdown_code(state.pipeline)}",
-        f"- Pipeline file: {markdown_code(state.file)}" if state.file else "- Pipeline file: not recorded",
-        f"- Run: {markdown_code(state.run_id)}",
+        f"- {letter.PIPELINE}{letter.exact(state.pipeline)}",
+        f"- {letter.FILE}{letter.exact(state.file) if state.file else 'not recorded'}",
+        f"- {letter.RUN}{letter.exact(state.run_id)}",
         "- Project: the folder in which this file lies",
     ]
-    lines += [f"- Parameter {markdown_code(key)}: {_json(value)}" for key, value in state.params.items()]
-    lines += [f"- Tag {markdown_code(key)}: {_json(value)}" for key, value in state.tags.items()]
+    lines += [f"- {letter.PARAMETER}{markdown_code(key)}: {_json(value)}" for key, value in state.params.items()]
+    lines += [f"- Tag {letter.exact(key)}: {_json(value)}" for key, value in state.tags.items()]
     for fan in picture.spec.items:
         known = len(picture.rows(fan.var))
         more = "" if matrix.is_expanded(picture, fan.var) else " so far; the others are not known yet"
         lines.append(f"- Items of {markdown_code(fan.var)}: {known}{more}")
-    return _section("Overview", lines)
+    return _section(letter.OVERVIEW, lines)
 
 
 def _progress(picture: Picture) -> str:
-    lines = [f"- {progress_words(picture)}"]
+    lines = list(_counted(picture))
     if picture.phase is not None:
         lines.append(f"- Current phase: {markdown_cell(picture.phase)}")
     lines += [f"  - {phase_mark(picture, p.name)} {markdown_cell(p.name)}" for p in picture.spec.phases]
@@ -109,7 +119,38 @@ def _progress(picture: Picture) -> str:
         lines.append(f"- Current batch: {picture.batch}")
     if picture.state.last_completed:
         lines.append(f"- Finished last: {markdown_code(picture.state.last_completed)}")
-    return _section("Progress", lines)
+    return _section("Progress", [*lines, *_by_step(picture)])
+
+
+def _counted(picture: Picture) -> Iterator[str]:
+    counts = picture.counts
+    share = f" ({100 * picture.done // picture.total} %)" if picture.total else ""
+    skipped = f", {counts[SKIPPED]} of them skipped" if counts.get(SKIPPED) else ""
+    yield f"- Finished: {picture.done} of {picture.total} tasks{share}{skipped}"
+    yield f"- In progress: {counts.get(IN_PROGRESS, 0)}"
+    blocked = counts.get(BLOCKED, 0)
+    held = f", {blocked} of them blocked: what they wait for needs a person" if blocked else ""
+    yield f"- Not started: {counts.get(PENDING, 0) + blocked}{held}"
+    if counts.get(FAILED):
+        yield f"- Failed, another attempt is due: {counts[FAILED]}"
+    if counts.get(NEEDS_REVIEW):
+        yield f"- Need human review: {counts[NEEDS_REVIEW]}"
+
+
+def _by_step(picture: Picture) -> Iterator[str]:
+    """What a stranger wants to know of the work itself: its steps in their order, and how far each is."""
+    tasks: dict[str, list[str]] = {step.name: [] for step in picture.spec.steps}
+    for task in picture.tasks:
+        tasks.get(task.partition("[")[0], []).append(picture.state.task(task).status)
+    if not tasks:
+        return
+    yield from ("", "| step | for each | finished |", "| --- | --- | --- |")
+    for step in picture.spec.steps:
+        found = tasks[step.name]
+        done = found.count(COMPLETED) + found.count(SKIPPED)
+        known = "" if step.each is None or matrix.is_expanded(picture, step.each) else " known so far"
+        each = markdown_cell(step.each) if step.each else ""
+        yield f"| {markdown_cell(step.title)} | {each} | {done} of {len(found)}{known} |"
 
 
 def _incomplete(picture: Picture) -> str:
@@ -139,15 +180,36 @@ def _state_words(picture: Picture, task: str) -> str:
 
 def _issues(picture: Picture) -> str:
     state = picture.state
-    errors = [
-        f"- {markdown_code(task)} {_state_words(picture, task)}: {markdown_cell(state.tasks[task].error)}"
-        for task in picture.tasks
-        if task in state.tasks and state.tasks[task].error and state.tasks[task].status != SKIPPED
-    ]
+    impacts: dict[str, str] = {}
+    errors = []
+    for task in picture.tasks:
+        record = state.tasks.get(task)
+        if record is not None and record.error and record.status != SKIPPED:
+            name = task.partition("[")[0]
+            impacts[name] = impacts.get(name) or _impact(picture, name)
+            words = f"{_state_words(picture, task)}: {markdown_cell(record.error)}; impact: {impacts[name]}"
+            errors.append(f"- {markdown_code(task)} {words}")
     notes = [_note(note) for note in state.notes]
     surprises = [_note(note) for note in state.surprises[-_SURPRISES_SHOWN:]]
     lines = [*and_more(errors), *_latest(notes), *surprises]
     return _section("Known issues", lines or ["None."])
+
+
+def _impact(picture: Picture, step: str) -> str:
+    """What cannot go on because of a task of this step."""
+    edges = step_edges(picture.spec)
+    waiting: dict[str, None] = {}
+    stack = [step]
+    while stack:
+        for consumer in sorted(edges.get(stack.pop(), ())):
+            if consumer not in waiting and consumer != step:
+                waiting[consumer] = None
+                stack.append(consumer)
+    if waiting:
+        named = ", ".join(markdown_code(name) for name in list(waiting)[:_NAMED_MAX])
+        more = f" and {len(waiting) - _NAMED_MAX} more" if len(waiting) > _NAMED_MAX else ""
+        return f"{named}{more} cannot go on without it"
+    return "the next phase waits for it" if step in _awaited(picture) else "nothing else waits for it"
 
 
 def _note(note: Note) -> str:
@@ -175,8 +237,9 @@ def _latest(lines: list[str]) -> list[str]:
 
 def _next_steps(picture: Picture) -> str:
     steps = [
-        f"Read `{layout.CHECKPOINT_VIEW}`: every task and its state on one page.",
-        f"Look for half-finished files: `find . -name '*{layout.PART_SUFFIX}'`{_cut_off(picture)}",
+        f"Read every task's state on one page: `cat {layout.CHECKPOINT_VIEW}`",
+        f"Look for half-finished files:\n   - still growing when it stopped{_cut_off(picture)}:"
+        f" `find . -name '*{layout.PART_SUFFIX}'`\n   - without their marker, or damaged: `holdfast scan`",
         "See what would run, and why, without changing anything: `holdfast plan`",
     ]
     needs = picture.needs()
@@ -196,9 +259,9 @@ def _cut_off(picture: Picture) -> str:
     half = [task for task in picture.tasks if _may_be_half_done(picture, task)]
     if not half:
         return ""
-    named = ", ".join(markdown_code(task) for task in half[:5])
-    more = f" and {len(half) - 5} more" if len(half) > 5 else ""
-    return f" (expected from {named}{more})"
+    named = ", ".join(markdown_code(task) for task in half[:_NAMED_MAX])
+    more = f" and {len(half) - _NAMED_MAX} more" if len(half) > _NAMED_MAX else ""
+    return f" (expected of {named}{more})"
 
 
 def _may_be_half_done(picture: Picture, task: str) -> bool:
@@ -233,7 +296,9 @@ def _locations(picture: Picture) -> str:
         f"- The journal, which is the truth: {markdown_code(f'{run}/{layout.JOURNAL}')}",
         f"- Tasks as SQL: {markdown_code(f'{layout.STATE_DIR}/{layout.TODOS_DB}')}",
         f"- Logs of steps: {markdown_code(f'{run}/{layout.LOGS_DIR}')}",
+        f"- Copies of accepted files: {markdown_code(f'{layout.STATE_DIR}/{layout.OBJECTS_DIR}')}",
         f"- Whatever was found damaged: {markdown_code(f'{run}/{layout.QUARANTINE_DIR}')}",
+        "- What was half-finished or edited, before it was written anew: beside the file, as `NAME.bak.TIME`",
     ]
     for step in picture.spec.steps:
         for path in step.files.values():
@@ -242,7 +307,7 @@ def _locations(picture: Picture) -> str:
 
 
 def _json(value: object) -> str:
-    return markdown_code(msgspec.json.encode(value).decode())
+    return markdown_code(exact_json(value))
 
 
 def _section(title: str, lines: list[str]) -> str:

@@ -1,0 +1,112 @@
+"""The overview of RESUME.md read back: with all state lost it says which file, run and parameters it was. Pure.
+
+A name that a code span would not show exactly stands there as JSON, as parameters always do: what comes back is
+what was written, to the character, or nothing. It is text from a file that anybody can write: a claim, no proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.escaping import code_text, exact_json, markdown_code, terminal
+from holdfast.pipeline.names import check_run_id, printable
+from holdfast.views.markdown import Heading, Item, blocks
+from holdfast.views.stamp import read_stamp
+
+OVERVIEW = "Overview"
+PIPELINE, FILE, RUN, PARAMETER = "Pipeline: ", "Pipeline file: ", "Run: ", "Parameter "
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What a RESUME.md says of the run it was written for; empty where it says nothing, or nothing certain."""
+
+    run_id: str = ""
+    pipeline: str = ""
+    file: str = ""
+    params: dict[str, Any] = field(default_factory=dict)
+    fits: bool = False  # it has its stamp, and nobody edited it
+    problem: str = ""  # why something in it is not believed
+
+
+def exact(text: str) -> str:
+    """`text` as code that `parse` reads back exactly: as JSON, if a code span would not show it as it is."""
+    shows = text and terminal(text).strip() == text and not text.startswith('"') and "<!--" not in text
+    return markdown_code(text if shows else exact_json(text))
+
+
+def parse(text: str) -> Letter:
+    """What a letter says of pipeline file, run and parameters: exactly as written, or nothing. Never raises."""
+    mark = read_stamp(text)
+    values: dict[str, str] = {}
+    params: dict[str, Any] = {}
+    problems: list[str] = []
+    for line in _overview_lines(text):
+        if line.startswith(PARAMETER):
+            _take_parameter(line, params, problems)
+        else:
+            _take_value(line, values, problems)
+    run_id = values.get(RUN, mark.run if mark else "")
+    if run_id and (wrong := check_run_id(run_id)):
+        problems.append(f"the run id '{printable(run_id)}' {wrong}")
+        run_id = ""
+    if mark and run_id and mark.run != run_id:
+        problems.append(f"it names two runs, {printable(run_id)} and {printable(mark.run)}")
+        run_id = ""
+    return Letter(
+        run_id,
+        values.get(PIPELINE, ""),
+        values.get(FILE, ""),
+        params,
+        fits=mark is not None and mark.fits,
+        problem="; ".join(problems),
+    )
+
+
+def _overview_lines(text: str) -> Iterator[str]:
+    """The list items of the first overview."""
+    inside = False
+    for block in blocks(text):
+        if isinstance(block, Heading):
+            if inside:
+                return
+            inside = block.text == OVERVIEW
+        elif inside and isinstance(block, Item):
+            yield block.text
+
+
+def _take_value(line: str, values: dict[str, str], problems: list[str]) -> None:
+    label = next((label for label in (PIPELINE, FILE, RUN) if line.startswith(label)), None)
+    code = code_text(line.removeprefix(label)) if label else None
+    if label is None or code is None:
+        return
+    text = code[0]
+    if text.startswith('"'):
+        text = _decoded(text, problems)
+    if not isinstance(text, str) or values.setdefault(label, text) != text:
+        problems.append(f"'{label.strip(': ')}' is there twice, or no text")
+        values[label] = ""
+
+
+def _take_parameter(line: str, params: dict[str, Any], problems: list[str]) -> None:
+    name = code_text(line.removeprefix(PARAMETER))
+    value = code_text(name[1].removeprefix(": ")) if name else None
+    if name is None or value is None or name[0] in params:
+        problems.append(f"a parameter cannot be read, or is there twice: {printable(line)}")
+        return
+    before = len(problems)
+    decoded = _decoded(value[0], problems)
+    if len(problems) == before:
+        params[name[0]] = decoded
+
+
+def _decoded(text: str, problems: list[str]) -> Any:
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        problems.append(f"{printable(text)} is no JSON: {printable(error)}")
+        return None

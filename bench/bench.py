@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import growth
+import matrix
 import opening
 import throughput
 from measure import QUICK, Row, Setting, Sizes
@@ -33,6 +34,7 @@ GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "status": opening.status,
     "first-step": opening.first_step,
     "import": opening.imports,
+    "matrix": matrix.matrix,
 }
 
 

@@ -37,6 +37,7 @@ class Sizes:
     status_tasks: tuple[int, int] = (10_000, 100_000)
     killed_after: int = 800
     opening_repeats: int = 5
+    matrix_items: int = 1000
 
 
 QUICK = Sizes(
@@ -50,6 +51,7 @@ QUICK = Sizes(
     status_tasks=(40, 80),
     killed_after=20,
     opening_repeats=1,
+    matrix_items=10,
 )
 
 

@@ -26,6 +26,7 @@ ROWS = [
     "status-80",
     "first-step",
     "import",
+    "matrix",
 ]
 
 

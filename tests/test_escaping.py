@@ -1,3 +1,4 @@
+import json
 import re
 import unicodedata
 
@@ -5,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.escaping import markdown_block, markdown_cell, markdown_code, markdown_line, terminal
+from holdfast.escaping import (
+    code_text,
+    exact_json,
+    markdown_block,
+    markdown_cell,
+    markdown_code,
+    markdown_line,
+    markdown_text,
+    terminal,
+)
 
 NASTY = st.text(
     alphabet=st.sampled_from("a1 _*`#|\\[]<>&!~-=+.\n\r\t\x1b\x07\x9b\u202e\u2028\ud800(;m"), max_size=40
@@ -156,3 +166,35 @@ def test_no_block_has_a_heading_as_high_as_its_section(text):
     outside = re.sub(r"(?ms)^(`{3,})[^`\n]*$.*?^ {0,3}\1`*[ ]*$", "", markdown_block(text))
     assert re.search(r"(?m)^[ >]*#{1,2}(?:[ \t]|$)", outside) is None
     assert re.search(r"<[A-Za-z/!?]", outside) is None
+
+
+@given(NASTY)
+def test_a_cell_can_be_read_back(text):
+    """What a reader sees of an escaped cell, or line, is the text as a terminal may show it."""
+    assert markdown_text(markdown_cell(text)) == terminal(text).strip()
+    assert markdown_text(markdown_line(text)) == terminal(text).strip()
+
+
+@given(NASTY, NASTY)
+def test_a_code_span_can_be_read_back(text, after):
+    """A code span gives its text and what follows it, whatever backticks there are in either."""
+    assert code_text(markdown_code(text)) == (terminal(text).strip(), "")
+    assert code_text(markdown_code(text) + " " + after) == (terminal(text).strip(), " " + after)
+
+
+@pytest.mark.parametrize("text", ["", "a `b`", "`open", "``a`"])
+def test_what_begins_with_no_code_span_has_none(text):
+    """Text first, or a span that is not closed, is no code."""
+    assert code_text(text) is None
+
+
+@given(st.text())
+def test_exact_json_needs_no_escaping(text):
+    """Any text as JSON is left alone by every escape, begins no comment, and comes back exactly."""
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        return  # no JSON can hold them
+    for value in (text, {text: [text, 1]}):
+        line = exact_json(value)
+        assert terminal(line).strip() == line
+        assert "<!--" not in line
+        assert json.loads(line) == value

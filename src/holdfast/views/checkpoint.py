@@ -113,8 +113,9 @@ def _head(picture: Picture) -> str:
     ]
     if picture.phase is not None:
         lines.append(f"- Current phase: {markdown_cell(picture.phase)}")
-    if picture.batch is not None:
-        lines.append(f"- Current batch: {picture.batch}")
+    batch = picture.batch  # looks at every task
+    if batch is not None:
+        lines.append(f"- Current batch: {batch}")
     lines += [
         f"- Progress: {progress_words(picture)}",
         f"- Cost: {cost_line(picture)}",

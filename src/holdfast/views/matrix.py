@@ -79,7 +79,7 @@ def cells(picture: Picture, table: Matrix, rows: Iterable[Path] | None = None) -
     for path in table.rows if rows is None else rows:
         label = "/".join(path)
         place = f"[{label}]" if path else ""
-        yield Row(label, tuple([mark(picture, name + place) for name in names]))
+        yield Row(label, tuple([MARKS[shown_status(picture, name + place)] for name in names]))
 
 
 def mark(picture: Picture, task: str) -> str:

@@ -8,7 +8,6 @@ column `state` or `status`. Names are compared without case, spaces around them,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from holdfast.escaping import code_text, markdown_cell, markdown_line, markdown_text
@@ -228,27 +227,24 @@ class _Reader:
         if task is None:
             self.ignored.add(f"row {printable(markdown_text(cells[0]))}")
         elif state_at < len(cells):
-            self._claim(task, cells[state_at])
+            self._claim(task, cells[state_at], self._status(cells[state_at]))
 
     def _matrix_row(self, cells: list[str]) -> None:
         written = tuple(_shown(cells[0]).split("/"))
         meant = False
         for var, steps in self._table.steps.get(len(written), {}).items():
             said = [(name, cells[index]) for index, name in steps if index < len(cells) and cells[index]]
-            path = self.items.path(var, written) if self._says_something(said) else None
+            statuses = [self._status(cell) for _, cell in said]
+            path = self.items.path(var, written) if any(statuses) else None
             if path is not None:
                 meant = True
                 place = f"[{'/'.join(path)}]"
-                for name, cell in said:
-                    self._claim(name + place, cell)
+                for (name, cell), status in zip(said, statuses, strict=True):
+                    self._claim(name + place, cell, status)
         if not meant:
             self.ignored.add(f"row {printable(markdown_text(cells[0]))}")
 
-    def _says_something(self, said: Iterable[tuple[str, str]]) -> bool:
-        return any(self._status(cell) is not None for _, cell in said)
-
-    def _claim(self, task: str, cell: str) -> None:
-        status = self._status(cell)
+    def _claim(self, task: str, cell: str, status: str | None) -> None:
         if status is None:
             if cell:
                 self.ignored.add(f"{task}: {printable(markdown_text(cell))}")

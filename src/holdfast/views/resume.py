@@ -115,8 +115,9 @@ def _progress(picture: Picture) -> str:
     if picture.phase is not None:
         lines.append(f"- Current phase: {markdown_cell(picture.phase)}")
     lines += [f"  - {phase_mark(picture, p.name)} {markdown_cell(p.name)}" for p in picture.spec.phases]
-    if picture.batch is not None:
-        lines.append(f"- Current batch: {picture.batch}")
+    batch = picture.batch
+    if batch is not None:
+        lines.append(f"- Current batch: {batch}")
     if picture.state.last_completed:
         lines.append(f"- Finished last: {markdown_code(picture.state.last_completed)}")
     return _section("Progress", [*lines, *_by_step(picture)])

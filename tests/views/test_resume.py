@@ -161,6 +161,22 @@ def test_known_issues_are_errors_notes_and_surprises():
     ]
 
 
+def test_an_open_question_is_told_once():
+    """What waits for an answer stands among the errors, and not again among the surprises."""
+    story = half_written_book().tell(ev.QuestionAsked(step_id="outline", about="changed", detail="was changed"))
+    issues = section(render(story.picture()), "Known issues")
+    assert [line for line in issues if "was changed" in line] == [
+        "- `outline` waits for an answer: was changed;"
+        " impact: `chapters`, `research`, `draft`, `assemble` cannot go on without it"
+    ]
+
+
+def test_commands_can_be_copied():
+    """What is said about a command does not stand in its code."""
+    story = half_written_book().tell(ev.QuestionAsked(step_id="outline", about="changed", detail="was changed"))
+    assert "   - `holdfast decide outline keep` (or: restore, redo)\n" in render(story.picture())
+
+
 def test_only_the_latest_surprises_are_told():
     """Twenty surprises are enough for a letter: the newest ones."""
     story = half_written_book()

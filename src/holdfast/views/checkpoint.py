@@ -102,6 +102,12 @@ def and_more(items: list[str], limit: int = LISTED_MAX) -> list[str]:
     return [*items[:limit], f"- ... and {len(items) - limit} more"]
 
 
+def command_words(command: str) -> str:
+    """A command as code that can be copied; a remark behind it, set off by three spaces, stays outside."""
+    code, _, remark = command.partition("   ")
+    return f"{markdown_code(code)} {markdown_cell(remark)}" if remark else markdown_code(code)
+
+
 def _head(picture: Picture) -> str:
     state = picture.state
     lines = [
@@ -127,7 +133,7 @@ def _head(picture: Picture) -> str:
 
 def _needs(picture: Picture) -> str:
     needs = [
-        f"- {markdown_code(need.task)}: {markdown_cell(need.why) or 'waits'}\n  - {markdown_code(need.command)}"
+        f"- {markdown_code(need.task)}: {markdown_cell(need.why) or 'waits'}\n  - {command_words(need.command)}"
         for need in picture.needs()
     ]
     return _section("Needs a person", and_more(needs))

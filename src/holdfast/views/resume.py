@@ -14,7 +14,7 @@ from holdfast.picture import Picture
 from holdfast.pipeline.reach import step_edges
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, Note
 from holdfast.views import letter, matrix
-from holdfast.views.checkpoint import LISTED_MAX, and_more, phase_mark
+from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase_mark
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
 
@@ -191,7 +191,9 @@ def _issues(picture: Picture) -> str:
             words = f"{_state_words(picture, task)}: {markdown_cell(record.error)}; impact: {impacts[name]}"
             errors.append(f"- {markdown_code(task)} {words}")
     notes = [_note(note) for note in state.notes]
-    surprises = [_note(note) for note in state.surprises[-_SURPRISES_SHOWN:]]
+    open_errors = {(task, record.error) for task, record in state.tasks.items() if record.question}
+    told = [note for note in state.surprises if (note.task, note.text) not in open_errors]
+    surprises = [_note(note) for note in told[-_SURPRISES_SHOWN:]]
     lines = [*and_more(errors), *_latest(notes), *surprises]
     return _section("Known issues", lines or ["None."])
 
@@ -246,7 +248,7 @@ def _next_steps(picture: Picture) -> str:
     needs = picture.needs()
     steps += [
         f"{markdown_code(need.task)} needs a person: {markdown_cell(need.why) or 'it waits'}\n"
-        f"   - {markdown_code(need.command)}"
+        f"   - {command_words(need.command)}"
         for need in needs[:LISTED_MAX]
     ]
     if len(needs) > LISTED_MAX:

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 from holdfast import events as ev
 from holdfast.pipeline.definition import Pipeline
 from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, StepSpec
+from holdfast.views import claims as claims_module
 from holdfast.views import matrix
 from holdfast.views.checkpoint import parse, phase_mark, render
 from holdfast.views.claims import status_of
@@ -188,6 +191,20 @@ def test_a_list_of_tasks_is_read_too():
 def test_words_and_symbols(cell, status):
     """A symbol, with or without its variation selector, or a usual word; a remark behind it changes nothing."""
     assert status_of(cell) == status
+
+
+def test_the_page_of_formats_names_exactly_what_is_understood():
+    """Every symbol and word in the documentation has its status, and no other is understood."""
+    page = (Path(__file__).parent.parent.parent / "docs" / "formats.md").read_text(encoding="utf-8")
+    rows = page.split("| Status | Symbols | Words |\n")[1].split("\n\n")[0].splitlines()[1:]
+    named = {"in progress": "in_progress", "needs human review": "needs_review", "not started": "pending"}
+    said: dict[str, str] = {}
+    for status, symbols, words in (line.strip("| ").split(" | ") for line in rows[:-1]):
+        for one in [*symbols.replace("\ufe0f", "").split(), *words.split(", ")]:
+            said[one] = named.get(status, status)
+    understood = claims_module._STATUS_OF_SYMBOL | claims_module._STATUS_OF_WORD
+    assert said | {"blocked": "blocked", "skipped": "skipped"} == understood
+    assert all(status_of(one) == status for one, status in said.items())
 
 
 def test_two_cells_that_contradict_each_other_claim_nothing():

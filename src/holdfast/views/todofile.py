@@ -144,7 +144,9 @@ def look(connection: sqlite3.Connection) -> Found:
 def rows_found(connection: sqlite3.Connection) -> Found:
     marks = connection.execute("SELECT run, seq, sha256 FROM todo_view LIMIT 2").fetchall()
     run, seq, sha256 = marks[0] if len(marks) == 1 else ("", 0, "")
-    rows = connection.execute("SELECT id, status FROM todos WHERE length(id) <= ?", (_ID_BYTES_MAX,))
+    rows = connection.execute(
+        "SELECT id, status FROM todos WHERE length(id) <= ? ORDER BY rowid", (_ID_BYTES_MAX,)
+    )
     statuses = {str(name): str(status) for name, status in rows}
     return Found(str(run), seq if isinstance(seq, int) else 0, str(sha256), statuses)
 

@@ -85,7 +85,7 @@ class TodosView:
         self._deps: set[Edge] = set()
         self._drawn = 0  # a hash of the names of the rows that `_edges` was made for
         self._edges: set[Edge] = set()
-        self._version = 0  # SQLite's count of changes by others, when `_rows` were read or written
+        self._version = -1  # SQLite's count of changes by others, when `_rows` were read or written
         self._reported = ""  # the digest of edited rows that `edited` has told
 
     def update(self, picture: Picture, edges: Edges) -> bool:
@@ -137,6 +137,7 @@ class TodosView:
         """Let go of the file; the next update looks at all of it."""
         connection, self._connection = self._connection, None
         self._file = self._rows = None
+        self._version = -1
         if connection is not None:
             connection.close()
 

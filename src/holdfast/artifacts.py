@@ -20,6 +20,7 @@ import msgspec
 
 from holdfast import layout, memory, seals
 from holdfast.bookshelf import Bookshelf
+from holdfast.errors import UsageError
 from holdfast.events import NO_VALUE, FileRecord
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
@@ -418,6 +419,24 @@ class Artifacts:
         if stored is None:
             raise LostValueError(f"{record.path} is no longer what was accepted, and objects/ has no copy")
         return stored
+
+    def keep_again(self, record: FileRecord) -> bool:
+        """Copy a file that is whole in the work tree into objects/ once more; False if it is not whole there."""
+        try:
+            if record.kind != "path":
+                self.objects.put(self._body(record), record.sha256)
+                return True
+            reader = self.tree.open_read(record.path)
+        except (LostValueError, UsageError):
+            return False
+        except OSError as error:
+            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+                raise
+            return False
+        try:
+            return self.objects.put_whole(reader, record.size, record.sha256)
+        finally:
+            os.close(reader)
 
     def is_stored(self, accepted: Accepted) -> bool:
         """Whether a value kept by hash is still there."""

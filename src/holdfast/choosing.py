@@ -7,7 +7,7 @@ import itertools
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,27 +71,44 @@ def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) 
         return _resumed(compiled, layout, request, request.resume)
     params = compiled.params.parse(request.params)
     runs = list_runs(layout)
-    if request.run_id is not None and any(info.run_id == request.run_id for info in runs):
+    if request.run_id is not None and any(info.run_id == request.run_id for info in _readable(runs)):
         return _named(compiled, layout, request, request.run_id, params)
     same = None if request.force or request.run_id else _same(runs, compiled.spec.name, params)
     if same is not None:
-        return Choice(same.run_id, False, params, same.ordinal, same.status == COMPLETED)
+        return _continued(same, params)
     return _new(compiled, layout, request, params, runs)
+
+
+def _continued(info: RunInfo, params: dict[str, Any]) -> Choice:
+    """The run as it is on record; one that lost its beginning is begun anew, under its id, with what is left."""
+    was_completed = info.status == COMPLETED
+    return Choice(info.run_id, info.lost, params, info.ordinal, was_completed, found_again=info.lost)
+
+
+def _readable(runs: list[RunInfo]) -> list[RunInfo]:
+    """All but those of which nobody knows any more what they were."""
+    return [info for info in runs if not (info.lost and info.problem)]
 
 
 def _resumed(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice:
     info = _existing(layout, run_id)
+    if info.problem:
+        return _continued(replace(info, ordinal=_next_ordinal(list_runs(layout))), compiled.params.parse(request.params))
     _check_pipeline(compiled, info.pipeline, run_id)
     known = {name: value for name, value in info.params.items() if name in compiled.params.names}
     params = compiled.params.parse(request.params, base=known)
-    return Choice(run_id, False, params, info.ordinal, info.status == COMPLETED)
+    return _continued(info, params)
+
+
+def _next_ordinal(runs: list[RunInfo]) -> int:
+    return max((info.ordinal for info in runs), default=0) + 1
 
 
 def _existing(layout: ProjectLayout, run_id: str) -> RunInfo:
-    """How a run stands that must be there and readable."""
+    """How a run stands that must be there and readable, or have lost nothing but its beginning."""
     run_layout(layout, run_id)
     info = run_info(layout, run_id)
-    if info.problem:
+    if info.problem and not info.lost:
         read_run(layout, run_id)  # says what is wrong, with the right exit status
     return info
 
@@ -116,7 +133,7 @@ def _named(
         raise UsageError(
             f"Run {run_id} has other parameters.", fix=f"Change them with --resume {run_id} -p NAME=VALUE."
         )
-    return Choice(run_id, False, params, info.ordinal, info.status == COMPLETED)
+    return _continued(info, params)
 
 
 def _same(runs: list[RunInfo], pipeline: str, params: Mapping[str, Any]) -> RunInfo | None:
@@ -134,8 +151,8 @@ def _new(
     params: dict[str, Any],
     runs: list[RunInfo],
 ) -> Choice:
-    ordinal = max((info.ordinal for info in runs), default=0) + 1
-    known = {info.run_id for info in runs}
+    ordinal = _next_ordinal(runs)
+    known = {info.run_id for info in _readable(runs)}
     found = _sealed_paths(compiled, layout, params)
     rivals = {path: seal.run for path, seal in found.items() if seal.run in known}
     take_over = compiled.spec.overwrite

@@ -341,6 +341,12 @@ class JournalRepaired(Event, frozen=True, kw_only=True, tag="journal_repaired"):
     kept_as: str = ""
 
 
+class StateMended(Event, frozen=True, kw_only=True, tag="state_mended"):
+    """Something of the run's own state was lost or damaged, and what was done about it."""
+
+    findings: tuple[str, ...]
+
+
 AnyEvent: TypeAlias = (
     RunStarted
     | PipelineDeclared
@@ -378,6 +384,7 @@ AnyEvent: TypeAlias = (
     | Decided
     | ViewEdited
     | JournalRepaired
+    | StateMended
 )
 
 

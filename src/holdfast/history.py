@@ -120,6 +120,6 @@ def require_run(state: RunState, run: RunLayout) -> RunState:
     if not state.run_id:
         raise CheckpointCorruptionError(
             f"{run.journal.name} of run {run.dir.name} has no readable beginning.",
-            fix=f"Look at {run.dir}; set it aside to start anew.",
+            fix=f"Name its pipeline: holdfast run FILE.py --resume {run.dir.name}",
         )
     return state

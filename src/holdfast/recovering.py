@@ -80,12 +80,12 @@ def recover(
             foreseen = _foresee(compiled, layout, request, choice)
             if not foreseen.found_anything:
                 return foreseen
-        make_folders(layout)
+        mended = make_folders(layout)
         with locked(layout, choice.run_id) as lock:
             if list_runs(layout) != runs:  # another engine was at work until now
                 choice = choose(compiled, layout, request)
             choice = replace(choice, found_again=choice.is_new)
-            with OpenRun(compiled, layout, request, choice, lock) as opened:
+            with OpenRun(compiled, layout, request, choice, lock, mended, thorough=True) as opened:
                 return _carry_out(opened)
     except OSError as error:
         raise StorageError.from_os(error, "work on") from error
@@ -143,7 +143,8 @@ def _carry_out(opened: OpenRun) -> Recovery:
     state, journal = opened.state, opened.journal
     begun = journal.position.seq
     views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
-    opened.say(opened.started() if opened.choice.is_new else opened.declared(), durable=False)
+    beginning = opened.declared() if state.run_id else opened.started()
+    opened.say([*beginning, *opened.told()], durable=False)
     before = _statuses(state)
     walker = _walk(opened, views)
     report = _report(opened.choice, walker, views, before, opened.damage)

@@ -121,11 +121,11 @@ def execute(
     try:
         runs = list_runs(layout)
         choice = choose(compiled, layout, request)  # mistakes are told before anything is created
-        make_folders(layout)
+        mended = make_folders(layout)
         with locked(layout, choice.run_id) as lock:
             if list_runs(layout) != runs:  # another engine was at work until now
                 choice = choose(compiled, layout, request)
-            with OpenRun(compiled, layout, request, choice, lock) as opened:
+            with OpenRun(compiled, layout, request, choice, lock, mended) as opened:
                 return _Session(opened, hooks).run()
     except OSError as error:
         raise StorageError.from_os(error, "work on") from error
@@ -206,10 +206,13 @@ class _Session:
         return RunResult(status, self.state.run_id, self.state.cost_usd, review, picture, self.layout.root, unread)
 
     def _opening_events(self) -> Iterator[ev.Event]:
-        if self.choice.is_new:
+        if not self.state.run_id:
             yield from self.open.started()
+        yield from self.open.told()
+        if not self.state.seq:
             return
-        yield from self.open.declared()
+        if self.state.run_id:
+            yield from self.open.declared()
         changed = self.choice.params != self.state.params
         yield ev.RunContinued(
             params=self.choice.params if changed else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,19 @@ import msgspec
 
 from holdfast import clock
 from holdfast.engine.drawing import draw
-from holdfast.errors import HoldfastError, StorageError, UnknownRunError, UsageError
+from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError, UnknownRunError, UsageError
 from holdfast.history import History, read_history, require_run
 from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.snapshots import snapshots
-from holdfast.state import COMPLETED, Accepted
+from holdfast.state import COMPLETED, IN_PROGRESS, Accepted
 from holdfast.stores import atomic
 from holdfast.stores.objects import ObjectStore
 from holdfast.values import decode_json
+from holdfast.views.stamp import read_json_stamp
+
+_FIRST_LINE_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class RunInfo:
     updated_at: str = ""
     file: str = ""  # the pipeline's, as the record names it
     problem: str = ""  # why it cannot be read, if it cannot
+    lost: bool = False  # the beginning of its record is: what is known of it comes from a view, or nothing is
 
 
 def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
@@ -89,7 +93,8 @@ def checked_run_id(run_id: str) -> str:
 def run_ids(layout: ProjectLayout) -> list[str]:
     """The ids of all runs that have a folder of a legal name."""
     try:
-        names = os.listdir(layout.runs)
+        with os.scandir(layout.runs) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -117,6 +122,8 @@ def run_info(layout: ProjectLayout, run_id: str) -> RunInfo:
         return known[1]
     try:
         info = _from_summary(run, run_id) or describe(read_picture(layout, run_id))
+    except CheckpointCorruptionError as error:
+        return identify(layout, run_id) or RunInfo(run_id, problem=error.message, lost=True)
     except HoldfastError as error:
         return RunInfo(run_id, problem=error.message)
     if mark is not None:
@@ -141,12 +148,25 @@ def _has_begun(run: RunLayout) -> bool:
     if snapshots(run.dir):
         return True
     try:
-        with run.journal.open("rb") as journal:
-            return journal.readline().endswith(b"\n")
+        journal = atomic.open_regular(os.fspath(run.journal))
     except FileNotFoundError:
         return False
     except OSError:
         return True  # cannot read is not absent
+    try:
+        beginning = os.read(journal, _FIRST_LINE_MAX)
+    finally:
+        os.close(journal)
+    return b"\n" in beginning or len(beginning) == _FIRST_LINE_MAX
+
+
+def identify(layout: ProjectLayout, run_id: str) -> RunInfo | None:
+    """Which run it was whose journal has lost its beginning: what its summary says, if nobody touched that."""
+    summary = _read_summary(layout.run(run_id), run_id)
+    if summary is None:
+        return None
+    info = _summarised(summary)
+    return replace(info, status=IN_PROGRESS, lost=True)  # how it stands now, only the next run can tell
 
 
 def describe(picture: Picture) -> RunInfo:
@@ -186,14 +206,31 @@ class _Summary(msgspec.Struct):
 
 def _from_summary(run: RunLayout, run_id: str) -> RunInfo | None:
     """The summary, if the journal has not grown since it was written."""
+    summary = _read_summary(run, run_id)
     try:
-        summary = msgspec.json.decode(atomic.read_file(run.summary), type=_Summary)
-        if summary.run_id != run_id or os.lstat(run.journal).st_size != summary.journal_bytes:
+        if summary is None or os.lstat(run.journal).st_size != summary.journal_bytes:
             return None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except OSError:
         return None  # it is only a view: the journal decides
+    return _summarised(summary)
+
+
+def _read_summary(run: RunLayout, run_id: str) -> _Summary | None:
+    """checkpoint.json as it was written: one that was edited or damaged says nothing."""
+    try:
+        data = atomic.read_file(run.summary)
+        stamp = read_json_stamp(data)
+        if stamp is None or not stamp.fits:
+            return None
+        summary = msgspec.json.decode(data, type=_Summary)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return summary if summary.run_id == run_id else None
+
+
+def _summarised(summary: _Summary) -> RunInfo:
     return RunInfo(
-        run_id,
+        summary.run_id,
         summary.ordinal,
         summary.pipeline,
         summary.params,
@@ -222,13 +259,14 @@ def run_layout(layout: ProjectLayout, run_id: str) -> RunLayout:
         raise StorageError.from_os(error, "look at") from error
     if not stat.S_ISDIR(mode):
         raise UsageError(
-            f"The folder of run {run_id} is not a folder.", fix="Holdfast does not follow links there."
+            f"The folder of run {run_id} is not a folder, and is not followed.",
+            fix="Move it away; 'holdfast run FILE.py' finds the run again by its files.",
         )
     return run
 
 
-def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False) -> History:
-    """A run's state from disk; read-only unless `quarantine`."""
+def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, must_begin: bool = True) -> History:
+    """A run's state from disk; read-only unless `quarantine`. `must_begin`: one that lost its beginning is an error."""
     run = run_layout(layout, run_id)
     try:
         history = read_history(run, quarantine=run.quarantine if quarantine else None)
@@ -236,7 +274,8 @@ def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False) ->
         raise UnknownRunError(f"Run {run_id} has no journal.", fix=f"Look at {run.dir}.") from error
     except OSError as error:
         raise StorageError.from_os(error, "read") from error
-    require_run(history.state, run)
+    if must_begin:
+        require_run(history.state, run)
     return history
 
 

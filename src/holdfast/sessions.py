@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +35,22 @@ from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.evidence import Policy
 from holdfast.recovery.judge import Judge
 from holdfast.runs import list_runs, read_run
-from holdfast.snapshots import next_number, rotate, write_snapshot
-from holdfast.state import RunState
+from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
+from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic, disk
 from holdfast.stores.lock import AppendLock, EngineLock
 from holdfast.stores.objects import ObjectStore
+from holdfast.stores.places import room_for_file, room_for_folder, sound_quarantine
 from holdfast.stores.tree import WorkTree
 
 
-def make_folders(layout: ProjectLayout) -> None:
-    for folder in (layout.state, layout.runs, layout.objects, layout.tmp):
+def make_folders(layout: ProjectLayout) -> list[str]:
+    """Make the project's folders; gives what stood in their way, and where it is now."""
+    atomic.make_dirs(layout.state, sync=True)
+    told = room_for_folder(layout.tmp, layout.quarantine) + room_for_file(layout.engine_lock, layout.quarantine)
+    for folder in (layout.runs, layout.objects, layout.tmp):
         atomic.make_dirs(folder, sync=True)
+    return told
 
 
 @contextmanager
@@ -62,7 +68,15 @@ class OpenRun:
     """Journal, objects and work tree of one run, under the engine lock. A context manager."""
 
     def __init__(
-        self, compiled: CompiledPipeline, layout: ProjectLayout, request: Request, choice: Choice, lock: EngineLock
+        self,
+        compiled: CompiledPipeline,
+        layout: ProjectLayout,
+        request: Request,
+        choice: Choice,
+        lock: EngineLock,
+        mended: Sequence[str] = (),
+        *,
+        thorough: bool = False,
     ) -> None:
         self.compiled = compiled
         self.layout = layout
@@ -72,6 +86,8 @@ class OpenRun:
         self.state = RunState()
         self.tail_events = 0  # journal lines read after the newest snapshot
         self.damage: list[str] = []  # what was wrong with journal and snapshots, and is mended
+        self.mended = list(mended)  # what was wrong with our own state, and what was done about it
+        self._thorough = thorough  # the journal is proved from its first line on, not only behind the snapshot
         self._lock = lock
         self._stack = ExitStack()
 
@@ -95,9 +111,10 @@ class OpenRun:
 
     def _open(self) -> None:
         layout, run = self.layout, self.run_layout
+        self._make_room()
         atomic.clear_litter(layout.tmp)
         position = None
-        if self.choice.is_new:
+        if not os.path.lexists(run.journal) and not snapshots(run.dir):
             atomic.make_dirs(run.dir, sync=True)
         else:
             history = self._read_history()
@@ -111,15 +128,44 @@ class OpenRun:
         self.tree: WorkTree = self.closing(WorkTree(layout.root, layout.tmp))
         self.artifacts = Artifacts(self.tree, self.objects, quick=self.request.quick)
         self.committer = Committer(self.journal, self.objects, self._lock.check, self.state)
+        self._mend_objects()
+
+    def _make_room(self) -> None:
+        layout, run = self.layout, self.run_layout
+        told = room_for_folder(run.dir, layout.quarantine) + room_for_file(layout.append_lock, layout.quarantine)
+        told += sound_quarantine(run.quarantine) + room_for_folder(run.logs, run.quarantine)
+        self.mended += told
 
     def _read_history(self) -> History:
-        history = read_run(self.layout, self.choice.run_id, quarantine=True)
+        """The run as it is on record. One whose beginning is lost has no id yet: `started` gives it back."""
+        read = partial(read_run, self.layout, self.choice.run_id, quarantine=True, must_begin=False)
+        history = read()
+        self.mended += history.damage
         self.damage = [*history.damage, *history.journal_damage]
-        if history.journal_damage:
+        if history.torn and not history.journal_damage:
+            self.mended.append(f"{history.torn} bytes of a torn line at the journal's end are kept in quarantine")
+        if history.journal_damage or self._thorough:
             with AppendLock(self.layout.append_lock):
-                repair(self.run_layout.journal, self.run_layout.quarantine, known_seq=history.state.seq)
-            history = read_run(self.layout, self.choice.run_id, quarantine=True)
+                path, quarantine = self.run_layout.journal, self.run_layout.quarantine
+                self.mended += repair(path, quarantine, known_seq=history.state.seq)[-1:]  # all is in the journal
+            history = read()
         return history
+
+    def _mend_objects(self) -> None:
+        """Copies that are lost or rotten are made again from the files that are whole; values cannot be."""
+        if self.choice.is_new and not self.state.tasks:
+            return
+        if not self.request.quick:
+            self.objects.mend()
+        records = [
+            r.accepted for r in self.state.tasks.values() if r.status == COMPLETED and r.accepted is not None
+        ]
+        lost = [file for accepted in records for file in accepted.files if file.stored]
+        lost = [file for file in lost if self.objects.lacks(file.sha256)]
+        made = sum(self.artifacts.keep_again(file) for file in lost)
+        self.mended += self.objects.damage
+        if made:
+            self.mended.append(f"{made} copies were missing from objects/ and were made again from their files")
 
     def judge(self, inputs: Inputs, attempts: Attempts, claims: Mapping[str, str] | None = None) -> Judge:
         """Who decides about this run's tasks."""
@@ -156,9 +202,14 @@ class OpenRun:
             host=socket.gethostname(),
             pid=os.getpid(),
             holdfast=holdfast.__version__,
-            rebuilt=self.choice.found_again,
+            rebuilt=self.choice.found_again or bool(self.state.seq),
         )
         yield ev.PipelineDeclared(spec=encoded_spec(self.compiled))
+
+    def told(self) -> Iterator[ev.Event]:
+        """What was mended while the run was opened, if anything was."""
+        if self.mended:
+            yield ev.StateMended(findings=tuple(self.mended))
 
     def declared(self) -> Iterator[ev.Event]:
         """The pipeline, if it is not the recorded one."""

@@ -205,8 +205,9 @@ def _delete(path: Path) -> bool:
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return False
-        if os.path.lexists(_sidecar(path)):
-            disk.unlink(os.fspath(_sidecar(path)))
+        sidecar = _sidecar(path)
+        if os.path.lexists(sidecar) and not (sidecar.is_dir() and not sidecar.is_symlink()):
+            disk.unlink(os.fspath(sidecar))
         disk.unlink(os.fspath(path))
     except FileNotFoundError:
         pass  # someone else was faster

@@ -459,6 +459,11 @@ def _repaired(state: RunState, event: ev.JournalRepaired, at: float) -> None:
     _surprise(state, "", words, at)
 
 
+def _mended(state: RunState, event: ev.StateMended, at: float) -> None:
+    for finding in event.findings:
+        _surprise(state, "", finding, at)
+
+
 def _surprise(state: RunState, task_id: str, text: str, at: float) -> None:
     state.surprises.append(Note(text, "", task_id, at))
     del state.surprises[:-SURPRISES_MAX]
@@ -634,6 +639,7 @@ _HANDLERS: dict[type, Callable[[RunState, Any, float], None]] = {
     ev.QuestionAsked: _question,
     ev.Overran: _overran,
     ev.JournalRepaired: _repaired,
+    ev.StateMended: _mended,
     ev.RewindRequested: _rewind_requested,
     ev.TaskRewound: _rewound,
     ev.OnceRecorded: _once,

@@ -1,7 +1,7 @@
 """A small project whose state files are damaged, and real processes that continue it.
 
-Processes are forked from one that has imported everything, so that each costs milliseconds: `python state_project.py`
-reads one JSON list of arguments a line, and answers with the exit status; what was printed lies in `out` and `err`.
+Processes are forked from one that has imported everything, so that each costs milliseconds: this file, run as a
+script, reads one job a line and answers with the exit status; what was printed lies in two files.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -206,6 +207,7 @@ def serve() -> None:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.chdir(job["dir"])
             sys.argv = ["holdfast", *job["argv"]]
+            signal.alarm(30)  # a hang is a failure, not a wait
             main()
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         sys.stdout.write(f"{code}\n")

@@ -76,7 +76,10 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
         return run_id
     runs = list_runs(layout)
     if runs and all(info.problem for info in runs):
-        raise CheckpointCorruptionError(f"No run of this project can be read: {runs[0].problem}")
+        raise CheckpointCorruptionError(
+            f"No run of this project can be read: {runs[0].problem}",
+            fix=f"Name its pipeline: holdfast run FILE.py --resume {runs[0].run_id}",
+        )
     return newest(layout).run_id
 
 

@@ -144,6 +144,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.Decided: lambda _, e: (INFO, f"» {e.step_id}  a person decided: {e.choice}"),
     ev.ViewEdited: lambda _, e: (WARN, f"! {e.step_id}  {e.source} was edited: {_WISHES.get(e.wanted, e.wanted)}"),
     ev.NoteAdded: lambda _, e: (INFO, f"• {e.step_id + '  ' if e.step_id else ''}{e.text}"),
+    ev.StateMended: lambda _, e: (WARN, f"! {'; '.join(e.findings)}"),
     ev.JournalRepaired: lambda _, e: (
         WARN,
         f"! the journal was damaged and repaired: {e.missing_total} lines are lost, see {e.kept_as}",

@@ -14,6 +14,7 @@ from holdfast import clock
 from holdfast.journal.codec import NO_SUM, PREV_BYTES, SUM_BYTES, close_line, encode_line
 from holdfast.journal.scan import Line, Scan, scan
 from holdfast.stores import atomic, disk
+from holdfast.stores.places import is_something_else
 from holdfast.values import encode_json
 
 # A line has its limit too; a journal with more holes than this is told by numbers.
@@ -49,8 +50,7 @@ def _cut(path: Path, quarantine: Path, found: Scan) -> str:
 
 
 def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line], last_seq: int) -> list[str]:
-    there = os.path.lexists(path)
-    kept_as = atomic.keep_copy(path, quarantine, label="damaged").name if there else "nothing: it was missing"
+    kept_as = _kept(path, quarantine)
     good = sorted([*lines, *found.late], key=lambda line: line.seq)
     chained, last_sum = _chain_anew(good)
     missing = _still_missing(found, {line.seq for line in good})
@@ -68,6 +68,15 @@ def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line], last_
     told, _ = encode_line(last_seq + 1, clock.iso(clock.now()), body, last_sum)
     atomic.write_file(path, b"".join([*chained, told]), sync=True)
     return [*found.damage, f"the journal was written anew; the damaged one is kept as {kept_as}"]
+
+
+def _kept(path: Path, quarantine: Path) -> str:
+    """The name under which the damaged journal is kept."""
+    if not os.path.lexists(path):
+        return "nothing: it was missing"
+    if is_something_else(path):
+        return atomic.set_aside(path, quarantine).name
+    return atomic.keep_copy(path, quarantine, label="damaged").name
 
 
 def _chain_anew(lines: list[Line]) -> tuple[list[bytes], str]:

@@ -6,6 +6,7 @@ chained without a break, so a jump alone is no damage; a broken chain is.
 
 - A good line seen before is a duplicate and ignored; the same number with other bytes is damage.
 - A good line with a lower number that was not seen before stands in the wrong place: it goes to `late`.
+- Something that is no regular file is damage, and never followed.
 - Bad lines followed by a good one are damage. Bad bytes with no good line after them are the torn tail.
 
 Memory: one block, one line of at most LINE_MAX, and eight bytes for each line (its sum, to know duplicates).
@@ -13,6 +14,7 @@ Memory: one block, one line of at most LINE_MAX, and eight bytes for each line (
 
 from __future__ import annotations
 
+import errno
 import os
 from array import array
 from bisect import bisect_left
@@ -28,6 +30,8 @@ from holdfast.stores import atomic
 
 _BLOCK = 1 << 20
 _DAMAGE_TOLD = 100  # a journal of garbage must not become a list of a million complaints
+# A link, a folder, a socket: nobody's journal. A file that may not be read could be one, so that is an error.
+_NO_JOURNAL = (errno.ELOOP, errno.EISDIR)
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -90,13 +94,22 @@ class Scan:
         try:
             fd = atomic.open_regular(os.fspath(self.path))
         except FileNotFoundError:
-            self.anchored = self.position == START
-            self.position = START
+            self._start_over()
+            return
+        except OSError as error:
+            if error.errno not in _NO_JOURNAL:
+                raise
+            self._start_over()
+            self.damage.append("what stands there is no regular file")
             return
         try:
             yield from self._lines(fd)
         finally:
             os.close(fd)
+
+    def _start_over(self) -> None:
+        self.anchored = self.position == START
+        self.position = START
 
     def _lines(self, fd: int) -> Iterator[Line]:
         if self.position != START and line_ending_at(fd, self.position.offset) != self.position:

@@ -23,7 +23,8 @@ from pathlib import Path
 
 from holdfast.errors import StorageError
 from holdfast.stores import atomic, disk
-from holdfast.stores.packs import Pack, encode_record
+from holdfast.stores.packs import Pack, encode_record, read_exactly
+from holdfast.stores.places import room_for_file, room_for_folder
 
 PACKED_MAX = 1 << 20
 _LOOSE_DIR = "loose"
@@ -98,6 +99,64 @@ class ObjectStore:
             if os.path.lexists(temp):
                 disk.unlink(temp)
         return sha, size
+
+    def put_whole(self, reader: int, size: int, sha: str) -> bool:
+        """Keep the first `size` bytes of an open file, streamed; False, and nothing kept, if that is not `sha`."""
+        self._writable()
+        atomic.make_dirs(self._tmp, sync=False)
+        temp, writer = atomic.create_temp(os.fspath(self._tmp))
+        try:
+            try:
+                atomic.copy_range(reader, 0, size, writer, temp)
+            finally:
+                os.close(writer)
+            if _hash_file(Path(temp)) != sha:
+                return False
+            self.put_file(Path(temp))
+        finally:
+            if os.path.lexists(temp):
+                disk.unlink(temp)
+        return True
+
+    def lacks(self, sha: str) -> bool:
+        """Whether neither our pack, as far as it was read, nor a loose file has it: others may drop theirs."""
+        return sha not in self._own.objects and not os.path.lexists(self._loose(sha))
+
+    def mend(self) -> None:
+        """Open our pack and prove every object in it; a pack with damage in it is written anew without it.
+
+        Crash story: a copy of the damaged pack is in quarantine before the new one takes its place in one rename.
+        """
+        with self._mutex:
+            self._writable()
+            if not os.path.lexists(self._own.path):
+                return
+            if self._fd < 0:
+                self._open()
+            for sha in [sha for sha, is_whole in self._own.prove() if not is_whole]:
+                self._own.damage.append(f"{self._own.path.name}: object {sha[:12]} is damaged")
+                del self._own.objects[sha]
+            if self._own.damage:
+                self._collect(self._own)
+                self._write_anew()
+
+    def _write_anew(self) -> None:
+        path, fresh = os.fspath(self._own.path), Pack(self._own.path)
+        kept_as = atomic.keep_copy(self._own.path, self._quarantine, label="damaged")
+        temp, writer = atomic.create_temp(os.fspath(self._tmp))
+        try:
+            for sha, (start, size) in sorted(self._own.objects.items(), key=lambda entry: entry[1]):
+                record = encode_record(sha, read_exactly(self._fd, start, size))
+                disk.write_all(writer, record, temp)
+                fresh.add(sha, fresh.end + len(record) - size - 1, size)
+            disk.sync_file(writer, temp)
+        finally:
+            os.close(writer)
+        disk.rename(temp, path)
+        disk.sync_dir(self._dir)
+        os.close(self._fd)
+        self._fd, self._own = disk.open_file(path, os.O_RDWR | os.O_APPEND), fresh
+        self.damage.append(f"{self._own.path.name} was written anew; the damaged one is kept as {kept_as.name}")
 
     def get(self, sha: str) -> bytes | None:
         """The object, hashed; None if it is nowhere whole. What was found damaged is told in `damage`."""
@@ -207,6 +266,7 @@ class ObjectStore:
         """Open our pack for appending, cutting off what a dead writer left half done."""
         atomic.make_dirs(self._dir, sync=True)
         path = os.fspath(self._own.path)
+        self.damage += room_for_file(self._own.path, self._quarantine)
         self._fd = disk.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         self._own.scan(self._fd)
         self._own_scanned = True
@@ -251,6 +311,7 @@ class ObjectStore:
 
     def _put_loose(self, sha: str, data: bytes) -> None:
         path = self._loose(sha)
+        self.damage += room_for_folder(self._dir / _LOOSE_DIR, self._quarantine)
         atomic.make_dirs(path.parent, sync=True)
         atomic.write_file(path, data, sync=True, tmp_dir=self._tmp)
 

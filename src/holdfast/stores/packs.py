@@ -12,6 +12,7 @@ for the next record whose bytes match its hash; what is left over at the end is 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -69,10 +70,15 @@ class Pack:
         return True
 
     def refresh(self) -> None:
-        """Scan what was appended since; a pack that is not there holds nothing."""
+        """Scan what was appended since; a pack that is not there, or is no file, holds nothing."""
         try:
             fd = atomic.open_regular(os.fspath(self.path))
         except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EISDIR):
+                raise
+            self.damage.append(f"{self.path.name}: what stands there is no regular file")
             return
         try:
             self.scan(fd)
@@ -81,10 +87,9 @@ class Pack:
 
     def prove(self) -> Iterator[tuple[str, bool]]:
         """Each object's hash, and whether its bytes are what it says, in the order of the file."""
-        try:
-            fd = atomic.open_regular(os.fspath(self.path))
-        except FileNotFoundError:
+        if not self.objects:
             return
+        fd = atomic.open_regular(os.fspath(self.path))
         try:
             for sha256, (start, size) in sorted(self.objects.items(), key=lambda entry: entry[1]):
                 yield sha256, hashlib.sha256(read_exactly(fd, start, size)).hexdigest() == sha256

@@ -93,7 +93,9 @@ def _readable(runs: list[RunInfo]) -> list[RunInfo]:
 def _resumed(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice:
     info = _existing(layout, run_id)
     if info.problem:
-        return _continued(replace(info, ordinal=_next_ordinal(list_runs(layout))), compiled.params.parse(request.params))
+        return _continued(
+            replace(info, ordinal=_next_ordinal(list_runs(layout))), compiled.params.parse(request.params)
+        )
     _check_pipeline(compiled, info.pipeline, run_id)
     known = {name: value for name, value in info.params.items() if name in compiled.params.names}
     params = compiled.params.parse(request.params, base=known)

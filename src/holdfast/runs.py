@@ -266,7 +266,7 @@ def run_layout(layout: ProjectLayout, run_id: str) -> RunLayout:
 
 
 def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, must_begin: bool = True) -> History:
-    """A run's state from disk; read-only unless `quarantine`. `must_begin`: one that lost its beginning is an error."""
+    """A run's state from disk; read-only unless `quarantine`. With `must_begin`, a lost beginning is an error."""
     run = run_layout(layout, run_id)
     try:
         history = read_history(run, quarantine=run.quarantine if quarantine else None)

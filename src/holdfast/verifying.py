@@ -119,7 +119,8 @@ class _Verification:
         self._report.counts["snapshot"] = found.snapshots
         self._report.notes += found.notes
         for flaw in found.flaws:
-            fix = self._resume if flaw.problem == TORN else f"{self._resume} keeps what is whole and goes on"
+            # A resume reads the journal from the newest snapshot on; all of it is proved by `recover`.
+            fix = self._resume if flaw.problem == TORN else "holdfast recover keeps every line that is whole"
             if flaw.path != self._run.journal:
                 fix = f"{self._resume} sets it aside; the journal says the same"
             self._find("", flaw.path, flaw.problem, flaw.detail, fix)

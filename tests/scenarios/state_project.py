@@ -21,6 +21,7 @@ from pathlib import Path
 from holdfast import seals
 
 RUN_ID = "book-run"
+KILLED = -9
 VIEWS = ("RESUME.md", "checkpoint.md")
 
 BOOK = """

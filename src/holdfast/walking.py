@@ -138,8 +138,7 @@ class Walker:
         self._sure = sure  # paths of inferred items that a view or the record names
         self._proved: set[tuple[str, ...]] = set()  # paths of inferred items that a sealed file proves
         self._makers = {items.var: items.name for items in graph.spec.items}
-        self._acts = record is not None
-        self._record = record or self._pretend
+        self._recorder = record
         self._scheduler = Scheduler(graph)
         self._costs = average_costs(state)
 
@@ -173,8 +172,11 @@ class Walker:
         """Tasks on record that the pipeline no longer has; their files are kept."""
         return [task for task in self.state.tasks if task not in self.graph.nodes]
 
-    def _pretend(self, event: ev.Event) -> None:
-        fold(self.state, event, self.state.seq, clock.now())
+    def _record(self, event: ev.Event) -> None:
+        if self._recorder is not None:
+            self._recorder(event)
+        else:
+            fold(self.state, event, self.state.seq, clock.now())
 
     def _note_waiting(self) -> None:
         """What was never reached stands behind something that waits for a person, or for unknown items."""
@@ -221,6 +223,8 @@ class Walker:
 
     def _producers(self, gather: Node) -> Iterator[str]:
         """What a gather waits for: the function that made its items, and their tasks."""
+        if gather.kind == "past":
+            yield from (section.id for _, section in self.inputs.sections_before(gather))
         if gather.kind != "gather":
             return
         var = self.graph.fan_of(gather.spec.name)[len(gather.path)]
@@ -270,7 +274,7 @@ class Walker:
         decision = self.judge.decide(node, parts, digest)
         if self._is_guess(node) and not self._may_act_on_guess(node, decision):
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
-        act = self.judge.apply if self._acts else self.judge.foresee
+        act = self.judge.foresee if self._recorder is None else self.judge.apply
         for event in act(node, decision, parts, digest):
             self._record(event)
         return self._told(node, decision, fresh) if decision.action == decisions.RUN else decision

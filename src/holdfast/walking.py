@@ -20,7 +20,7 @@ from typing import Any
 
 from holdfast import clock, decisions
 from holdfast import events as ev
-from holdfast.artifacts import SEALED, Artifacts
+from holdfast.artifacts import FOREIGN, MARKED, SEALED, Artifacts
 from holdfast.choosing import Choice, Request
 from holdfast.decisions import MADE_FROM_IT, Decision, Planned, public_action
 from holdfast.engine.attempt import Attempts
@@ -31,7 +31,7 @@ from holdfast.inputs import UNKNOWN, Inputs, known_items
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import OK, OPEN, SKIPPED, Graph, Node, build_graph, split_task_id, task_id
-from holdfast.pipeline.inferring import Items, infer_items, item_paths
+from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import named_items
@@ -137,7 +137,6 @@ class Walker:
         self._inferred = inferred  # items functions whose items were inferred
         self._sure = sure  # paths of inferred items that a view or the record names
         self._proved: set[tuple[str, ...]] = set()  # paths of inferred items that a sealed file proves
-        self._makers = {items.var: items.name for items in graph.spec.items}
         self._recorder = record
         self._scheduler = Scheduler(graph)
         self._costs = average_costs(state)
@@ -305,10 +304,7 @@ class Walker:
 
     def _is_guess(self, node: Node) -> bool:
         """Whether the item of this task is only inferred."""
-        if not self._inferred or not node.path:
-            return False
-        fan = self.graph.fan_of(node.spec.name)
-        return any(task_id(self._makers[var], node.path[:n]) in self._inferred for n, var in enumerate(fan))
+        return bool(self._inferred) and is_inferred(self.graph, node, self._inferred)
 
     def _may_act_on_guess(self, node: Node, decision: Decision) -> bool:
         """What is sealed proves its item; what left no file is believed if something else proves the item."""
@@ -381,9 +377,10 @@ def _problem(decision: Decision) -> str:
     if not decision.looks or decision.action == decisions.ADOPT:
         return ""
     about = ((path, decision.looks[path].kind) for path in decision.paths if path in decision.looks)
-    return ", ".join(f"{path} is {kind}" for path, kind in about if kind != SEALED)
+    return ", ".join(f"{path} is {_WORDS.get(kind, kind)}" for path, kind in about if kind != SEALED)
 
 
+_WORDS = {FOREIGN: "another task's", MARKED: "not sealed"}
 _EVIDENCE = {
     "sealed": "sealed artifact",
     "marker": "plain marker",

@@ -40,6 +40,8 @@ COMMANDS = (
     "why",
     "events",
     "verify",
+    "recover",
+    "scan",
     "approve",
     "reject",
     "decide",

@@ -115,7 +115,7 @@ def known_items(spec: PipelineSpec, state: RunState, load: LoadValue) -> dict[st
                 found[task] = as_items(load(record.accepted))
         if state.status != COMPLETED:
             # A run that was found again has tasks on record whose items function has to run first.
-            found |= infer_items(spec, found, [item_paths(spec, state.tasks)], {})
+            found |= infer_items(spec, found, [], item_paths(spec, state.tasks))
     return found
 
 

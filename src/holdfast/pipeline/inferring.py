@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.pipeline import templates
-from holdfast.pipeline.graph import split_task_id, task_id
+from holdfast.pipeline.graph import Graph, Node, split_task_id, task_id
 from holdfast.pipeline.names import check_item_id, fold
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 
@@ -98,6 +98,15 @@ def infer_items(
             if fan is not None and depth < len(path):
                 _add(found, have, fan, path[:depth], path[depth])
     return {maker: [{"id": name} for name in names.values()] for maker, names in found.items() if names}
+
+
+def is_inferred(graph: Graph, node: Node, inferred: Mapping[str, Any]) -> bool:
+    """Whether the item of a task, or one around it, is only inferred: its function is in `inferred`."""
+    if not inferred or not node.path:
+        return False
+    makers = {fan.var: fan.name for fan in graph.spec.items}
+    fan = graph.fan_of(node.spec.name)
+    return any(task_id(makers[var], node.path[:depth]) in inferred for depth, var in enumerate(fan))
 
 
 def _in_order(

@@ -17,7 +17,7 @@ from typing import Any
 
 from holdfast import artifacts as look
 from holdfast import layout, seals
-from holdfast.artifacts import UNREADABLE, Artifacts, Look, LostValueError, output_digest, part_path
+from holdfast.artifacts import UNREADABLE, Look, LostValueError, output_digest, part_path
 from holdfast.errors import UsageError
 from holdfast.inputs import UNKNOWN, Inputs
 from holdfast.pipeline import templates
@@ -72,15 +72,13 @@ class Stranger:
 
 
 class Scan:
-    """One pass over the files of a pipeline's tasks. `state` knows run id and parameters; its tasks are ours."""
+    """One pass over the files of a pipeline's tasks. The state knows run id and parameters; its tasks are ours."""
 
-    def __init__(
-        self, graph: Graph, state: RunState, inputs: Inputs, artifacts: Artifacts, checker: Checker
-    ) -> None:
-        self.graph = graph
-        self.state = state
+    def __init__(self, inputs: Inputs, checker: Checker) -> None:
+        self.graph = inputs.graph
+        self.state = inputs.state
         self.inputs = inputs
-        self.artifacts = artifacts
+        self.artifacts = inputs.artifacts
         self.checker = checker
         self._edited: set[str] = set()  # tasks whose content is not what they were sealed with
         self._paths: set[str] = set()
@@ -88,7 +86,11 @@ class Scan:
     def findings(self) -> Iterator[Finding]:
         """Each file of each task that writes one, producers first."""
         for node in in_order(self.graph):
-            if node.kind == "step" and self.inputs.paths(node):
+            if node.kind != "step":
+                continue
+            if node.spec.appends is not None:
+                yield self._look_at_section(node)
+            elif self.inputs.paths(node):
                 yield from self._look_at(node)
 
     def strangers(self, skip: frozenset[str] = frozenset()) -> Iterator[Stranger]:
@@ -104,6 +106,10 @@ class Scan:
                     continue
                 yield self._stranger(path)
 
+    def disown(self, path: str) -> None:
+        """This file is no task's after all."""
+        self._paths -= {path, part_path(path), seals.seal_path(path)}
+
     # --- one task ------------------------------------------------------------------------------------------
 
     def _look_at(self, node: Node) -> Iterator[Finding]:
@@ -114,6 +120,13 @@ class Scan:
             yield self._finding(node, path, found, stale, refusal)
         if "ctx" in node.spec.sources:
             yield from self._streams(node, looks)
+
+    def _look_at_section(self, node: Node) -> Finding:
+        """The section of a memory file; one that was accepted stands, so it is never stale."""
+        path = self.inputs.memory_path(node.spec, node.path)
+        self._paths.add(path)
+        found = self.artifacts.look_section(path, node.names)
+        return self._finding(node, path, found, "", "")
 
     def _look(self, node: Node, path: str) -> Look:
         self._paths |= {path, part_path(path), seals.seal_path(path)}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from holdfast.artifacts import UNREADABLE
 from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED
 from holdfast.stores import atomic
-from holdfast.views import checkpoint
+from holdfast.views import checkpoint, letter
 from holdfast.views.claims import Claims
+from holdfast.views.letter import Letter
 
 VIEW_BYTES_MAX = 64 << 20
 
@@ -47,7 +51,7 @@ def read_views(layout: ProjectLayout, spec: PipelineSpec, run_id: str) -> Views:
     return sort_out(_read(layout, spec), spec, run_id)
 
 
-def sort_out(found: Sequence[Claims], spec: PipelineSpec, run_id: str) -> Views:
+def sort_out(found: Iterable[Claims], spec: PipelineSpec, run_id: str) -> Views:
     """The views that speak of this run. Pure."""
     claims, problems = [], []
     for view in found:
@@ -60,20 +64,38 @@ def sort_out(found: Sequence[Claims], spec: PipelineSpec, run_id: str) -> Views:
 
 
 def _other(view: Claims, spec: PipelineSpec, run_id: str) -> str:
-    if view.run_id and view.run_id != run_id:
+    if view.run_id and run_id and view.run_id != run_id:
         return f"it is of run {view.run_id}, not of this one"
     if view.pipeline and view.pipeline != spec.name:
         return f"it is of the pipeline {view.pipeline}, not of {spec.name}"
     return ""
 
 
-def _read(layout: ProjectLayout, spec: PipelineSpec) -> list[Claims]:
+def read_letter(layout: ProjectLayout) -> Letter:
+    """What RESUME.md says of the run it was written for; nothing if there is none, or it cannot be read."""
+    text, problem = _text(layout.resume_view)
+    return letter.parse(text) if text is not None else Letter(problem=problem)
+
+
+def _read(layout: ProjectLayout, spec: PipelineSpec) -> Iterator[Claims]:
+    text, problem = _text(layout.checkpoint_view)
+    if text is not None:
+        yield checkpoint.parse(text, spec)
+    elif problem:
+        yield Claims(CHECKPOINT_VIEW, problem=problem)
+    if os.path.lexists(layout.todos_db):
+        from holdfast.views.todofile import read_claims  # SQLite is loaded only where there is a database
+
+        yield read_claims(layout.todos_db, spec)
+
+
+def _text(path: Path) -> tuple[str | None, str]:
+    """A view's text, or why it cannot be read; neither if it is not there."""
     try:
-        data = atomic.read_file(layout.checkpoint_view, limit=VIEW_BYTES_MAX)
+        return atomic.read_file(path, limit=VIEW_BYTES_MAX).decode(errors="replace"), ""
     except FileNotFoundError:
-        return []
+        return None, ""
     except OSError as error:
-        if error.errno not in UNREADABLE:
+        if error.errno not in (*UNREADABLE, errno.EFBIG):
             raise
-        return [Claims(CHECKPOINT_VIEW, problem=f"it cannot be read ({error.strerror})")]
-    return [checkpoint.parse(data.decode(errors="replace"), spec)]
+        return None, f"it cannot be read ({error.strerror})"

@@ -1,0 +1,74 @@
+"""Which pipeline, run and parameters a command means whose run may be lost: the record says, else RESUME.md."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from holdfast.layout import ProjectLayout
+    from holdfast.pipeline.compiling import CompiledPipeline
+    from holdfast.views.letter import Letter
+
+
+class Meant(NamedTuple):
+    """What a command works on."""
+
+    compiled: CompiledPipeline
+    run_id: str | None  # a run that is on record
+    params: dict[str, Any]
+
+
+def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str]) -> Meant:
+    """The pipeline of FILE, else of the newest run on record, else the one that RESUME.md names."""
+    from holdfast.cli.running import find_file
+    from holdfast.pipeline.loader import load_pipeline
+    from holdfast.recovery.sources import read_letter
+
+    run_id = _recorded(layout)
+    if file is not None:
+        compiled = load_pipeline(file, base=find_file(file, layout))
+        return Meant(compiled, *_of_pipeline(layout, compiled, params))
+    if run_id is not None:
+        from holdfast.cli.resume import load_recorded
+
+        return Meant(load_recorded(layout, run_id), run_id, dict(params))
+    letter = read_letter(layout)
+    return Meant(_load_named(layout, letter), None, {**letter.params, **params})
+
+
+def _recorded(layout: ProjectLayout) -> str | None:
+    """The newest unfinished run that can be read, else the newest."""
+    from holdfast.runs import list_runs, newest
+
+    readable = [info for info in list_runs(layout) if not info.problem]
+    return newest(layout).run_id if readable else None
+
+
+def _of_pipeline(
+    layout: ProjectLayout, compiled: CompiledPipeline, params: dict[str, str]
+) -> tuple[str | None, dict[str, Any]]:
+    """The newest run of this pipeline, if no parameters are given that could mean another; else RESUME.md's."""
+    from holdfast.recovery.sources import read_letter
+    from holdfast.runs import list_runs
+
+    for info in list_runs(layout):
+        if not info.problem and info.pipeline == compiled.spec.name and not params:
+            return info.run_id, {}
+    letter = read_letter(layout)
+    is_ours = letter.pipeline == compiled.spec.name
+    known = {name: value for name, value in letter.params.items() if name in compiled.params.names}
+    return None, {**(known if is_ours else {}), **params}
+
+
+def _load_named(layout: ProjectLayout, letter: Letter) -> CompiledPipeline:
+    from holdfast.errors import UsageError
+    from holdfast.pipeline.loader import load_pipeline
+
+    fix = "Say which pipeline it is: give FILE.py."
+    if not letter.file:
+        raise UsageError("Neither a run on record nor RESUME.md names the pipeline's file.", fix=fix)
+    file = letter.file if letter.file.endswith(".py") else letter.file.rpartition(":")[0]
+    if not os.path.lexists(layout.root / file):
+        raise UsageError(f"{file}, the pipeline that RESUME.md names, is gone.", fix=fix)
+    return load_pipeline(letter.file, base=layout.root)

@@ -1,0 +1,127 @@
+"""`holdfast recover`: rebuild a run from whatever evidence is left, or say what that would do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.completion import complete_file
+from holdfast.cli.options import json_option, params_option, project_options
+from holdfast.cli.printing import addressed, print_json, say_all
+
+if TYPE_CHECKING:
+    from holdfast.decisions import Planned
+    from holdfast.recovering import Recovery
+
+# What needs attention first; what is merely trusted last.
+_DONE = {
+    "ask": "wait for a person",
+    "redo": "run again",
+    "continue": "are to be continued",
+    "run": "are still to run",
+    "heal": "put back from objects/",
+    "adopt": "adopted",
+    "trust": "trusted",
+}
+_WOULD = _DONE | {
+    "heal": "would be put back from objects/",
+    "adopt": "would be adopted",
+    "trust": "would be trusted",
+}
+_SHOWN_MAX = 10
+_TOLD_MAX = 20
+
+
+@click.command("recover")
+@click.argument("file", required=False, metavar="[FILE.py[:NAME]]", shell_complete=complete_file)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@params_option
+@project_options
+@json_option
+def command(file: str | None, dry_run: bool, params: dict[str, str], directory: str, as_json: bool) -> int:
+    """Rebuild a run from journal, snapshots, views and files; what is doubtful is set aside, nothing is run."""
+    from holdfast.choosing import Request
+    from holdfast.cli.finding import find_meant
+    from holdfast.recovering import recover
+    from holdfast.runs import open_project
+    from holdfast.settings import load_settings
+
+    layout = open_project(directory)
+    settings = load_settings(layout.root)
+    with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
+        meant = find_meant(layout, file, params)
+        request = Request(meant.params, resume=meant.run_id, settings=settings)
+        recovery = recover(meant.compiled, layout, request, dry_run=dry_run)
+    if as_json:
+        print_json(_document(recovery, dry_run=dry_run))
+    else:
+        say_all(_lines(meant.compiled.spec.name, recovery, directory, dry_run=dry_run))
+    return recovery.exit_code
+
+
+def _document(recovery: Recovery, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "run_id": recovery.run_id if recovery.found_anything else None,
+        "dry_run": dry_run,
+        "record_lost": recovery.is_lost,
+        "tasks": [
+            {"id": task.id, "action": task.action, "reason": task.reason, "evidence": task.evidence or None}
+            for task in recovery.tasks
+        ],
+        "orphans": recovery.orphans,
+        "disagreements": [
+            {"task": one.task, "said": one.said, "believed": one.believed or None}
+            for one in recovery.disagreements
+        ],
+        "remarks": list(recovery.remarks),
+        "unknown_items": recovery.unknown_items,
+        "events": recovery.recorded,
+    }
+
+
+def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) -> Iterator[str]:
+    if not recovery.found_anything:
+        yield f"{pipeline}: nothing to recover: no run is on record, and no file proves that there was one."
+        return
+    lost = " (its record was lost)" if recovery.is_lost else ""
+    yield f"{pipeline}: run {recovery.run_id}{lost}"
+    yield from (f"  note: {remark}" for remark in recovery.remarks)
+    for action, words in (_WOULD if dry_run else _DONE).items():
+        yield from _group(
+            words, [task for task in recovery.tasks if task.action == action], short=action == "trust"
+        )
+    for var in recovery.unknown_items:
+        yield f"the items of {var} come from a function that has to run first: there may be others"
+    yield from _told("no longer in the pipeline, files kept", recovery.orphans)
+    yield from _told("sources disagree", [one.words() for one in recovery.disagreements])
+    if dry_run:
+        yield f"Nothing was changed. To do it: {addressed('holdfast recover', directory)}"
+        return
+    yield (
+        f"{recovery.recorded} events recorded."
+        if recovery.recorded
+        else "Nothing to do: all of this was on record."
+    )
+    yield f"Continue with: {addressed(f'holdfast resume {recovery.run_id}', directory)}"
+
+
+def _group(words: str, tasks: Sequence[Planned], *, short: bool) -> Iterator[str]:
+    if not tasks:
+        return
+    yield f"{len(tasks)} {words}"
+    shown = 3 if short else _SHOWN_MAX
+    for task in tasks[:shown]:
+        by = f" [{task.evidence}]" if task.evidence not in ("", "journal") else ""
+        yield f"  {task.id}: {task.reason}{by}"
+    if len(tasks) > shown:
+        yield f"  and {len(tasks) - shown} more"
+
+
+def _told(what: str, lines: Sequence[str]) -> Iterator[str]:
+    yield from (f"{what}: {line}" for line in lines[:_TOLD_MAX])
+    if len(lines) > _TOLD_MAX:
+        yield f"and {len(lines) - _TOLD_MAX} more: --json lists them all"

@@ -1,0 +1,101 @@
+"""`holdfast scan`: what the files alone say, whatever is on record."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.completion import complete_file
+from holdfast.cli.options import json_option, params_option, project_options
+from holdfast.cli.printing import print_json, say_all, table
+
+if TYPE_CHECKING:
+    from holdfast.recovery.scan import Finding, Stranger
+    from holdfast.scanning import Scanned
+
+_SHOWN_MAX = 200
+_MEANING = {
+    "sealed": "sealed and whole",
+    "plain marker": "with a plain marker, or none expected",
+    "stale": "whole, but made from inputs that are no longer there",
+    "refused": "refused by check",
+    "changed": "edited since they were sealed",
+    "half-finished": "half-finished",
+    "damaged": "damaged",
+    "empty": "empty",
+    "missing": "missing",
+}
+
+
+@click.command("scan")
+@click.argument("file", required=False, metavar="[FILE.py[:NAME]]", shell_complete=complete_file)
+@click.option("--step", metavar="NAME", help="Only the files of this step.")
+@params_option
+@project_options
+@json_option
+def command(file: str | None, step: str | None, params: dict[str, str], directory: str, as_json: bool) -> None:
+    """Tell what the files alone say: whole, changed, half-finished, damaged, stale; changes nothing."""
+    from holdfast.cli.finding import find_meant
+    from holdfast.runs import open_project
+    from holdfast.scanning import scan_project
+
+    layout = open_project(directory)
+    with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
+        meant = find_meant(layout, file, params)
+        scanned = scan_project(meant.compiled, layout, run_id=meant.run_id, params=meant.params, step=step)
+    if as_json:
+        print_json(_document(meant.compiled.spec.name, scanned))
+    else:
+        say_all(_lines(meant.compiled.spec.name, scanned))
+
+
+def _document(pipeline: str, scanned: Scanned) -> dict[str, Any]:
+    return {
+        "pipeline": pipeline,
+        "run_id": scanned.run_id or None,
+        "counts": dict(Counter(finding.kind for finding in scanned.findings)),
+        "files": [asdict(finding) for finding in scanned.findings],
+        "strangers": [asdict(stranger) for stranger in scanned.strangers],
+        "unknown_items": scanned.unknown_items,
+    }
+
+
+def _lines(pipeline: str, scanned: Scanned) -> Iterator[str]:
+    counts = Counter(finding.kind for finding in scanned.findings)
+    yield f"{pipeline}: {len(scanned.findings)} files of {len({f.task for f in scanned.findings})} tasks looked at"
+    for kind, words in _MEANING.items():
+        if counts[kind]:
+            yield f"  {counts[kind]} {words}"
+    for var in scanned.unknown_items:
+        yield f"  the items of {var} are not known: nothing names them"
+    yield from _table([finding for finding in scanned.findings if finding.kind not in ("sealed", "plain marker")])
+    yield from _strangers(scanned.strangers)
+
+
+def _table(findings: list[Finding]) -> Iterator[str]:
+    if not findings:
+        return
+    rows = [[f.kind, f.task, f.path, f.detail] for f in findings[:_SHOWN_MAX]]
+    yield ""
+    yield from table(["what", "task", "file", "why"], rows)
+    if len(findings) > _SHOWN_MAX:
+        yield f"and {len(findings) - _SHOWN_MAX} more; --json lists them all"
+
+
+def _strangers(strangers: list[Stranger]) -> Iterator[str]:
+    backups = sum(1 for stranger in strangers if stranger.kind == "backup")
+    others = [stranger for stranger in strangers if stranger.kind != "backup"]
+    if backups:
+        yield f"{backups} backups (*.bak.*) lie beside the files"
+    if others:
+        yield "Files that belong to no task; they are left alone:"
+    for stranger in others[:_SHOWN_MAX]:
+        yield f"  {stranger.path}" + (f" ({stranger.detail})" if stranger.detail else "")
+    if len(others) > _SHOWN_MAX:
+        yield f"  and {len(others) - _SHOWN_MAX} more; --json lists them all"

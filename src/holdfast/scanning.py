@@ -1,0 +1,130 @@
+"""`scan`: what the files of a project say, told without believing any record. Read-only.
+
+A record, if there is one, only tells which items and parameters there are, so that paths can be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.artifacts import Artifacts
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.desk import DeafDesk
+from holdfast.errors import StorageError, UsageError
+from holdfast.inputs import Inputs, known_items
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import Graph, Node, build_graph, split_task_id
+from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
+from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.recovery.scan import Finding, Scan, Stranger, named_items
+from holdfast.recovery.sources import read_views
+from holdfast.runs import read_run
+from holdfast.state import RunState
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.tree import WorkTree
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """All that the files say."""
+
+    run_id: str  # as the record says; "" without one
+    findings: list[Finding] = field(default_factory=list)
+    strangers: list[Stranger] = field(default_factory=list)
+    unknown_items: list[str] = field(default_factory=list)  # fan-outs of which nothing is known
+
+
+def scan_project(
+    compiled: CompiledPipeline,
+    layout: ProjectLayout,
+    *,
+    run_id: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    step: str | None = None,
+) -> Scanned:
+    """Look at every file that the tasks of a pipeline would have written; with `step` only at that step's."""
+    _require_step(compiled, step)
+    recorded = read_run(layout, run_id).state if run_id else RunState()
+    known = {name: value for name, value in recorded.params.items() if name in compiled.params.names}
+    state = RunState(run_id=run_id or "", params=compiled.params.parse(params or {}, base=known))
+    objects = ObjectStore(layout.objects, run_id or "none", layout.tmp, read_only=True)
+    tree = WorkTree(layout.root, layout.tmp)
+    try:
+        return _scan(compiled, layout, recorded, state, Artifacts(tree, objects), step)
+    except OSError as error:
+        raise StorageError.from_os(error, "look at") from error
+    finally:
+        objects.close()
+        tree.close()
+
+
+def _require_step(compiled: CompiledPipeline, step: str | None) -> None:
+    names = [known.name for known in compiled.spec.steps]
+    if step is not None and step not in names:
+        raise UsageError(f"There is no step '{printable(step, 160)}'.{did_you_mean(step, names)}")
+
+
+def _scan(
+    compiled: CompiledPipeline,
+    layout: ProjectLayout,
+    recorded: RunState,
+    state: RunState,
+    artifacts: Artifacts,
+    step: str | None,
+) -> Scanned:
+    spec = compiled.spec
+    known = known_items(spec, recorded, artifacts)
+    listed = [*read_views(layout, spec, state.run_id).listed, item_paths(spec, recorded.tasks)]
+    inferred = infer_items(spec, known, listed, named_items(spec, artifacts.tree, state))
+    graph = build_graph(spec, {**known, **inferred})
+    inputs = Inputs(graph, state, artifacts, layout.root)
+    scan = Scan(inputs, _checker(compiled, layout, inputs))
+    sure = {path for view in listed for paths in view.values() for path in paths}
+    findings = list(_believable(graph, scan, inferred, sure))
+    return Scanned(
+        state.run_id,
+        [finding for finding in findings if step is None or split_task_id(finding.task)[0] == step],
+        list(scan.strangers(_own_files(compiled, layout))) if step is None else [],
+        [fan.var for fan in spec.items if not any(var == fan.var for var, _ in graph.items)],
+    )
+
+
+def _believable(graph: Graph, scan: Scan, inferred: Items, sure: set[tuple[str, ...]]) -> Iterator[Finding]:
+    """The findings without those about items that a file's name suggests and nothing proves."""
+    doubtful: dict[tuple[str, ...], list[Finding]] = {}
+    proved = set(sure)
+    for finding in scan.findings():
+        path = split_task_id(finding.task)[1]
+        if finding.run:
+            proved.add(path)
+        if path in proved or not is_inferred(graph, graph.nodes[finding.task], inferred):
+            yield from doubtful.pop(path, ())
+            yield finding
+        else:
+            doubtful.setdefault(path, []).append(finding)
+    for finding in (finding for found in doubtful.values() for finding in found):
+        scan.disown(finding.path)
+
+
+def _checker(
+    compiled: CompiledPipeline, layout: ProjectLayout, inputs: Inputs
+) -> Callable[[Node, Callable[[], Any]], str]:
+    artifacts, state = inputs.artifacts, inputs.state
+    desk = DeafDesk(artifacts.objects, layout.tmp)
+    attempts = Attempts(state, inputs, artifacts, compiled, layout.run(state.run_id or "none").quarantine, desk)
+
+    def check(node: Node, load: Callable[[], Any]) -> str:
+        own = compiled.checks.get(node.spec.name, ())
+        return attempts.check_again(own, node, load()) if own else ""
+
+    return check
+
+
+def _own_files(compiled: CompiledPipeline, layout: ProjectLayout) -> frozenset[str]:
+    """The pipeline's own file is no stranger."""
+    prefix = f"{layout.root}/"
+    file = compiled.file or ""
+    return frozenset({file.removeprefix(prefix)} if file.startswith(prefix) else ())

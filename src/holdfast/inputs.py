@@ -176,6 +176,14 @@ class Inputs:
         names = ", ".join(producer.id for producer in node.material)
         raise LostValueError(f"none of its sources ({names}) can be read back")
 
+    def section_digests(self, node: Node, parts: Mapping[str, str]) -> set[str]:
+        """The digests that a section made now may carry: one for each source that it could be made from."""
+        found = {self.digest(node, parts)}
+        for producer in node.material:
+            key = f"source {producer.spec.name}"
+            found.add(self.digest(node, {**parts, key: self.state.task(producer.id).output_digest}))
+        return found
+
     def memory_path(self, step: StepSpec, path: tuple[str, ...]) -> str:
         """The memory file of a step, for the task (or its fan-out) at `path`."""
         params = {name: str(value) for name, value in self.state.params.items()}

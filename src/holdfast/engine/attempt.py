@@ -197,7 +197,10 @@ class Attempts:
         if not isinstance(output, str | bytes):
             return []
         data = output.encode(errors="replace") if isinstance(output, str) else output
+        spec = attempt.node.spec
         paths = list(self.inputs.paths(attempt.node).values())
+        if spec.appends is not None:
+            paths = [self.inputs.memory_path(spec, attempt.node.path)]
         if not paths:
             return []
         to = self.artifacts.keep_refused(data, paths[0].rsplit("/", 1)[-1], self.quarantine)

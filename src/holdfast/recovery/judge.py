@@ -25,7 +25,7 @@ from holdfast.pipeline.graph import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Evidence, Policy
-from holdfast.recovery.sections import Sections
+from holdfast.recovery.sections import Sections, is_memory, other_form
 from holdfast.recovery.seeing import edited_file, file_seen
 from holdfast.remembering import Remembering
 from holdfast.seals import Seal
@@ -76,9 +76,10 @@ class Judge:
     def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision:
         """What is to be done about this task. Read-only."""
         spec = node.spec
-        if is_memory(spec):
-            return self.sections.decide(node, self._policy(spec), parts, input_digest)
         record = self.state.tasks.get(node.id)
+        reshaped = other_form(spec, record)
+        if reshaped is not None or is_memory(spec):
+            return reshaped or self.sections.decide(node, self._policy(spec), parts, input_digest)
         if record is None and not (isinstance(spec, StepSpec) and (spec.writes or self.state.rebuilt)):
             return _NOT_STARTED
         other = self._claimed_by(node)
@@ -553,11 +554,6 @@ class Judge:
                 value_ref=ref,
             )
         ]
-
-
-def is_memory(spec: Any) -> bool:
-    """Whether the task's output is a section of a memory file."""
-    return isinstance(spec, StepSpec) and spec.appends is not None
 
 
 _WHY_ASIDE = {

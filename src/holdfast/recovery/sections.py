@@ -13,14 +13,16 @@ from typing import Any
 from holdfast import artifacts as look
 from holdfast import decisions, memory, seals
 from holdfast import events as ev
-from holdfast.artifacts import SECTION, Artifacts, Look, output_digest, task_seal
+from holdfast.artifacts import SECTION, UNWRITTEN, Artifacts, Look, output_digest, task_seal
 from holdfast.decisions import Decision
 from holdfast.inputs import Inputs, shorten
 from holdfast.memory import Section
 from holdfast.pipeline.graph import Node
+from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.remembering import Remembering
+from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
 
@@ -78,6 +80,8 @@ class Sections:
         (file,) = evidence.record.accepted.files
         found = self.artifacts.check(file, node.names)
         target = self.path(node)
+        if found.kind == look.MISSING and target != file.path:  # another section has taken the file along
+            found = self.artifacts.check(look.replace_record(file, path=target), node.names)
         same_version = evidence.record.version == evidence.version
         return replace(
             evidence,
@@ -96,9 +100,15 @@ class Sections:
             return evidence
         if evidence.recorded and found.seal.round < evidence.record.round:
             return evidence  # an earlier round's: it is replaced when this one's is there
-        if found.seal.step_version != evidence.version:
+        if found.seal.step_version != evidence.version or not self._is_ours(node, evidence, found.seal):
             return evidence
         return replace(evidence, input_digest=found.seal.input_digest, files={path: found})
+
+    def _is_ours(self, node: Node, evidence: Evidence, seal: Seal) -> bool:
+        """Whether a section was made by this run, or by another one from just what would be used now."""
+        if seal.run == evidence.run_id or seal.run in self._living_runs:  # a living run's is asked about
+            return True
+        return seal.input_digest in self.inputs.section_digests(node, evidence.parts)
 
     def _checked(self, node: Node, decision: Decision) -> Decision:
         """The decision to adopt, unless `check` refuses what would be adopted."""
@@ -143,6 +153,8 @@ class Sections:
 
     def _heal(self, node: Node, decision: Decision) -> list[ev.Event]:
         (path,) = decision.paths
+        if path != self.path(node):
+            return [self._moved(node, decision.reason, UNWRITTEN)]  # it is written there with its batch
         events = self.remembering.mend(node, path)
         accepted = self.inputs.state.task(node.id).accepted or Accepted()
         if all(self.artifacts.check(file, node.names).kind == look.SEALED for file in accepted.files):
@@ -202,9 +214,30 @@ class Sections:
         new, tree = self.path(node), self.artifacts.tree
         if tree.exists(old) and not tree.exists(new):
             tree.rename(old, new)
+        return [self._moved(node, decision.reason, "")]
+
+    def _moved(self, node: Node, reason: str, kind: str) -> ev.TaskKept:
         accepted = self.inputs.state.task(node.id).accepted or Accepted()
-        files = tuple(look.replace_record(file, path=new) for file in accepted.files)
-        return [ev.TaskKept(step_id=node.id, reason=decision.reason, files=files)]
+        files = tuple(
+            look.replace_record(file, path=self.path(node), kind=kind or file.kind) for file in accepted.files
+        )
+        return ev.TaskKept(step_id=node.id, reason=reason, files=files)
+
+
+def other_form(spec: Any, record: TaskState | None) -> Decision | None:
+    """What to do about a task that was a section of a memory file and is no longer, or the other way round."""
+    if record is None or record.status != COMPLETED or record.accepted is None:
+        return None
+    was = any(file.kind in (SECTION, UNWRITTEN) for file in record.accepted.files)
+    if was == is_memory(spec):
+        return None
+    words = "its output is no longer a section of a memory file" if was else "its output was not a section before"
+    return Decision(decisions.REDO, words)
+
+
+def is_memory(spec: Any) -> bool:
+    """Whether the task's output is a section of a memory file."""
+    return isinstance(spec, StepSpec) and spec.appends is not None
 
 
 def _body(found: Look) -> bytes:

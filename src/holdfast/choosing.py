@@ -211,7 +211,7 @@ def _seals_of_made_items(spec: PipelineSpec, layout: ProjectLayout, fields: Mapp
             continue
         values = {**{name: glob.escape(value) for name, value in fields.items()}, "run_id": "*"}
         values |= dict.fromkeys(spec.fan_path(step.each), "*")
-        for template in step.files.values():
+        for template in (*step.files.values(), *((step.appends,) if step.appends else ())):
             pattern = templates.render(template, values)
             for target in itertools.islice(glob.iglob(pattern, root_dir=layout.root), LOOKED_AT_MAX):
                 seal = _seal_at(layout, target)

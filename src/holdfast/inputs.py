@@ -133,6 +133,14 @@ class Inputs:
                 stack += [inner for _, inner in self.gathered(parent.spec.name, parent.path)]
             else:
                 yield parent
+        if "source" in node.spec.sources:
+            yield from self._sources_needed(node)
+
+    def _sources_needed(self, node: Node) -> list[Node]:
+        """The best source of a section, if all of them were lost: one must come back before it can be made."""
+        finished = [source for source in node.material if self._is_done(source)]
+        lost = [source for source in finished if self.state.task(source.id).value_lost]
+        return lost[:1] if len(lost) == len(finished) else []
 
     def _reads_digest(self, node: Node) -> str:
         values = self.fields(node)

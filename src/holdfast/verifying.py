@@ -310,6 +310,8 @@ class _Tasks:
 
     def _staleness(self, node: Node, record: TaskState) -> Iterator[Finding]:
         """Made from inputs that are no longer the recorded ones. In a run that goes on, that is work to come."""
+        if getattr(node.spec, "appends", None):
+            return  # a section once accepted stands
         if node.id in self._state.keeps or any(not self._is_through(parent) for parent in node.parents):
             return
         parts = self._inputs.parts(node)

@@ -8,6 +8,7 @@ An input that no file tells, such as a value, is unknown, and unknown is not dif
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import deque
@@ -16,14 +17,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import artifacts as look
-from holdfast import layout, seals
+from holdfast import layout, memory, seals
 from holdfast.artifacts import UNREADABLE, Look, LostValueError, output_digest, part_path
 from holdfast.errors import UsageError
+from holdfast.events import FileRecord
 from holdfast.inputs import UNKNOWN, Inputs
 from holdfast.pipeline import templates
-from holdfast.pipeline.graph import Graph, Node
+from holdfast.pipeline.graph import Graph, Node, split_task_id
 from holdfast.pipeline.inferring import FilePattern
 from holdfast.pipeline.spec import PipelineSpec
+from holdfast.recovery.sections import is_memory, section_body, section_seen
 from holdfast.recovery.seeing import file_seen
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
@@ -88,7 +91,7 @@ class Scan:
         for node in in_order(self.graph):
             if node.kind != "step":
                 continue
-            if node.spec.appends is not None:
+            if is_memory(node.spec):
                 yield self._look_at_section(node)
             elif self.inputs.paths(node):
                 yield from self._look_at(node)
@@ -122,11 +125,17 @@ class Scan:
             yield from self._streams(node, looks)
 
     def _look_at_section(self, node: Node) -> Finding:
-        """The section of a memory file; one that was accepted stands, so it is never stale."""
+        """One section of a memory file. What it was made from may have changed since: it stands all the same."""
         path = self.inputs.memory_path(node.spec, node.path)
         self._paths.add(path)
         found = self.artifacts.look_section(path, node.names)
-        return self._finding(node, path, found, "", "")
+        stale, refusal = "", ""
+        if found.kind in (look.SEALED, look.CHANGED):
+            record = section_seen(path, found)
+            refusal = self._known_by(node, [(record, section_body(found))], "", found.kind == look.CHANGED)
+            if found.seal is not None and found.seal.step_version != node.spec.version:
+                stale = _other_version(found.seal, node)
+        return self._finding(node, path, found, stale, refusal)
 
     def _look(self, node: Node, path: str) -> Look:
         self._paths |= {path, part_path(path), seals.seal_path(path)}
@@ -158,7 +167,7 @@ class Scan:
         if UNKNOWN in parts.values() or seal.input_digest in (UNKNOWN, self.inputs.digest(node, parts)):
             return ""
         if seal.step_version != node.spec.version:
-            return f"made by version {seal.step_version} of the step, which is now {node.spec.version}"
+            return _other_version(seal, node)
         others = [producer.id for producer in self.inputs.producers(node) if producer.id in self._edited]
         return f"made from another {', '.join(others[:3])}" if others else "made from other inputs"
 
@@ -169,10 +178,13 @@ class Scan:
             return ""
         keys = {path: key for key, path in self.inputs.paths(node).items()}
         seen = [file_seen(node, keys[path], path, found) for path, found in looks.items()]
-        files = tuple(record for record, _ in seen)
         seal = next((found.seal for found in looks.values() if found.seal is not None), None)
         rest = seal.value_digest if seal is not None else _no_rest(node)
-        if any(found.kind == look.CHANGED for found in looks.values()):
+        return self._known_by(node, seen, rest, any(found.kind == look.CHANGED for found in looks.values()))
+
+    def _known_by(self, node: Node, seen: list[tuple[FileRecord, bytes]], rest: str, edited: bool) -> str:
+        files = tuple(record for record, _ in seen)
+        if edited:
             self._edited.add(node.id)
         accepted = Accepted(files, value_ref="" if rest in ("", look.EMPTY_REST) else rest)
         self.state.tasks[node.id] = TaskState(
@@ -213,6 +225,10 @@ class Scan:
             return Stranger(path, SEAL, "the seal of a file that belongs to no task")
         seal = tail_seal(self.artifacts.tree, path)
         return Stranger(path, STRANGER, f"sealed by {seal.task} of run {seal.run}" if seal else "")
+
+
+def _other_version(seal: Seal, node: Node) -> str:
+    return f"made by version {seal.step_version} of the step, which is now {node.spec.version}"
 
 
 def _no_rest(node: Node) -> str:
@@ -257,6 +273,8 @@ def named_items(spec: PipelineSpec, tree: WorkTree, state: RunState) -> dict[str
     for path, readings in suggested.items():
         for var, item in _agreed(tree, path, readings):
             found.setdefault(var, []).append(item)
+    for var, item in _remembered_items(spec, tree, state):
+        found.setdefault(var, []).append(item)
     return found
 
 
@@ -274,6 +292,31 @@ def _agreed(
         sealed = pattern.item_of(seal.task) if seal is not None and pattern.fan else None
         if sealed is not None:
             yield pattern.fan[-1], sealed
+
+
+def _remembered_items(
+    spec: PipelineSpec, tree: WorkTree, state: RunState
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The items whose sections stand in memory files, each with its fan-out."""
+    for step in spec.memories:
+        fan = spec.fan_path(step.each)
+        pattern = FilePattern(step, fan[:-1], step.appends or "", _values(state))
+        for folder in matching_folders(tree, pattern, step.appends or ""):
+            paths = (f"{folder}/{name}" if folder else name for name in _names(tree, folder))
+            for path in (path for path in paths if pattern.item_at(path) is not None):
+                for task in _tasks_in(tree, path):
+                    name, item = split_task_id(task)
+                    if name in (step.name, *step.was) and len(item) == len(fan):
+                        yield fan[-1], item
+
+
+def _tasks_in(tree: WorkTree, path: str) -> list[str]:
+    try:
+        return [block.task for block in memory.take_apart(tree.read(path)).blocks]
+    except OSError as error:
+        if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+            raise
+        return []
 
 
 def file_patterns(spec: PipelineSpec, values: Mapping[str, str]) -> Iterator[tuple[FilePattern, str]]:

@@ -167,7 +167,7 @@ class Sections:
     ) -> ev.TaskAdopted:
         ((path, found),) = decision.looks.items()
         assert found.seal is not None
-        file = _file(path, found)
+        file = section_seen(path, found)
         return ev.TaskAdopted(
             step_id=node.id,
             node=node.spec.name,
@@ -184,14 +184,14 @@ class Sections:
 
     def _kept(self, node: Node, decision: Decision) -> ev.TaskKept:
         ((path, found),) = decision.looks.items()
-        file = _file(path, found)
+        file = section_seen(path, found)
         return ev.TaskKept(
             step_id=node.id, reason=decision.reason, output_digest=output_digest([file], ""), files=(file,)
         )
 
     def _keep_copy(self, event: ev.TaskAdopted | ev.TaskKept, decision: Decision) -> None:
         for file in event.files:
-            body = _body(decision.looks[file.path])
+            body = section_body(decision.looks[file.path])
             self.artifacts.objects.put(body, file.sha256)
             self.artifacts.remember(file.sha256, body)
 
@@ -204,7 +204,7 @@ class Sections:
         if old is not None:
             seal = seals.vary(old, task=node.id, run=seal.run)
         seal = seals.vary(seal, sha256=file.sha256, newline_added=False)
-        section = Section(node.names, seal, _body(decision.looks[file.path]))
+        section = Section(node.names, seal, section_body(decision.looks[file.path]))
         book = self.artifacts.shelf.read(file.path)
         self.artifacts.shelf.replace(file.path, memory.rewrite(book, [section], frozenset({node.id})).data)
 
@@ -240,18 +240,18 @@ def is_memory(spec: Any) -> bool:
     return isinstance(spec, StepSpec) and spec.appends is not None
 
 
-def _body(found: Look) -> bytes:
+def section_body(found: Look) -> bytes:
     """The bytes of a section as it stands, ending in a newline, as a section does."""
     return found.body if found.kind == look.SEALED else seals.with_newline(found.body)[0]
 
 
-def _file(path: str, found: Look) -> ev.FileRecord:
+def section_seen(path: str, found: Look) -> ev.FileRecord:
     """The record of a section that is accepted as it stands in the file."""
-    body = _body(found)
+    body = section_body(found)
     added = found.kind == look.SEALED and found.seal is not None and found.seal.newline_added
     return ev.FileRecord("", path, len(body), digest(body), SECTION, added)
 
 
 def _text(found: Look) -> str:
     added = found.kind == look.SEALED and found.seal is not None and found.seal.newline_added
-    return seals.author_body(_body(found), added).decode()
+    return seals.author_body(section_body(found), added).decode()

@@ -306,6 +306,8 @@ def _locations(picture: Picture) -> str:
     for step in picture.spec.steps:
         for path in step.files.values():
             lines.append(f"- {markdown_cell(step.title)} writes {markdown_code(path)}")
+        if step.appends is not None:
+            lines.append(f"- {markdown_cell(step.title)} keeps {markdown_code(step.appends)}, a section an item")
     return _section("Where things are", lines)
 
 

@@ -6,12 +6,12 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from tests.engine.projects import events_of
 
 from holdfast import Pipeline
 from holdfast.people import note
 from holdfast.run import RunResult
 from holdfast.runs import open_project, read_picture
-from tests.engine.projects import events_of
 
 
 class Book:

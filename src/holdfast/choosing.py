@@ -21,6 +21,7 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph, task_id
 from holdfast.pipeline.names import check_run_id
 from holdfast.pipeline.spec import PipelineSpec
+from holdfast.recovery.sources import read_letter, read_views
 from holdfast.runs import RunInfo, checked_run_id, list_runs, read_run, run_info, run_layout
 from holdfast.seals import Seal
 from holdfast.settings import Settings
@@ -36,7 +37,7 @@ LOOKED_AT_MAX = 20
 class Request:
     """What was asked for."""
 
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)  # as they were given: text, or values of Python
     resume: str | None = None
     force: bool = False
     run_id: str | None = None
@@ -45,6 +46,7 @@ class Request:
     settings: Settings = field(default_factory=Settings)
     quick: bool = False  # believe files whose size, time and inode are unchanged
     only_needed: bool = False  # leave alone what is missing and not needed by anything unfinished
+    known_params: Mapping[str, Any] = field(default_factory=dict)  # of a lost run, as RESUME.md has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) 
         raise UsageError("--resume continues a run; it cannot go with --force or --run-id.")
     if request.resume is not None:
         return _resumed(compiled, layout, request, request.resume)
-    params = compiled.params.parse(request.params)
+    params = compiled.params.parse(request.params, base=_declared(compiled, request.known_params))
     runs = list_runs(layout)
     if request.run_id is not None and any(info.run_id == request.run_id for info in _readable(runs)):
         return _named(compiled, layout, request, request.run_id, params)
@@ -90,16 +92,41 @@ def _readable(runs: list[RunInfo]) -> list[RunInfo]:
     return [info for info in runs if not (info.lost and info.problem)]
 
 
+def _declared(compiled: CompiledPipeline, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the parameters that the pipeline still has."""
+    return {name: value for name, value in params.items() if name in compiled.params.names}
+
+
 def _resumed(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice:
+    checked_run_id(run_id)
+    if not os.path.lexists(layout.run(run_id).dir):
+        lost = _lost(compiled, layout, request, run_id)
+        if lost is not None:
+            return lost
     info = _existing(layout, run_id)
     if info.problem:
         return _continued(
             replace(info, ordinal=_next_ordinal(list_runs(layout))), compiled.params.parse(request.params)
         )
     _check_pipeline(compiled, info.pipeline, run_id)
-    known = {name: value for name, value in info.params.items() if name in compiled.params.names}
-    params = compiled.params.parse(request.params, base=known)
+    params = compiled.params.parse(request.params, base=_declared(compiled, info.params))
     return _continued(info, params)
+
+
+def _lost(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice | None:
+    """A run of which all record is lost, if RESUME.md, checkpoint.md or a seal still speaks of it."""
+    letter = read_letter(layout)
+    is_ours = letter.run_id == run_id and letter.pipeline == compiled.spec.name
+    known = _declared(compiled, request.known_params or (letter.params if is_ours else {}))
+    params = compiled.params.parse(request.params, base=known)
+    seals_found = _sealed_paths(compiled, layout, params) or _seals_of_made_items(
+        compiled.spec, layout, fields_of(params)
+    )
+    views = read_views(layout, compiled.spec, run_id)
+    is_in_view = any(view.run_id == run_id for view in views.claims)
+    if not is_ours and not is_in_view and all(seal.run != run_id for seal in seals_found.values()):
+        return None
+    return Choice(run_id, True, params, _next_ordinal(list_runs(layout)), found_again=True)
 
 
 def _next_ordinal(runs: list[RunInfo]) -> int:

@@ -43,12 +43,14 @@ def scan_project(
     *,
     run_id: str | None = None,
     params: Mapping[str, Any] | None = None,
+    known_params: Mapping[str, Any] | None = None,
     step: str | None = None,
 ) -> Scanned:
     """Look at every file that the tasks of a pipeline would have written; with `step` only at that step's."""
     _require_step(compiled, step)
     recorded = read_run(layout, run_id).state if run_id else RunState()
-    known = {name: value for name, value in recorded.params.items() if name in compiled.params.names}
+    values = recorded.params if run_id else known_params or {}
+    known = {name: value for name, value in values.items() if name in compiled.params.names}
     state = RunState(run_id=run_id or "", params=compiled.params.parse(params or {}, base=known))
     objects = ObjectStore(layout.objects, run_id or "none", layout.tmp, read_only=True)
     tree = WorkTree(layout.root, layout.tmp)

@@ -150,6 +150,11 @@ class RunState(msgspec.Struct, omit_defaults=True):
 SURPRISES_MAX = 200
 """RESUME.md tells the latest; the journal has them all."""
 
+_LOST_WITH_THE_RECORD = (
+    "the record of this run was lost and made anew from its files and views; attempts, decisions, notes, and what"
+    " steps without files have cost, are not known any more"
+)
+
 _NOTHING = TaskState()
 _replace = msgspec.structs.replace
 
@@ -177,6 +182,8 @@ def _run_started(state: RunState, event: ev.RunStarted, at: float) -> None:
     state.started_at = at
     state.status = IN_PROGRESS
     state.rebuilt = event.rebuilt
+    if event.rebuilt:
+        _surprise(state, "", _LOST_WITH_THE_RECORD, at)
 
 
 def _recovered(state: RunState, event: ev.Recovered, at: float) -> None:

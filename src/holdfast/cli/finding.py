@@ -16,7 +16,8 @@ class Meant(NamedTuple):
 
     compiled: CompiledPipeline
     run_id: str | None  # a run that is on record
-    params: dict[str, Any]
+    known_params: dict[str, Any]  # of one that is not
+    lost_run: str | None = None  # its id, if RESUME.md has it
 
 
 def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str]) -> Meant:
@@ -32,9 +33,9 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str]) 
     if run_id is not None:
         from holdfast.cli.resume import load_recorded
 
-        return Meant(load_recorded(layout, run_id), run_id, dict(params))
+        return Meant(load_recorded(layout, run_id), run_id, {})
     letter = read_letter(layout)
-    return Meant(_load_named(layout, letter), None, {**letter.params, **params})
+    return Meant(load_named(layout, letter), None, letter.params, letter.run_id or None)
 
 
 def _recorded(layout: ProjectLayout) -> str | None:
@@ -56,12 +57,11 @@ def _of_pipeline(
         if not info.problem and info.pipeline == compiled.spec.name and not params:
             return info.run_id, {}
     letter = read_letter(layout)
-    is_ours = letter.pipeline == compiled.spec.name
-    known = {name: value for name, value in letter.params.items() if name in compiled.params.names}
-    return None, {**(known if is_ours else {}), **params}
+    return None, letter.params if letter.pipeline == compiled.spec.name else {}
 
 
-def _load_named(layout: ProjectLayout, letter: Letter) -> CompiledPipeline:
+def load_named(layout: ProjectLayout, letter: Letter) -> CompiledPipeline:
+    """The pipeline whose file RESUME.md names."""
     from holdfast.errors import UsageError
     from holdfast.pipeline.loader import load_pipeline
 
@@ -69,6 +69,9 @@ def _load_named(layout: ProjectLayout, letter: Letter) -> CompiledPipeline:
     if not letter.file:
         raise UsageError("Neither a run on record nor RESUME.md names the pipeline's file.", fix=fix)
     file = letter.file if letter.file.endswith(".py") else letter.file.rpartition(":")[0]
+    if os.path.isabs(file) or ".." in file.split("/"):
+        # Anybody can write a RESUME.md; what it names would be executed.
+        raise UsageError("RESUME.md names a pipeline outside this project, which is not loaded unasked.", fix=fix)
     if not os.path.lexists(layout.root / file):
         raise UsageError(f"{file}, the pipeline that RESUME.md names, is gone.", fix=fix)
     return load_pipeline(letter.file, base=layout.root)

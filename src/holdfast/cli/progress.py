@@ -100,7 +100,7 @@ class Progress:
 def _compared(_: Progress, event: ev.Recovered) -> tuple[Any, ...]:
     """What was found valid, what was not, how far it rewinds and where it runs from."""
     counts = event.counts
-    words = [f"{counts.get('trust', 0)} finished tasks are whole"]
+    words = [f"{counts['trust']} finished tasks are whole"] if counts.get("trust") else []
     words += [f"{counts[action]} {said}" for action, said in _FOUND.items() if counts.get(action)]
     if event.again:
         more = "" if counts.get("redo", 0) <= len(event.again) else " and others"
@@ -117,6 +117,12 @@ _FOUND = {
     "continue": "continued",
     "ask": "to be asked about",
 }
+_ADOPTED = {
+    "sealed": "adopted from disk (sealed)",
+    "marker": "adopted from disk (plain marker)",
+    "exists": "adopted from disk (no marker expected)",
+    "lost": "was done before; its value is lost, and made again only if something needs it",
+}
 _WISHES = {"done": "it is said to be done", "redo": "it is to be done again"}
 
 _Teller = Callable[["Progress", Any], tuple[Any, ...] | None]
@@ -126,7 +132,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.UsageRecorded: Progress._usage,
     ev.RewindRequested: Progress._sent_back,
     ev.Logged: Progress._logged,
-    ev.TaskAdopted: lambda _, e: (GOOD, f"= {e.step_id}  adopted from disk ({e.evidence})", True),
+    ev.TaskAdopted: lambda _, e: (GOOD, f"= {e.step_id}  {_ADOPTED.get(e.evidence, e.evidence)}", True),
     ev.TaskInvalidated: lambda _, e: (INFO, f"↻ {e.step_id}  will run again: {e.reason}"),
     ev.Recovered: _compared,
     ev.TaskKept: lambda _, e: (INFO, f"= {e.step_id}  kept: {e.reason}"),

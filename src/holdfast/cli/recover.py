@@ -54,7 +54,12 @@ def command(file: str | None, dry_run: bool, params: dict[str, str], directory: 
     settings = load_settings(layout.root)
     with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
         meant = find_meant(layout, file, params)
-        request = Request(meant.params, resume=meant.run_id, settings=settings)
+        request = Request(
+            params,
+            resume=meant.run_id or meant.lost_run,
+            settings=settings,
+            known_params=meant.known_params,
+        )
         recovery = recover(meant.compiled, layout, request, dry_run=dry_run)
     if as_json:
         print_json(_document(recovery, dry_run=dry_run))

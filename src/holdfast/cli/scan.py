@@ -48,7 +48,14 @@ def command(file: str | None, step: str | None, params: dict[str, str], director
     layout = open_project(directory)
     with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
         meant = find_meant(layout, file, params)
-        scanned = scan_project(meant.compiled, layout, run_id=meant.run_id, params=meant.params, step=step)
+        scanned = scan_project(
+            meant.compiled,
+            layout,
+            run_id=meant.run_id,
+            params=params,
+            known_params=meant.known_params,
+            step=step,
+        )
     if as_json:
         print_json(_document(meant.compiled.spec.name, scanned))
     else:

@@ -1,0 +1,74 @@
+"""All of .holdfast lost: `resume`, `recover` and `scan` find pipeline, run and parameters in RESUME.md."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Project
+
+TITLE = "\n\n@pipe.step(writes='title.md')\ndef title(topic: str) -> str:\n    return topic\n"
+
+
+@pytest.fixture
+def lost(project: Project) -> Project:
+    """A finished run with parameters of its own, and nothing left of its record."""
+    path = project.root / "book.py"
+    path.write_text(path.read_text(encoding="utf-8") + TITLE, encoding="utf-8")
+    assert project.run("--run-id", "first", "-p", "topic=tides", "-p", "n=3").code == 0
+    shutil.rmtree(project.root / ".holdfast")
+    return project
+
+
+@pytest.mark.parametrize("words", [("resume",), ("resume", "first")])
+def test_resume_needs_no_arguments(lost: Project, words: tuple[str, ...]) -> None:
+    """The run has its id and its parameters back, and nothing with a sealed file ran."""
+    said = lost(*words)
+    assert said.code == 0, said.err
+    assert "new run first, topic=tides, n=3" in said.lines[0]
+    assert "✓ title" not in said.err
+    assert "✓ draft" not in said.err
+
+
+def test_recover_needs_no_arguments(lost: Project) -> None:
+    """Then `status` knows the run again."""
+    assert lost("recover").code == 0
+    said = lost("status")
+    assert "run first" in said.lines[0]
+    assert "  topic: tides" in said.lines
+
+
+def test_scan_needs_no_arguments(lost: Project) -> None:
+    """It looks at the files that the pipeline named in RESUME.md would have written."""
+    said = lost("scan")
+    assert said.code == 0
+    assert "1 sealed and whole" in said.out
+
+
+def test_another_id_is_still_unknown(lost: Project) -> None:
+    """An id that nothing speaks of is an error, never a fresh start."""
+    said = lost("resume", "second")
+    assert said.code == 2
+    assert "There is no run second" in said.err
+
+
+def test_a_letter_does_not_make_us_run_files_outside_the_project(lost: Project, tmp_path: Path) -> None:
+    """RESUME.md is text that anybody can write."""
+    evil = lost.root.parent / "evil.py"
+    evil.write_text("raise SystemExit('executed')\n", encoding="utf-8")
+    letter = lost.root / "RESUME.md"
+    letter.write_text(letter.read_text(encoding="utf-8").replace("`book.py:pipe`", "`../evil.py`"), encoding="utf-8")
+    assert "../evil.py" in letter.read_text(encoding="utf-8")
+    said = lost("resume")
+    assert said.code == 2
+    assert "outside this project" in said.err
+    assert "executed" not in said.err + said.out
+
+
+def test_without_letter_and_seals_there_is_nothing_to_resume(project: Project) -> None:
+    """One clear line."""
+    said = project("resume")
+    assert said.code == 2
+    assert "no runs yet" in said.err

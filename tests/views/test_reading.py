@@ -159,6 +159,12 @@ def test_a_list_of_tasks_is_read_too():
     assert claims.ignored == ("row lunch",)
 
 
+def test_a_matrix_that_is_called_a_list_is_read_all_the_same():
+    """Items below `task`, beside a column for the state of the whole, are still items."""
+    text = table("| Task | Draft | Status |", "| ch01 | ✅ | almost |", "| outline | | done |")
+    assert parse(text, book_spec()).tasks == {"draft[ch01]": "completed", "outline": "completed"}
+
+
 @pytest.mark.parametrize(
     ("cell", "status"),
     [

@@ -2,8 +2,9 @@
 
 Two kinds of tables count. A *matrix* has items as rows, whatever its first cell is called, and steps by title or
 name as columns. A *list* has steps or task ids as rows, its first cell says so (`step`, `task`), and it has a
-column `state` or `status`. Names are compared without case, spaces around them, and emphasis; what
-`checkpoint.render` wrote is found exactly. Where a name could mean two steps, it means none.
+column `state` or `status`; a row of it that is no task is read as one of a matrix. Names are compared without case,
+spaces around them, and emphasis; what `checkpoint.render` wrote is found exactly. Where a name could mean two steps,
+it means none.
 """
 
 from __future__ import annotations
@@ -193,12 +194,15 @@ class _Reader:
         var = self.names.var(cells[0])
         bare = [_bare(cell) for cell in cells]
         state = next((n for n, text in enumerate(bare) if n and text in _STATE_HEADINGS), None)
+        unknown = self._place_columns(cells, var)
         if var is None and bare[0] in LIST_HEADINGS and state is not None:
             self._table.state_at = state
-        else:
-            self._place_columns(cells, var)
+        elif self._table.steps or var:  # another table is text, and nothing is missed in it
+            for cell in unknown:
+                self.ignored.add(f"column {printable(markdown_text(cell))}")
 
-    def _place_columns(self, cells: list[str], var: str | None) -> None:
+    def _place_columns(self, cells: list[str], var: str | None) -> list[str]:
+        """Say which cells of a row are about which steps; gives the headings that name none."""
         unknown = []
         for index, cell in enumerate(cells[1:], start=1):
             by_depth: dict[int, list[str]] = {}
@@ -210,24 +214,18 @@ class _Reader:
                     self._table.steps.setdefault(depth, {}).setdefault(fan, []).append((index, names[0]))
             if not any(len(names) == 1 for names in by_depth.values()):
                 unknown.append(cell)
-        if self._table.steps or var:  # another table is text, and nothing is missed in it
-            for cell in unknown:
-                self.ignored.add(f"column {printable(markdown_text(cell))}")
+        return unknown
 
     def row(self, cells: list[str]) -> None:
         if not cells:
             return
-        if self._table.state_at is not None:
-            self._list_row(cells, self._table.state_at)
-        elif self._table.steps:
+        state_at = self._table.state_at
+        task = self.names.task(cells[0], self.items) if state_at is not None else None
+        if task is not None and state_at is not None:
+            if state_at < len(cells):
+                self._claim(task, cells[state_at], self._status(cells[state_at]))
+        elif self._table.steps or state_at is not None:
             self._matrix_row(cells)
-
-    def _list_row(self, cells: list[str], state_at: int) -> None:
-        task = self.names.task(cells[0], self.items)
-        if task is None:
-            self.ignored.add(f"row {printable(markdown_text(cells[0]))}")
-        elif state_at < len(cells):
-            self._claim(task, cells[state_at], self._status(cells[state_at]))
 
     def _matrix_row(self, cells: list[str]) -> None:
         written = tuple(_shown(cells[0]).split("/"))

@@ -286,6 +286,17 @@ def test_a_name_that_could_mean_two_steps_means_none():
     assert parse(table("| y | Work |", "| i1 | ✅ |"), spec).tasks == {"b[i1]": "completed"}
 
 
+def test_a_renamed_step_is_known_by_its_earlier_name():
+    """A page from before a rename speaks of the step that it is now, in a matrix and in a list."""
+    spec = PipelineSpec(
+        name="p",
+        items=(ItemsSpec(var="x", name="find"),),
+        steps=(StepSpec(name="write", title="Write", each="x", was=("draft",)),),
+    )
+    assert parse(table("| x | Draft |", "| i1 | ✅ |"), spec).tasks == {"write[i1]": "completed"}
+    assert parse(table("| task | state |", "| draft[i1] | ✅ |"), spec).tasks == {"write[i1]": "completed"}
+
+
 def test_a_page_of_another_project_names_it():
     """Whose page it is can be told from its title and its stamp."""
     pipe = Pipeline("other")

@@ -2,9 +2,9 @@
 
 Two kinds of tables count. A *matrix* has items as rows, whatever its first cell is called, and steps by title or
 name as columns. A *list* has steps or task ids as rows, its first cell says so (`step`, `task`), and it has a
-column `state` or `status`; a row of it that is no task is read as one of a matrix. Names are compared without case,
-spaces around them, and emphasis; what `checkpoint.render` wrote is found exactly. Where a name could mean two steps,
-it means none.
+column `state` or `status`; a row of it that is no task is read as one of a matrix. Names are compared without
+case, spaces around them, and emphasis, and a step's earlier names count; what `checkpoint.render` wrote is found
+exactly. Where a name could mean two steps, it means none.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Items:
     def __init__(self, spec: PipelineSpec) -> None:
         steps = {step.name: step.each for step in spec.steps}
         self.fan_of = steps | {fan.name: fan.each for fan in spec.items if fan.given is None}
+        self.renamed = {old: step.name for step in spec.steps for old in step.was if old not in self.fan_of}
         self._fans = {fan.var: fan for fan in spec.items}
         self._given = {
             fan.var: {fold(item["id"]): item["id"] for item in fan.given}
@@ -72,6 +73,7 @@ class Items:
     def task(self, written: str) -> str | None:
         """The task whose id this is; None if the pipeline can have no such task."""
         name, path = split_task_id(written) if written.endswith("]") else (written, ())
+        name = self.renamed.get(name, name)
         known = self.path(self.fan_of[name], path) if name in self.fan_of else None
         return None if known is None else task_id(name, known)
 
@@ -110,15 +112,16 @@ class _Table:
 class _Names:
     """What the pipeline's names and titles mean."""
 
-    def __init__(self, spec: PipelineSpec, fan_of: dict[str, str | None]) -> None:
-        self.fan = fan_of
+    def __init__(self, spec: PipelineSpec, items: Items) -> None:
+        self.fan = items.fan_of
         self.depth = {name: len(spec.fan_path(var)) for name, var in self.fan.items()}
         self._vars = {_bare(markdown_cell(fan.var)): fan.var for fan in spec.items}
         self._vars |= {markdown_cell(fan.var): fan.var for fan in spec.items}
         self.own = {fan.var: headings(columns(spec, fan.var)) for fan in spec.items}
         self._loose: dict[str, list[str]] = {}
-        for name, title in [(name, name) for name in self.fan] + [(step.name, step.title) for step in spec.steps]:
-            known = self._loose.setdefault(_bare(markdown_cell(title)), [])
+        titles = [(step.title, step.name) for step in spec.steps]
+        for text, name in [*((name, name) for name in self.fan), *titles, *items.renamed.items()]:
+            known = self._loose.setdefault(_bare(markdown_cell(text)), [])
             if name not in known:
                 known.append(name)
 
@@ -146,7 +149,7 @@ class _Reader:
     def __init__(self, spec: PipelineSpec) -> None:
         self.spec = spec
         self.items = Items(spec)
-        self.names = _Names(spec, self.items.fan_of)
+        self.names = _Names(spec, self.items)
         self.pipeline = ""
         self.tasks: dict[str, str] = {}
         self.gates: dict[str, str] = {}

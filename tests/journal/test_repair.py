@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -128,3 +129,19 @@ def test_a_journal_with_thousands_of_holes_is_still_repaired(path, quarantine):
     told = [line.event() for line in scan(path)][-1]
     assert (told["findings_total"], told["missing_total"]) == (1000, 1000)
     assert len(told["findings"]) == 100
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "fifo"])
+def test_what_is_no_file_is_set_aside_and_begun_anew(tmp_path: Path, kind: str) -> None:
+    """It is never read, followed or waited for; the numbers go on where a snapshot says they were."""
+    path = tmp_path / "events.jsonl"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to("/etc/passwd")
+    else:
+        os.mkfifo(path)
+    assert repair(path, tmp_path / "quarantine", known_seq=7)
+    (line,) = scan(path)
+    assert (line.seq, line.event()["event"]) == (8, "journal_repaired")
+    assert len(os.listdir(tmp_path / "quarantine")) == 1

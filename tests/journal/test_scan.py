@@ -1,5 +1,8 @@
 """Reading a journal: all good lines, in order, and the truth about the rest."""
 
+import tracemalloc
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,3 +159,23 @@ def test_random_damage_never_invents_or_hides_a_line(tmp_path_factory, data):
     lost_inside = set(range(1, max(seqs, default=0))) - set(seqs)
     assert not lost_inside or found.damage
     assert found.torn <= len(content)
+
+
+def test_a_line_of_any_length_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    """Of a line of 100 MB no more is held than twice the longest line that counts."""
+    path = tmp_path / "events.jsonl"
+    good, _ = encode_line(1, "2026-01-01T00:00:00.000Z", b'{"event":"note"}', NO_SUM)
+    with path.open("wb") as file:
+        file.write(good)
+        for _ in range(100):
+            file.write(b"x" * (1 << 20))
+        file.write(b"\n")
+    tracemalloc.start()
+    try:
+        found = scan(path)
+        assert [line.seq for line in found] == [1]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.torn == 100 * (1 << 20) + 1
+    assert peak <= 2 * LINE_MAX + (4 << 20)

@@ -385,14 +385,3 @@ def test_a_run_of_which_nothing_is_known_says_how_to_go_on(tmp_path: Path, bases
     assert refused.code == 4 and f"holdfast run FILE.py --resume {RUN_ID}" in refused.err
     assert_right(project, bases, continued(project, "run", "book.py", "--resume", RUN_ID), BOOK)
     assert_whole(project)
-
-
-def test_damage_behind_a_snapshot_is_found_and_recovered(tmp_path: Path, bases: Bases) -> None:
-    """Old lines are not proved at every start; `verify` finds the damage, and `recover` keeps what is whole."""
-    project = bases.failed.copy(tmp_path)
-    flipped(0.1)(project.journal)
-    found = continued(project, "verify")
-    assert found.code == 4 and "holdfast recover" in found.out
-    assert continued(project, "recover").code == 0
-    assert_whole(project)
-    assert_right(project, bases, continued(project), BOOK)

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -305,3 +306,60 @@ def test_a_damaged_large_object_is_set_aside_when_it_comes_again(tmp_path, store
     again.close()
     assert again.get(name) == data
     assert [entry.read_bytes() for entry in (tmp_path / "quarantine").iterdir()] == [b"rot"]
+
+
+def rotten(tmp_path: Path, *contents: bytes) -> ObjectStore:
+    """A store whose pack holds these objects, the first with a flipped byte."""
+    store = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp", tmp_path / "quarantine")
+    for data in contents:
+        store.put(data)
+    store.sync()
+    store.close()
+    pack = tmp_path / "objects" / "r.pack"
+    pack.write_bytes(pack.read_bytes().replace(contents[0], contents[0][:-1] + b"!"))
+    return ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp", tmp_path / "quarantine")
+
+
+def test_a_pack_with_a_rotten_object_is_written_anew(tmp_path: Path) -> None:
+    """The others stay, the rotten one is lacking, and the damaged pack is in quarantine."""
+    (tmp_path / "tmp").mkdir()
+    store = rotten(tmp_path, b"first", b"second", b"third")
+    damaged = (tmp_path / "objects" / "r.pack").read_bytes()
+    store.mend()
+    shas = [hashlib.sha256(data).hexdigest() for data in (b"first", b"second", b"third")]
+    assert [store.lacks(sha) for sha in shas] == [True, False, False]
+    assert store.get(shas[2]) == b"third"
+    (kept,) = (tmp_path / "quarantine").iterdir()
+    assert kept.read_bytes() == damaged
+    assert store.put(b"first") == shas[0]
+    store.sync()
+    store.close()
+    again = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp", read_only=True)
+    assert [again.get(sha) for sha in shas] == [b"first", b"second", b"third"]
+
+
+def test_a_whole_pack_is_not_touched_by_mending(tmp_path: Path) -> None:
+    """Mending what is whole writes nothing."""
+    store = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp", tmp_path / "quarantine")
+    store.put(b"first")
+    store.sync()
+    store.close()
+    before = (tmp_path / "objects" / "r.pack").stat()
+    store = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp", tmp_path / "quarantine")
+    store.mend()
+    after = (tmp_path / "objects" / "r.pack").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert store.damage == []
+
+
+def test_a_pack_that_is_a_link_is_set_aside(tmp_path: Path) -> None:
+    """What it leads to is neither read nor written."""
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"")
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects" / "r.pack").symlink_to(outside)
+    store = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp", tmp_path / "quarantine")
+    assert not store.has("0" * 64)
+    sha = store.put(b"data")
+    store.sync()
+    assert store.get(sha) == b"data" and outside.read_bytes() == b""

@@ -129,6 +129,8 @@ class Scan:
     def _judge(self, raw: bytes, end: int) -> Line | None:
         """The line if it proves itself; a bad one waits until a good one shows that it is no tail."""
         try:
+            if not raw:
+                raise LineDamaged(f"longer than {LINE_MAX} bytes")
             envelope = check_line(raw)
         except LineDamaged as damaged:
             if len(self._bad) < _DAMAGE_TOLD:
@@ -188,23 +190,25 @@ def _prev(line: Line) -> str:
 def _split(fd: int, offset: int) -> Iterator[tuple[bytes, int]]:
     """Each line with its newline, and the byte after it; the last may lack its newline.
 
-    Of a line over LINE_MAX only enough is kept to see that it is too long.
+    Of a line over LINE_MAX nothing is kept: it comes as no bytes at all.
     """
     held = bytearray()
+    too_long = False
     while block := os.pread(fd, _BLOCK, offset):
         begin = 0
         while (end := block.find(b"\n", begin) + 1) > 0:
             piece = block[begin:end]
-            if held:
-                piece = bytes(held) + piece
-                held.clear()
+            if held or too_long:
+                piece = b"" if too_long else bytes(held + piece)
+                held, too_long = bytearray(), False
             yield piece, offset + end
             begin = end
-        if len(held) <= LINE_MAX:
-            held += block[begin:]
+        held += block[begin:]
         offset += len(block)
-    if held:
-        yield bytes(held), offset
+        if len(held) > LINE_MAX:
+            held, too_long = bytearray(), True
+    if held or too_long:
+        yield (b"" if too_long else bytes(held)), offset
 
 
 def line_ending_at(fd: int, end: int) -> Position | None:

@@ -1,0 +1,256 @@
+"""`verify`: everything of a run compared with its record, and nothing changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Pipeline
+from holdfast.errors import StorageError
+from holdfast.layout import ProjectLayout
+from holdfast.stores import atomic
+from holdfast.verifying import Finding, Report, verify
+
+LARGE = "x" * (2 << 20)
+
+
+def pipeline(*checks: Any) -> Pipeline:
+    pipe = Pipeline("p")
+    pipe.items("n", ["a", "b"])
+
+    @pipe.step(each="n", writes="out/{n}.md", check=list(checks))
+    def one(n: str) -> str:
+        return f"text of {n}\n"
+
+    @pipe.step(each="n", writes="data/{n}.csv", reads="in/*.txt")
+    def table(n: str, one: str) -> str:
+        return f"{n};{one}"
+
+    @pipe.step
+    def value(one: dict[str, str]) -> dict[str, Any]:
+        return {"all": list(one), "padding": "y" * 3000}
+
+    @pipe.step(writes="large.md")
+    def large(ctx: Context, value: dict[str, Any]) -> Path:
+        ctx.out.write_text(LARGE)
+        return ctx.out
+
+    return pipe
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_text("one")
+    assert pipeline().run(dir=tmp_path, run_id="r").status == "completed"
+    return tmp_path
+
+
+def look(project: Path, **options: Any) -> Report:
+    return verify(ProjectLayout(project), "r", **options)
+
+
+def told(report: Report) -> list[tuple[str, str, str]]:
+    return [(finding.task, finding.path, finding.problem) for finding in report.findings]
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, int]]:
+    found = {}
+    for path in folder.rglob("*"):
+        status = path.lstat()
+        found[str(path)] = (status.st_size, status.st_mtime_ns)
+    return found
+
+
+def test_a_whole_run_has_no_finding(project: Path) -> None:
+    """Five files, their copies and the value; what was looked at is counted."""
+    report = look(project)
+    assert report.ok and report.notes == []
+    assert report.counts["artifact"] == 5
+    assert report.counts["object"] == 6
+    assert report.counts["snapshot"] == 1
+
+
+def test_nothing_is_changed(project: Path) -> None:
+    """Neither a file nor the time of one, also when there is something to find."""
+    (project / "out" / "a.md").write_text("edited")
+    (project / "data" / "b.csv").unlink()
+    before = state_of(project)
+    assert not look(project).ok
+    assert state_of(project) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("out/a.md", "missing"), ("data/b.csv", "missing"), ("large.md", "missing"), ("data/a.csv.seal", "damaged")],
+)
+def test_a_deleted_file_is_found(project: Path, path: str, problem: str) -> None:
+    """Text, table, large file, and a seal beside its file; the fix says that nothing has to be paid."""
+    (project / path).unlink()
+    (finding,) = look(project).findings
+    assert (finding.path, finding.problem) == (path.removesuffix(".seal"), problem)
+    assert finding.fix == "holdfast resume r puts it back"
+
+
+@pytest.mark.parametrize("path", ["out/a.md", "data/b.csv", "large.md"])
+@pytest.mark.parametrize("at", [0.0, 0.5])
+def test_every_byte_of_an_artifact_counts(project: Path, path: str, at: float) -> None:
+    """One changed byte anywhere in the content is found."""
+    data = bytearray((project / path).read_bytes())
+    data[int(len(data) * at * 0.1)] ^= 1
+    (project / path).write_bytes(data)
+    (finding,) = look(project).findings
+    assert finding.path == path and finding.problem in ("changed", "damaged")
+
+
+def test_an_edit_offers_both_ways(project: Path) -> None:
+    """A person's change is not damage: restore it, or keep it."""
+    path = project / "out" / "a.md"
+    path.write_bytes(path.read_bytes().replace(b"text", b"TEXT"))
+    (finding,) = look(project).findings
+    assert (finding.task, finding.problem) == ("one[a]", "changed")
+    assert "--on-changed restore (or keep)" in finding.fix
+
+
+def test_changed_inputs_are_found(project: Path) -> None:
+    """A file that `reads` names was changed after the run: what was made from it is stale."""
+    (project / "in" / "1.txt").write_text("two")
+    assert sorted(told(look(project))) == [
+        ("table[a]", "data/a.csv", "stale"),
+        ("table[b]", "data/b.csv", "stale"),
+    ]
+
+
+def test_lost_copies_and_values_are_found(project: Path) -> None:
+    """All of objects/ gone: each file without copy, and the value that nothing else has."""
+    shutil.rmtree(project / ".holdfast" / "objects")
+    report = look(project)
+    assert {problem for _, _, problem in told(report)} == {"no copy", "value lost"}
+    assert len(report.findings) == 6
+
+
+def test_a_rotten_object_is_found(project: Path) -> None:
+    """A byte of the pack that nobody reads in everyday life."""
+    pack = project / ".holdfast" / "objects" / "r.pack"
+    data = bytearray(pack.read_bytes())
+    data[data.index(b"text of a")] ^= 1
+    pack.write_bytes(data)
+    assert ("", ".holdfast/objects/r.pack", "damaged") in told(look(project))
+    assert pipeline().run(dir=project).status == "completed"
+    assert look(project).ok
+
+
+def test_a_rotten_large_object_is_found(project: Path) -> None:
+    """It is hashed as a stream."""
+    (loose,) = (path for path in (project / ".holdfast" / "objects" / "loose").rglob("*") if path.is_file())
+    loose.write_bytes(loose.read_bytes()[:-1] + b"!")
+    assert told(look(project)) == [("large", "large.md", "no copy")]
+
+
+def test_checks_are_applied_again(project: Path) -> None:
+    """An output that today's check refuses is found."""
+    report = look(project, load=lambda: pipeline(lambda output: "too short").compile())
+    assert sorted(told(report)) == [("one[a]", "out/a.md", "refused"), ("one[b]", "out/b.md", "refused")]
+    assert report.counts["check"] == 2
+
+
+def test_a_check_that_would_pay_is_not_applied(project: Path) -> None:
+    """`verify` records nothing, so a paid call inside a check would be paid again each time."""
+    paid: list[str] = []
+
+    def judge(output: str, ctx: Context) -> str:
+        ctx.once("judge", paid.append, "x")
+        return ""
+
+    report = look(project, load=lambda: pipeline(judge).compile())
+    assert report.ok and paid == []
+    assert "wants to record something, so it was not applied" in report.notes[0]
+
+
+def test_a_pipeline_that_does_not_load_is_a_note(project: Path) -> None:
+    """Nothing but the checks needs it."""
+
+    def broken() -> Any:
+        return Pipeline("p", params={"run": 3}).compile()  # type: ignore[dict-item]
+
+    report = look(project, load=broken)
+    assert report.ok
+    assert report.notes[0].startswith("the pipeline does not load, so its checks were not applied: ")
+
+
+@pytest.mark.parametrize(
+    "name", ["checkpoint.md", "RESUME.md", ".holdfast/runs/r/checkpoint.json", ".holdfast/todos.db"]
+)
+def test_a_missing_view_is_a_note(project: Path, name: str) -> None:
+    """Views come back by themselves."""
+    (project / name).unlink()
+    report = look(project)
+    assert report.ok
+    assert report.notes == [f"{name} is missing; the next run writes it anew"]
+
+
+def test_a_lost_beginning_is_found(project: Path) -> None:
+    """Nothing can be said of artifacts then, and that is said."""
+    run = ProjectLayout(project).run("r")
+    for path in run.dir.glob("checkpoint_*"):
+        path.unlink()
+    run.journal.write_bytes(run.journal.read_bytes().split(b"\n", 1)[1])
+    assert (".holdfast/runs/r/events.jsonl", "lost") in [(f.path, f.problem) for f in look(project).findings]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE, errno.ENOMEM])
+def test_a_machine_that_cannot_read_is_no_finding(
+    project: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """Cannot read is not absent: it stops with a status of its own."""
+    whole = atomic.open_regular
+
+    def failing(path: str, *, dir_fd: int | None = None) -> int:
+        if path.endswith("b.csv"):
+            raise OSError(error, os.strerror(error), path)
+        return whole(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(atomic, "open_regular", failing)
+    with pytest.raises(StorageError, match=os.strerror(error)):
+        look(project)
+
+
+def test_a_folder_that_became_a_link_is_a_finding(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Artifacts are not read through links either."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "out"
+    shutil.move(project / "out", elsewhere)
+    (project / "out").symlink_to(elsewhere)
+    assert {(f.task, f.problem) for f in look(project).findings} == {("one[a]", "damaged"), ("one[b]", "damaged")}
+
+
+def test_while_an_engine_runs_nothing_is_found(tmp_path: Path) -> None:
+    """Every step looks at its own run while seven others are finishing theirs."""
+    findings: list[Finding] = []
+    pipe = Pipeline("p")
+    pipe.items("n", [f"i{n}" for n in range(40)])
+
+    @pipe.step(each="n", writes="out/{n}.md")
+    def one(n: str) -> str:
+        findings.extend(verify(ProjectLayout(tmp_path), "r").findings)
+        return n * 100
+
+    assert pipe.run(dir=tmp_path, run_id="r", concurrency=8).status == "completed"
+    assert findings == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_project_is_verified(project: Path) -> None:
+    """Nothing is written, so nothing needs to be writable."""
+    folders = [project, *(path for path in project.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o500)
+    try:
+        assert look(project).ok
+    finally:
+        for folder in folders:
+            folder.chmod(0o700)

@@ -7,7 +7,7 @@ import itertools
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +77,14 @@ def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) 
         return _named(compiled, layout, request, request.run_id, params)
     same = None if request.force or request.run_id else _same(runs, compiled.spec.name, params)
     if same is not None:
-        return _continued(same, params)
+        return _continued(layout, same, params)
     return _new(compiled, layout, request, params, runs)
 
 
-def _continued(info: RunInfo, params: dict[str, Any]) -> Choice:
+def _continued(layout: ProjectLayout, info: RunInfo, params: dict[str, Any]) -> Choice:
     """The run as it is on record; one that lost its beginning is begun anew, under its id, with what is left."""
-    was_completed = info.status == COMPLETED
-    return Choice(info.run_id, info.lost, params, info.ordinal, was_completed, found_again=info.lost)
+    ordinal = info.ordinal or _next_ordinal(list_runs(layout))
+    return Choice(info.run_id, info.lost, params, ordinal, info.status == COMPLETED, found_again=info.lost)
 
 
 def _readable(runs: list[RunInfo]) -> list[RunInfo]:
@@ -105,12 +105,10 @@ def _resumed(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
             return lost
     info = _existing(layout, run_id)
     if info.problem:
-        return _continued(
-            replace(info, ordinal=_next_ordinal(list_runs(layout))), compiled.params.parse(request.params)
-        )
+        return _continued(layout, info, compiled.params.parse(request.params))
     _check_pipeline(compiled, info.pipeline, run_id)
     params = compiled.params.parse(request.params, base=_declared(compiled, info.params))
-    return _continued(info, params)
+    return _continued(layout, info, params)
 
 
 def _lost(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice | None:
@@ -162,7 +160,7 @@ def _named(
         raise UsageError(
             f"Run {run_id} has other parameters.", fix=f"Change them with --resume {run_id} -p NAME=VALUE."
         )
-    return _continued(info, params)
+    return _continued(layout, info, params)
 
 
 def _same(runs: list[RunInfo], pipeline: str, params: Mapping[str, Any]) -> RunInfo | None:

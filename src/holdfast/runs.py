@@ -23,9 +23,12 @@ from holdfast.state import COMPLETED, IN_PROGRESS, Accepted
 from holdfast.stores import atomic
 from holdfast.stores.objects import ObjectStore
 from holdfast.values import decode_json
+from holdfast.views.letter import Letter
+from holdfast.views.letter import parse as parse_letter
 from holdfast.views.stamp import read_json_stamp
 
 _FIRST_LINE_MAX = 1 << 20
+_LETTER_MAX = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +164,22 @@ def _has_begun(run: RunLayout) -> bool:
 
 
 def identify(layout: ProjectLayout, run_id: str) -> RunInfo | None:
-    """Which run it was whose journal has lost its beginning: what its summary says, if nobody touched that."""
+    """Which run it was whose journal lost its beginning: as its summary says, else RESUME.md, if nobody edited it."""
     summary = _read_summary(layout.run(run_id), run_id)
-    if summary is None:
+    if summary is not None:
+        # How it stands now, only the next run can tell.
+        return replace(_summarised(summary), status=IN_PROGRESS, lost=True)
+    letter = _read_letter(layout)
+    if letter.run_id != run_id or not letter.fits or letter.problem or not letter.pipeline:
         return None
-    info = _summarised(summary)
-    return replace(info, status=IN_PROGRESS, lost=True)  # how it stands now, only the next run can tell
+    return RunInfo(run_id, 0, letter.pipeline, letter.params, status=IN_PROGRESS, file=letter.file, lost=True)
+
+
+def _read_letter(layout: ProjectLayout) -> Letter:
+    try:
+        return parse_letter(atomic.read_file(layout.resume_view, limit=_LETTER_MAX).decode())
+    except (OSError, UnicodeDecodeError):
+        return Letter()  # it is only a view
 
 
 def describe(picture: Picture) -> RunInfo:

@@ -377,6 +377,16 @@ def test_resume_knows_a_run_without_a_beginning_by_its_summary(tmp_path: Path, b
     assert_whole(project)
 
 
+def test_resume_knows_a_run_without_a_beginning_by_its_letter(tmp_path: Path, bases: Bases) -> None:
+    """With checkpoint.json gone too, RESUME.md names them."""
+    project = bases.failed.copy(tmp_path)
+    for path in (*project.snapshots(), project.run_dir / "checkpoint.json"):
+        path.unlink()
+    LINES["first-gone"](project.journal)
+    assert_right(project, bases, continued(project), BOOK)
+    assert_whole(project)
+
+
 def test_a_run_of_which_nothing_is_known_says_how_to_go_on(tmp_path: Path, bases: Bases) -> None:
     """Neither journal nor view names its pipeline: the message does what is needed, and it works."""
     project = bases.killed.copy(tmp_path)
@@ -385,3 +395,14 @@ def test_a_run_of_which_nothing_is_known_says_how_to_go_on(tmp_path: Path, bases
     assert refused.code == 4 and f"holdfast run FILE.py --resume {RUN_ID}" in refused.err
     assert_right(project, bases, continued(project, "run", "book.py", "--resume", RUN_ID), BOOK)
     assert_whole(project)
+
+
+def test_damage_behind_a_snapshot_is_found_and_recovered(tmp_path: Path, bases: Bases) -> None:
+    """Old lines are not proved at every start; `verify` finds the damage, and `recover` keeps what is whole."""
+    project = bases.failed.copy(tmp_path)
+    flipped(0.1)(project.journal)
+    found = continued(project, "verify")
+    assert found.code == 4 and "holdfast recover" in found.out
+    assert continued(project, "recover").code == 3  # the step that failed waits for a person
+    assert_whole(project)
+    assert_right(project, bases, continued(project), BOOK)

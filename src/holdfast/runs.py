@@ -164,7 +164,7 @@ def _has_begun(run: RunLayout) -> bool:
 
 
 def identify(layout: ProjectLayout, run_id: str) -> RunInfo | None:
-    """Which run it was whose journal lost its beginning: as its summary says, else RESUME.md, if nobody edited it."""
+    """Which run it was whose journal lost its beginning: as its summary says, else an unedited RESUME.md."""
     summary = _read_summary(layout.run(run_id), run_id)
     if summary is not None:
         # How it stands now, only the next run can tell.

@@ -17,6 +17,7 @@ from holdfast.pipeline.names import printable
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
 from holdfast.pipeline.templates import check_pattern, render, render_path
+from holdfast.pipeline.templates import fields as fields_of
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.values import digest, encode_json
 
@@ -197,6 +198,10 @@ class Inputs:
         params = {name: str(value) for name, value in self.state.params.items()}
         around = dict(zip(self.graph.fan_of(step.name), path, strict=False))
         return render_path(step.appends or "", {**params, **around, "run_id": self.state.run_id})
+
+    def memory_fields(self, step: StepSpec) -> tuple[str, ...]:
+        """The names that the path of a memory file is made from."""
+        return fields_of(step.appends or "")
 
     def remembered(self, step: StepSpec, path: str) -> list[Node]:
         """The tasks whose sections are in one memory file, in the order of the items."""

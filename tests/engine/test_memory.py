@@ -383,7 +383,7 @@ def test_with_everything_lost_whole_sections_are_adopted(tmp_path: Path) -> None
     shutil.rmtree(tmp_path / ".holdfast")
     second = book.run(tmp_path)
     assert second.status == "completed"
-    assert not [task for task in book.ran if task != "first_terms"]
+    assert book.ran == []
     assert (second.run_id, second.cost_usd) == (first.run_id, first.cost_usd)
     assert text_of(tmp_path) == before
 
@@ -400,4 +400,16 @@ def test_with_everything_lost_a_section_is_made_from_the_best_source_left(tmp_pa
     assert book.run(tmp_path).status == "completed"
     assert sections_of(tmp_path) == ALL
     wanted = {"final": "final[ch02]", "drafts": "draft[ch02]"}
-    assert {task for task in book.ran if task != "first_terms"} == {"glossary[ch02]", *(wanted[f] for f in lost)}
+    assert {*book.ran} == {"glossary[ch02]", *(wanted[f] for f in lost)}
+
+
+def test_with_everything_lost_a_damaged_head_is_made_again(tmp_path: Path) -> None:
+    """Nobody else has its text: its step runs, and nothing else does."""
+    book = Book()
+    book.run(tmp_path)
+    before = text_of(tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    (tmp_path / FILE).write_bytes(before.replace(b"# Glossary", b"# Glo\0sary"))
+    assert book.run(tmp_path).status == "completed"
+    assert book.ran == ["first_terms"]
+    assert sections_of(tmp_path) == ALL

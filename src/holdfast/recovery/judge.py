@@ -25,6 +25,7 @@ from holdfast.pipeline.graph import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import Sections, is_memory, other_form
 from holdfast.recovery.seeing import edited_file, file_seen
 from holdfast.remembering import Remembering
@@ -68,6 +69,7 @@ class Judge:
         self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
         self._wanted: set[str] = set()
         self.sections = Sections(inputs, Remembering(inputs, quarantine), self._refusal, living_runs)
+        self.openings = Openings(inputs, self._refusal, living_runs)
         self._claims: dict[str, str] = {}
         self._listings: dict[str, frozenset[str]] = {}  # folder -> what was in it when we first looked
 
@@ -80,6 +82,10 @@ class Judge:
         reshaped = other_form(spec, record)
         if reshaped is not None or is_memory(spec):
             return reshaped or self.sections.decide(node, self._policy(spec), parts, input_digest)
+        if record is None and self.state.rebuilt and not self.inputs.paths(node) and self.policy.adopt:
+            opening = self.openings.decide(node, parts, input_digest)
+            if opening is not None:
+                return opening
         if record is None and not (isinstance(spec, StepSpec) and (spec.writes or self.state.rebuilt)):
             return _NOT_STARTED
         other = self._claimed_by(node)
@@ -300,7 +306,7 @@ class Judge:
         if is_memory(node.spec):
             return self.sections.foresee(node, decision, parts, input_digest)
         if decision.action == decisions.ADOPT and not self.inputs.paths(node):
-            return [self._adopted_as_lost(node, decision, parts, input_digest)]
+            return [self._adopted_without_files(node, decision, parts, input_digest)]
         if decision.action == decisions.ADOPT:
             files = tuple(file_seen(node, *seen)[0] for seen in self._found(node, decision))
             return [self._adoption(node, decision, parts, input_digest, files)]
@@ -368,7 +374,9 @@ class Judge:
     def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         paths = self.inputs.paths(node)
         if not paths:
-            return [self._adopted_as_lost(node, decision, parts, digest_)]
+            if decision.looks:
+                self.openings.keep(decision)
+            return [self._adopted_without_files(node, decision, parts, digest_)]
         found = self._found(node, decision)
         self._take_parts(paths)
         files = tuple(self._keep_copy(*file_seen(node, *seen)) for seen in found)
@@ -414,10 +422,12 @@ class Judge:
             found.append((key, path, seen or self.artifacts.look(path, node.names, node.spec.marker)))
         return found
 
-    def _adopted_as_lost(
+    def _adopted_without_files(
         self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
     ) -> ev.TaskAdopted:
-        """A task without files, of which nothing is left but that it was done."""
+        """A task of which nothing is left but that it was done; or the text that opens a memory file."""
+        if decision.looks:
+            return self.openings.adoption(node, decision, parts)
         return ev.TaskAdopted(
             step_id=node.id,
             node=node.spec.name,

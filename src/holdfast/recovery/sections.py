@@ -113,7 +113,7 @@ class Sections:
     def _checked(self, node: Node, decision: Decision) -> Decision:
         """The decision to adopt, unless `check` refuses what would be adopted."""
         (found,) = decision.looks.values()
-        refusal = self._refusal(node, lambda: _text(found))
+        refusal = self._refusal(node, lambda: section_text(found))
         if not refusal:
             return decision
         return replace(decision, action=decisions.REDO, reason=f"refused on adoption: {refusal}", about="")
@@ -252,6 +252,7 @@ def section_seen(path: str, found: Look) -> ev.FileRecord:
     return ev.FileRecord("", path, len(body), digest(body), SECTION, added)
 
 
-def _text(found: Look) -> str:
+def section_text(found: Look) -> str:
+    """The text as its author, or whoever edited it, wrote it."""
     added = found.kind == look.SEALED and found.seal is not None and found.seal.newline_added
     return seals.author_body(section_body(found), added).decode()

@@ -1,0 +1,78 @@
+"""Steps whose text opens a memory file: with the record lost, the file still has what such a step gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from holdfast import artifacts as look
+from holdfast import decisions
+from holdfast import events as ev
+from holdfast.artifacts import Look
+from holdfast.decisions import Decision
+from holdfast.inputs import UNKNOWN, Inputs, shorten
+from holdfast.pipeline.graph import Node
+from holdfast.recovery.sections import section_text
+from holdfast.values import digest, encode_json
+
+Refusal = Callable[[Node, Callable[[], Any]], str]
+
+
+class Openings:
+    """Decides about heads without files, of a run whose record is lost."""
+
+    def __init__(self, inputs: Inputs, refusal: Refusal, living: frozenset[str]) -> None:
+        self.inputs = inputs
+        self._refusal = refusal
+        self._living_runs = living
+
+    def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision | None:
+        """Adopt what opens the file, or make it anew; None if the task opens none, or a person edited it."""
+        lost = None
+        for path in self._files(node):
+            found = self.inputs.artifacts.look_section(path, node.names)
+            if found.kind == look.CHANGED:
+                return None
+            if self._fits(node, found, parts, input_digest):
+                return Decision(
+                    decisions.ADOPT, f"its text opens {path}", (path,), about="sealed", looks={path: found}
+                )
+            lost = lost or Decision(decisions.RUN, f"its text opens {path}, and is lost there")
+        return lost
+
+    def _files(self, node: Node) -> Iterator[str]:
+        for step in self.inputs.graph.spec.memories:
+            fields = {*self.inputs.graph.fan_of(step.name)[len(node.path) :]}
+            if step.head == node.spec.name and not fields & {*self.inputs.memory_fields(step)}:
+                yield self.inputs.memory_path(step, node.path)
+
+    def _fits(self, node: Node, found: Look, parts: Mapping[str, str], input_digest: str) -> bool:
+        seal = found.seal
+        if found.kind != look.SEALED or seal is None or seal.run in self._living_runs:
+            return False
+        same = seal.input_digest == input_digest or UNKNOWN in parts.values()
+        return same and not self._refusal(node, lambda: section_text(found))
+
+    def adoption(self, node: Node, decision: Decision, parts: Mapping[str, str]) -> ev.TaskAdopted:
+        """The event that says so; `keep` must have the text before it is recorded."""
+        (found,) = decision.looks.values()
+        assert found.seal is not None
+        ref = digest(encode_json(section_text(found)))
+        return ev.TaskAdopted(
+            step_id=node.id,
+            node=node.spec.name,
+            evidence="sealed",
+            round=found.seal.round,
+            version=found.seal.step_version,
+            input_digest=found.seal.input_digest,
+            inputs=shorten(parts),
+            output_digest=ref,
+            value_ref=ref,
+            cost_usd=found.seal.cost_usd,
+            tokens=found.seal.tokens,
+        )
+
+    def keep(self, decision: Decision) -> None:
+        """Put the text into objects/, as the value it was."""
+        (found,) = decision.looks.values()
+        self.inputs.artifacts.objects.put(encode_json(section_text(found)))

@@ -231,3 +231,29 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_absent(
     with pytest.raises(StorageError, match="Too many open files"):
         writer(calls).run({"topic": "y"}, dir=tmp_path)
     assert sorted((tmp_path / ".holdfast" / "runs").iterdir()) == before
+
+
+def test_a_lost_run_that_is_named_is_found_again_too(tmp_path: Path) -> None:
+    """--run-id with the very id that the seals carry means that run: what it had finished is believed."""
+    calls: list[str] = []
+
+    def pipeline() -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step
+        def think() -> int:
+            calls.append("think")
+            return 1
+
+        @pipe.step(writes="out.md")
+        def write(think: int) -> str:
+            calls.append("write")
+            return f"{think}\n"
+
+        return pipe
+
+    pipeline().run(dir=tmp_path, run_id="mine")
+    shutil.rmtree(tmp_path / ".holdfast")
+    calls.clear()
+    assert pipeline().run(dir=tmp_path, run_id="mine").status == "completed"
+    assert calls == []

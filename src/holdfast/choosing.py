@@ -190,8 +190,9 @@ def _new(
             fix="Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True).",
         )
     again = None
-    if not request.force and not request.run_id:
+    if not request.force:
         again = _id_in_seals(found or _seals_of_made_items(compiled.spec, layout, fields_of(params)), known)
+        again = again if request.run_id in (None, again) else None
     if again is not None:
         _refuse_other_inputs(compiled.spec, params, {p: s for p, s in found.items() if s.run == again})
     run_id = request.run_id or again or _fresh_id(layout, known)

@@ -19,7 +19,7 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, Node, build_graph, split_task_id
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.names import did_you_mean, printable
-from holdfast.recovery.scan import Finding, Scan, Stranger, named_items
+from holdfast.recovery.scan import DAMAGED, Finding, Scan, Stranger, named_items
 from holdfast.recovery.sources import read_views
 from holdfast.runs import read_run
 from holdfast.state import RunState
@@ -83,7 +83,7 @@ def _scan(
     inferred = infer_items(spec, known, listed, named_items(spec, artifacts.tree, state))
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, layout.root)
-    scan = Scan(inputs, _checker(compiled, layout, inputs))
+    scan = Scan(inputs, _checker(compiled, layout, inputs), inferred)
     sure = {path for view in listed for paths in view.values() for path in paths}
     findings = list(_believable(graph, scan, inferred, sure))
     return Scanned(
@@ -100,7 +100,7 @@ def _believable(graph: Graph, scan: Scan, inferred: Items, sure: set[tuple[str, 
     proved = set(sure)
     for finding in scan.findings():
         path = split_task_id(finding.task)[1]
-        if finding.run:
+        if finding.run and finding.kind != DAMAGED:
             proved.add(path)
         if path in proved or not is_inferred(graph, graph.nodes[finding.task], inferred):
             yield from doubtful.pop(path, ())

@@ -24,7 +24,7 @@ from holdfast.events import FileRecord
 from holdfast.inputs import UNKNOWN, Inputs
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import Graph, Node, split_task_id
-from holdfast.pipeline.inferring import FilePattern
+from holdfast.pipeline.inferring import FilePattern, is_inferred
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.sections import is_memory, section_body, section_seen
 from holdfast.recovery.seeing import file_seen
@@ -77,12 +77,13 @@ class Stranger:
 class Scan:
     """One pass over the files of a pipeline's tasks. The state knows run id and parameters; its tasks are ours."""
 
-    def __init__(self, inputs: Inputs, checker: Checker) -> None:
+    def __init__(self, inputs: Inputs, checker: Checker, inferred: Mapping[str, Any]) -> None:
         self.graph = inputs.graph
         self.state = inputs.state
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.checker = checker
+        self._inferred = inferred  # items functions whose items are inferred: their fields are unknown
         self._edited: set[str] = set()  # tasks whose content is not what they were sealed with
         self._paths: set[str] = set()
 
@@ -161,7 +162,7 @@ class Scan:
     def _staleness(self, node: Node, looks: Mapping[str, Look]) -> str:
         """Whether it was made from other inputs than those that are there now; "" also if nobody can tell."""
         seal = next((found.seal for found in looks.values() if found.kind == look.SEALED), None)
-        if seal is None:
+        if seal is None or is_inferred(self.graph, node, self._inferred):
             return ""
         parts = self.inputs.parts(node)
         if UNKNOWN in parts.values() or seal.input_digest in (UNKNOWN, self.inputs.digest(node, parts)):

@@ -1,0 +1,20 @@
+"""One process of `recover` over the victim's project: `python rescuer.py PROJECT LOG`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import victim
+
+from holdfast.choosing import Request
+from holdfast.layout import ProjectLayout
+from holdfast.recovering import Recovery, recover
+
+
+def rescue(project: Path, log: Path) -> Recovery:
+    return recover(victim.make(log).compile(), ProjectLayout(project), Request())
+
+
+if __name__ == "__main__":
+    rescue(Path(sys.argv[1]), Path(sys.argv[2]))

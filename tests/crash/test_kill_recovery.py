@@ -1,0 +1,112 @@
+"""SIGKILL before any operation of a recovery after total loss, and of the recovery of that; then the run goes on.
+
+Samples and seeds are those of test_kill.py.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.choosing import Request
+from holdfast.layout import ProjectLayout
+from holdfast.recovering import Recovery, recover
+from holdfast.stores import disk
+
+from . import victim
+from .harness import KILLED, PATIENCE_S, Trial
+from .test_kill import ALL, SEED
+
+SCRIPT = Path(__file__).with_name("rescuer.py")
+POINTS_MAX = 200  # more than a recovery has; the test says so if that is no longer true
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    trial = Trial(tmp_path_factory.mktemp("calm")).begin()
+    assert trial.process() == 0
+    return trial
+
+
+def lost(finished: Trial, folder: Path) -> Trial:
+    """A copy of the finished project of which only files and views are left."""
+    shutil.copytree(finished.folder, folder)
+    trial = Trial(folder)
+    shutil.rmtree(trial.project / ".holdfast")
+    trial.log.write_text("")
+    return trial
+
+
+def rescue_killed(trial: Trial, point: str) -> int:
+    env = {**os.environ, "HOLDFAST_KILL_AT": point, "HOLDFAST_FSYNC": "off"}
+    command = [sys.executable, str(SCRIPT), str(trial.project), str(trial.log)]
+    done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode in (0, KILLED), done.stderr.decode()
+    return done.returncode
+
+
+def rescue(trial: Trial) -> Recovery:
+    return recover(victim.make(trial.log).compile(), ProjectLayout(trial.project), Request())
+
+
+def check(trial: Trial, finished: Trial, story: str) -> None:
+    """Recovered to the end, a second recovery has nothing to do, and the run ends as if nothing had happened."""
+    try:
+        rescue(trial)
+        again = rescue(trial)
+        assert again.recorded == 0 and not any(task.action == "adopt" for task in again.tasks)
+        result = trial.resume()
+        assert (result.status, result.run_id) == ("completed", victim.RUN_ID)
+        assert trial.artifacts() == finished.artifacts()
+        assert abs(result.cost_usd - victim.TOTAL_USD) < 1e-9, result.cost_usd
+        assert not [line for line in trial.lines() if line.startswith(("run ", "pay "))]
+    except BaseException as error:
+        error.add_note(f"{story}; HOLDFAST_CRASH_SEED={SEED}; {trial.folder}")
+        raise
+
+
+def points(finished: Trial, folder: Path) -> int:
+    """How many operations a recovery has, by bisection with real kills."""
+    low, high = 1, POINTS_MAX
+    assert rescue_killed(lost(finished, folder / "top"), str(high)) == 0, "raise POINTS_MAX"
+    while high - low > 1:
+        middle = (low + high) // 2
+        killed = rescue_killed(lost(finished, folder / str(middle)), str(middle)) == KILLED
+        low, high = (middle, high) if killed else (low, middle)
+    return low
+
+
+def test_a_recovery_killed_at_any_operation_is_finished_by_the_next(tmp_path: Path, finished: Trial) -> None:
+    """Once or twice killed, whole or torn: nothing that is sealed runs again, and nothing is paid for again."""
+    last = points(finished, tmp_path)
+    chance = random.Random(f"{SEED} recovery")
+    print(f"HOLDFAST_CRASH_SEED={SEED}")
+    for number in range(1, last + 3) if ALL else sorted(chance.sample(range(1, last + 3), 8)):
+        first, second = f"{number}{chance.choice(['', ':torn'])}", str(chance.randrange(1, last))
+        trial = lost(finished, tmp_path / f"kill-{number}")
+        rescue_killed(trial, first)
+        if chance.random() < 0.5:
+            rescue_killed(trial, second)
+        check(trial, finished, f"killed at {first}, then perhaps at {second}")
+
+
+def test_a_run_that_finds_everything_lost_may_be_killed_too(tmp_path: Path, finished: Trial) -> None:
+    """`run` recovers before it starts; killed there, the next `run` or `recover` ends in the same state."""
+    chance = random.Random(f"{SEED} run")
+    for number in range(30 if ALL else 4):
+        trial = lost(finished, tmp_path / f"run-{number}")
+        point = str(chance.randrange(1, 60))
+        trial.process(point)
+        trial.promised.clear()
+        check(trial, finished, f"run killed at {point}")

@@ -59,7 +59,9 @@ def test_a_letter_does_not_make_us_run_files_outside_the_project(lost: Project, 
     evil = lost.root.parent / "evil.py"
     evil.write_text("raise SystemExit('executed')\n", encoding="utf-8")
     letter = lost.root / "RESUME.md"
-    letter.write_text(letter.read_text(encoding="utf-8").replace("`book.py:pipe`", "`../evil.py`"), encoding="utf-8")
+    letter.write_text(
+        letter.read_text(encoding="utf-8").replace("`book.py:pipe`", "`../evil.py`"), encoding="utf-8"
+    )
     assert "../evil.py" in letter.read_text(encoding="utf-8")
     said = lost("resume")
     assert said.code == 2

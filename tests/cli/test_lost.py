@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from tests.cli.conftest import Project
 
 TITLE = "\n\n@pipe.step(writes='title.md')\ndef title(topic: str) -> str:\n    return topic\n"

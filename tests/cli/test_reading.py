@@ -66,7 +66,7 @@ def test_only_unreadable_runs_are_not_no_runs(project: Project) -> None:
             (run / name).write_bytes(b"garbage\n")
     said = project("status")
     assert said.code == 4
-    assert "can be read" in said.err
+    assert "no readable beginning" in said.err
 
 
 def test_status_shows_matrix_needs_and_the_way_on(project: Project) -> None:

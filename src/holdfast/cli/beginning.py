@@ -26,8 +26,8 @@ def beginning(choice: Choice, pipeline: str, state: RunState, layout: ProjectLay
         yield f"{pipeline}: new run {choice.run_id}{given}"
         if choice.found_again:
             yield f"The record of run {choice.run_id} was lost; its artifacts are there and carry its id."
-            yield "Whole ones are taken over and not paid for again. Lost with the record: attempts, decisions, notes,"
-            yield "and what steps without files have cost."
+            yield "Whole ones are taken over and not paid for again. Lost with the record: attempts, decisions,"
+            yield "notes, and what steps without files have cost."
         return
     doing = "looking at completed" if choice.was_completed else "continuing"
     yield f"{pipeline}: {doing} run {choice.run_id}"

@@ -345,6 +345,7 @@ class StateMended(Event, frozen=True, kw_only=True, tag="state_mended"):
     """Something of the run's own state was lost or damaged, and what was done about it."""
 
     findings: tuple[str, ...]
+    lost_calls: dict[str, tuple[str, ...]] = {}  # task -> keys of paid calls whose results are gone
 
 
 AnyEvent: TypeAlias = (

@@ -87,6 +87,7 @@ class OpenRun:
         self.tail_events = 0  # journal lines read after the newest snapshot
         self.damage: list[str] = []  # what was wrong with journal and snapshots, and is mended
         self.mended = list(mended)  # what was wrong with our own state, and what was done about it
+        self._lost_calls: dict[str, tuple[str, ...]] = {}
         self._thorough = thorough  # the journal is proved from its first line on, not only behind the snapshot
         self._lock = lock
         self._stack = ExitStack()
@@ -166,6 +167,17 @@ class OpenRun:
         self.mended += self.objects.damage
         if made:
             self.mended.append(f"{made} copies were missing from objects/ and were made again from their files")
+        self._find_lost_calls()
+
+    def _find_lost_calls(self) -> None:
+        """Paid calls that can no longer be replayed: their step must be able to make them once more."""
+        for task, records in self.state.once.items():
+            refs = {key: once.result_ref for key, once in records.items() if once.result_ref}
+            lost = tuple(key for key, ref in refs.items() if self.objects.get(ref) is None)
+            if lost:
+                self._lost_calls[task] = lost
+                words = "is missing from objects/ or damaged; the call is made, and paid, again"
+                self.mended += [f"{task}: the result of its paid call '{key}' {words}" for key in lost]
 
     def judge(self, inputs: Inputs, attempts: Attempts, claims: Mapping[str, str] | None = None) -> Judge:
         """Who decides about this run's tasks."""
@@ -209,7 +221,7 @@ class OpenRun:
     def told(self) -> Iterator[ev.Event]:
         """What was mended while the run was opened, if anything was."""
         if self.mended:
-            yield ev.StateMended(findings=tuple(self.mended))
+            yield ev.StateMended(findings=tuple(self.mended), lost_calls=self._lost_calls)
 
     def declared(self) -> Iterator[ev.Event]:
         """The pipeline, if it is not the recorded one."""

@@ -469,6 +469,9 @@ def _repaired(state: RunState, event: ev.JournalRepaired, at: float) -> None:
 def _mended(state: RunState, event: ev.StateMended, at: float) -> None:
     for finding in event.findings:
         _surprise(state, "", finding, at)
+    for task_id, keys in event.lost_calls.items():
+        for key in keys:
+            state.once.get(task_id, {}).pop(key, None)
 
 
 def _surprise(state: RunState, task_id: str, text: str, at: float) -> None:

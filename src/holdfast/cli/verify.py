@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 _REDRAW_S = 0.1
 _SHOWN_MAX = 200
+_SAID = {
+    "no copy": "has no whole copy",
+    "value lost": "has lost its value",
+    "different": "does not say what the journal says",
+    "torn": "ends in a torn line",
+    "refused": "is refused by its check",
+}
 _COUNTED = ("artifact", "object", "journal line", "snapshot", "check")
 
 
@@ -83,7 +90,8 @@ def _line(finding: Finding, directory: str) -> str:
     """What is off, where, and what to do about it."""
     where = ": ".join(filter(None, (finding.task, finding.path)))
     detail = f" ({finding.detail})" if finding.detail else ""
-    return f"{where} is {finding.problem}{detail}. {_remedy(finding.fix, directory)}"
+    says = _SAID.get(finding.problem, f"is {finding.problem}")
+    return f"{where} {says}{detail}. {_remedy(finding.fix, directory)}"
 
 
 def _remedy(fix: str, directory: str) -> str:

@@ -37,7 +37,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import named_items
 from holdfast.recovery.sources import NO_VIEWS, Views
 from holdfast.sessions import judge_for
-from holdfast.state import COMPLETED, RunState, TaskState, fold
+from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState, fold
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
@@ -268,6 +268,8 @@ class Walker:
             return Decision(decisions.REDO, f"sent back: {feedback}" if feedback else "sent back")
         if fresh and record is not None and record.status == COMPLETED:
             return self._decide_behind(node, record, fresh)
+        if record is not None and record.status == NEEDS_REVIEW and record.kind != "rounds":
+            return Decision(decisions.RUN, f"failed before, and is tried again: {record.error}")
         parts = self._parts(node, fresh)
         digest = self.inputs.digest(node, parts)
         decision = self.judge.decide(node, parts, digest)

@@ -221,6 +221,7 @@ def test_an_edited_file_of_a_lost_run_is_asked_about(book: Book) -> None:
     outline.write_text("# edited\n" + outline.read_text())
     recovery = book.recover()
     assert (recovery.exit_code, actions(recovery)["outline"]) == (3, "ask")
+    assert {actions(recovery)[f"draft[{name}]"] for name in ("one", "two", "three")} == {"adopt"}
     assert outline.read_text().startswith("# edited\n")
     assert [e["about"] for e in events_of(book.root, "question_asked")] == ["changed"]
     assert book.recover().recorded == 0

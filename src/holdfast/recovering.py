@@ -60,7 +60,8 @@ class Recovery:
     @property
     def found_anything(self) -> bool:
         """Whether there is a run here, or something to make one from."""
-        return not self.is_lost or any(task.action == decisions.ADOPT for task in self.tasks)
+        telling = (decisions.ADOPT, decisions.ASK)
+        return not self.is_lost or any(task.action in telling for task in self.tasks)
 
     @property
     def exit_code(self) -> int:

@@ -328,7 +328,9 @@ class Walker:
 
     def _move_on(self, node: Node, decision: Decision) -> None:
         status = self.state.task(node.id).status
-        if decision.action in _WAITS:
+        if decision.action in _WAITS and self.state.rebuilt:
+            self._pass(node, fresh=True)  # what is whole behind it is adopted all the same: nobody knows its input
+        elif decision.action in _WAITS:
             self._scheduler.hold(node)
         elif decision.action == decisions.SKIP or status == STATUS_SKIPPED:
             self._scheduler.settle(node, SKIPPED)

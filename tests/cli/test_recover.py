@@ -1,0 +1,151 @@
+"""`holdfast recover` and `holdfast scan`, as typed: what they print, and their exit status."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+import pytest
+
+from holdfast.layout import ProjectLayout
+from holdfast.stores.lock import EngineLock
+
+from .conftest import Project
+
+FILES = """
+from holdfast import Pipeline
+
+pipe = Pipeline("notes", params={"topic": (str, "kelp"), "n": (int, 2)})
+
+
+@pipe.step(writes="outline.md")
+def outline(topic: str) -> str:
+    print("a step prints")
+    return f"# {topic}\\n"
+
+
+@pipe.items("note")
+def names(outline: str, n: int) -> list:
+    return [f"n{i}" for i in range(n)]
+
+
+@pipe.step(each="note", writes="notes/{note}.md", check=lambda text: "too short" if len(text) < 3 else None)
+def write(note: str, outline: str) -> str:
+    return f"{note} of {outline}"
+
+
+print("loading prints")
+"""
+
+
+@pytest.fixture
+def notes(project: Project) -> Project:
+    (project.root / "book.py").write_text(FILES, encoding="utf-8")
+    assert project.run("-p", "topic=tides", "--run-id", "first").code == 0
+    return project
+
+
+def document(project: Project, *words: str) -> dict[str, Any]:
+    said = project(*words, "--json")
+    found = json.loads(said.out)
+    assert isinstance(found, dict)
+    return {**found, "code": said.code}
+
+
+def lose(project: Project) -> None:
+    shutil.rmtree(project.root / ".holdfast")
+
+
+def test_recover_takes_file_and_parameters_from_resume_md(notes: Project) -> None:
+    """With all state gone, `recover` alone rebuilds the run, and ends with the command that continues it."""
+    lose(notes)
+    said = notes("recover")
+    assert (said.code, said.lines[0]) == (0, "notes: run first (its record was lost)")
+    assert "holdfast resume first" in said.lines[-1]
+    assert notes("resume").code == 0
+    status = document(notes, "status", "first")
+    assert (status["status"], status["params"]["topic"]) == ("completed", "tides")
+
+
+def test_recover_json_has_actions_reasons_and_evidence(notes: Project) -> None:
+    """One document on stdout, whatever the pipeline prints; dry run and real run say the same."""
+    lose(notes)
+    (notes.root / "notes" / "n1.md").unlink()
+    foreseen = document(notes, "recover", "--dry-run")
+    assert not (notes.root / ".holdfast").exists()
+    done = document(notes, "recover")
+    assert foreseen["tasks"] == done["tasks"]
+    tasks = {task["id"]: (task["action"], task["evidence"]) for task in done["tasks"]}
+    assert tasks["outline"] == ("adopt", "sealed artifact")
+    assert tasks["write[n0]"] == ("adopt", "sealed artifact")
+    assert tasks["write[n1]"][0] == "run"
+    (found,) = done["disagreements"]
+    assert (found["task"], found["believed"]) == ("write[n1]", "files")
+    assert done["orphans"] == [] and done["events"] > 0 and foreseen["events"] == 0
+    assert document(notes, "recover")["events"] == 0
+
+
+def test_recover_exits_3_if_a_person_must_decide(notes: Project) -> None:
+    """An edited file of a lost run is a question."""
+    lose(notes)
+    outline = notes.root / "outline.md"
+    outline.write_text("# mine\n" + outline.read_text(encoding="utf-8"), encoding="utf-8")
+    said = notes("recover")
+    assert said.code == 3
+    assert any(line.startswith("  outline: outline.md") for line in said.lines), said.out
+
+
+def test_recover_without_anything_says_so(project: Project) -> None:
+    """A pipeline that never ran has nothing to recover, and nothing is created."""
+    (project.root / "book.py").write_text(FILES, encoding="utf-8")
+    before = project.files()
+    said = project("recover", str(project.root / "book.py"))
+    assert said.code == 0 and "nothing to recover" in said.out
+    assert project.files() == before
+
+
+def test_recover_without_file_and_letter_asks_for_the_file(project: Project) -> None:
+    """One line that says what to give."""
+    said = project("recover")
+    assert said.code == 2 and "FILE.py" in said.err and len(said.err.splitlines()) == 1
+
+
+def test_recover_beside_an_engine_is_refused(notes: Project) -> None:
+    """Exit status 5, as for any second engine."""
+    lock = EngineLock(ProjectLayout(notes.root).engine_lock)
+    lock.acquire("first")
+    try:
+        assert notes("recover").code == 5
+        assert notes("recover", "--dry-run").code == 0
+    finally:
+        lock.release()
+
+
+def test_scan_counts_first_and_then_what_is_not_whole(notes: Project) -> None:
+    """A table of what is wrong; hostile names are shown harmless; nothing is changed; exit status 0."""
+    (notes.root / "notes" / "n0.md").write_text("cut", encoding="utf-8")
+    (notes.root / "notes" / "evil\x1b[31m.md").write_text("x", encoding="utf-8")
+    before = notes.files()
+    said = notes("scan")
+    assert said.code == 0 and "\x1b" not in said.out
+    assert said.lines[0] == "notes: 3 files of 3 tasks looked at"
+    assert "  2 sealed and whole" in said.lines
+    assert any(line.startswith("half-finished  write[n0]") for line in said.lines)
+    assert any("evil" in line for line in said.lines)
+    assert notes.files() == before
+
+
+def test_scan_works_with_everything_lost(notes: Project) -> None:
+    """FILE and parameters come from RESUME.md; --step shows one step."""
+    lose(notes)
+    found = document(notes, "scan", "--step", "write")
+    assert (found["code"], found["counts"]) == (0, {"sealed": 2})
+    assert {file["task"] for file in found["files"]} == {"write[n0]", "write[n1]"}
+    assert found["files"][0]["run"] == "first"
+
+
+def test_scan_of_an_unknown_step_is_a_mistake(notes: Project) -> None:
+    """Exit status 2, with the name that may have been meant."""
+    said = notes("scan", "--step", "wriet")
+    assert said.code == 2 and "Did you mean write?" in said.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -257,3 +258,25 @@ def test_a_lost_run_that_is_named_is_found_again_too(tmp_path: Path) -> None:
     calls.clear()
     assert pipeline().run(dir=tmp_path, run_id="mine").status == "completed"
     assert calls == []
+
+
+def test_a_lost_run_with_many_ordered_items_is_found_again(tmp_path: Path) -> None:
+    """A few seals of each step tell: also where items come after others that nobody looked at."""
+    calls: list[str] = []
+
+    def pipeline() -> Pipeline:
+        pipe = Pipeline("p")
+        names = [f"i{number:02d}" for number in range(40)]
+        pipe.items("i", [{"id": names[0]}, *({"id": b, "after": [a]} for a, b in pairwise(names))])
+
+        @pipe.step(each="i", writes="{i}.md")
+        def write(i: str) -> str:
+            calls.append(i)
+            return f"{i}\n"
+
+        return pipe
+
+    first = pipeline().run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    again = pipeline().run(dir=tmp_path)
+    assert (again.run_id, again.status, len(calls)) == (first.run_id, "completed", 40)

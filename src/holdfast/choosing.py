@@ -6,10 +6,13 @@ import glob
 import itertools
 import os
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from holdfast import seals
 from holdfast.artifacts import UNREADABLE
@@ -18,9 +21,9 @@ from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph, task_id
+from holdfast.pipeline.graph import build_graph, split_task_id, task_id
 from holdfast.pipeline.names import check_run_id
-from holdfast.pipeline.spec import PipelineSpec
+from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.sources import read_letter, read_views
 from holdfast.runs import RunInfo, checked_run_id, list_runs, read_run, run_info, run_layout
 from holdfast.seals import Seal
@@ -208,20 +211,26 @@ def _new(
 
 
 def _sealed_paths(compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
-    """The seals that lie where this pipeline's first tasks would write."""
+    """Some seals that lie where this pipeline's tasks of known items would write: enough of each step to tell."""
     fields = fields_of(params)
     found: dict[str, Seal] = {}
     for step in compiled.spec.steps:
-        for path in _known_paths(compiled.spec, step.each) if step.writes is not None else ():
-            values = {**fields, **dict(zip(compiled.spec.fan_path(step.each), path, strict=True))}
-            for template in step.files.values():
-                if "run_id" in templates.fields(template):
-                    continue
-                target = templates.render_path(template, values)
-                seal = _seal_at(layout, target)
-                if seal is not None and seal.task == task_id(step.name, path):
-                    found[target] = seal
+        found |= itertools.islice(_seals_of_step(compiled.spec, step, layout, fields), LOOKED_AT_MAX)
     return found
+
+
+def _seals_of_step(
+    spec: PipelineSpec, step: StepSpec, layout: ProjectLayout, fields: Mapping[str, str]
+) -> Iterator[tuple[str, Seal]]:
+    fan = spec.fan_path(step.each)
+    wanted = [template for template in step.files.values() if "run_id" not in templates.fields(template)]
+    for path in _known_paths(spec, step.each) if wanted else ():
+        values = {**fields, **dict(zip(fan, path, strict=True))}
+        for template in wanted:
+            target = templates.render_path(template, values)
+            seal = _seal_at(layout, target)
+            if seal is not None and seal.task == task_id(step.name, path):
+                yield target, seal
 
 
 def fields_of(params: Mapping[str, Any]) -> dict[str, str]:
@@ -252,7 +261,7 @@ def _refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: M
     Only tasks that take nothing from other tasks can be compared before anything has run. If one of them fits,
     the run is the same, and what does not fit is redone as usual.
     """
-    graph = build_graph(spec, {})
+    graph = build_graph(_with_items(spec, found.values()), {})
     inputs = Inputs(graph, RunState(params=dict(params)), None, Path())
     seals_by_task = {seal.task: seal for seal in found.values()}
     roots = [
@@ -265,6 +274,19 @@ def _refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: M
             f"{path} belongs to run {seal.run}, whose record is lost and whose parameters were others.",
             fix="Give the parameters it had, use another --dir, or start over with --force.",
         )
+
+
+def _with_items(spec: PipelineSpec, found: Iterable[Seal]) -> PipelineSpec:
+    """The pipeline with only those of its given items that the seals speak of, in no order."""
+    named = {part for seal in found for part in split_task_id(seal.task)[1]}
+    items = []
+    for fan in spec.items:
+        # Which fields an item has is part of what it is; whom it comes after is not, and may be left out here.
+        kept = [
+            item | ({"after": []} if "after" in item else {}) for item in fan.given or () if item["id"] in named
+        ]
+        items.append(msgspec.structs.replace(fan, given=tuple(kept)) if fan.given is not None else fan)
+    return msgspec.structs.replace(spec, items=tuple(items))
 
 
 def _known_paths(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:
@@ -301,7 +323,7 @@ def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:
 def _id_in_seals(found: Mapping[str, Seal], known: set[str]) -> str | None:
     """The run id that the artifacts carry, when all record of that run is gone."""
     ids = [seal.run for seal in found.values() if seal.run not in known and check_run_id(seal.run) is None]
-    return max(ids, key=ids.count) if ids else None
+    return Counter(ids).most_common(1)[0][0] if ids else None
 
 
 def _fresh_id(layout: ProjectLayout, known: set[str]) -> str:

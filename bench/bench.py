@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import growth
+import losses
 import matrix
 import opening
 import throughput
@@ -35,6 +36,7 @@ GROUPS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "first-step": opening.first_step,
     "import": opening.imports,
     "matrix": matrix.matrix,
+    "losses": losses.losses,
 }
 
 

@@ -38,6 +38,7 @@ class Sizes:
     killed_after: int = 800
     opening_repeats: int = 5
     matrix_items: int = 1000
+    lost_artifacts: int = 10_000
 
 
 QUICK = Sizes(
@@ -52,6 +53,7 @@ QUICK = Sizes(
     killed_after=20,
     opening_repeats=1,
     matrix_items=10,
+    lost_artifacts=40,
 )
 
 

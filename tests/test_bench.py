@@ -27,6 +27,9 @@ ROWS = [
     "first-step",
     "import",
     "matrix",
+    "scan-40",
+    "recover-40",
+    "nothing-to-do-40",
 ]
 
 

@@ -105,9 +105,9 @@ def run_ids(layout: ProjectLayout) -> list[str]:
     return sorted(name for name in names if check_run_id(name) is None)
 
 
-def list_runs(layout: ProjectLayout) -> list[RunInfo]:
-    """All runs, newest first by ordinal. A run that cannot be read is listed with its problem."""
-    found = [run_info(layout, run_id) for run_id in run_ids(layout)]
+def list_runs(layout: ProjectLayout, *, but: str = "") -> list[RunInfo]:
+    """All runs (`but` one), newest first by ordinal. A run that cannot be read is listed with its problem."""
+    found = [run_info(layout, run_id) for run_id in run_ids(layout) if run_id != but]
     found = [info for info in found if not info.problem or _has_begun(layout.run(info.run_id))]
     return sorted(found, key=lambda info: (info.ordinal, info.run_id), reverse=True)
 

@@ -110,7 +110,7 @@ def read_seal(line: bytes) -> Seal | None:
     if match is None or int(match["version"]) != SEAL_VERSION:
         return None
     try:
-        fields = dict(word.split("=", 1) for word in match["fields"].decode().split())
+        fields = dict([word.split("=", 1) for word in match["fields"].decode().split()])
         return Seal(
             task=fields["task"],
             run=fields["run"],

@@ -279,7 +279,7 @@ def judge_for(
         return attempts.check_again(own, node, load()) if own and attempts is not None else ""
 
     # Runs that can still be read: a folder whose record is lost owns nothing any more.
-    others = frozenset(info.run_id for info in list_runs(layout)) - {choice.run_id}
+    others = frozenset(info.run_id for info in list_runs(layout, but=choice.run_id))
     take_over = choice.take_over or inputs.graph.spec.overwrite
     settings = request.settings
     return Judge(

@@ -68,6 +68,7 @@ class Judge:
         self.claims = claims or {}  # task -> the view that says it was done, for a run whose record is lost
         self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
         self._wanted: set[str] = set()
+        self._policies: dict[str, Policy] = {}  # by what is done about half-finished output
         self.sections = Sections(inputs, Remembering(inputs, quarantine), self._refusal, living_runs)
         self.openings = Openings(inputs, self._refusal, living_runs)
         self._claims: dict[str, str] = {}
@@ -192,7 +193,10 @@ class Judge:
     def _policy(self, spec: Any) -> Policy:
         """What was said beforehand: by the step, and by the settings or the command line, which win."""
         wanted = self.policy.on_partial or getattr(spec, "on_partial", None) or "redo"
-        return replace(self.policy, on_partial=wanted) if wanted != self.policy.on_partial else self.policy
+        policy = self._policies.get(wanted)
+        if policy is None:
+            policy = self._policies[wanted] = replace(self.policy, on_partial=wanted)
+        return policy
 
     def _gather(
         self, node: Node, record: TaskState | None, parts: Mapping[str, str], input_digest: str
@@ -378,7 +382,8 @@ class Judge:
                 self.openings.keep(decision)
             return [self._adopted_without_files(node, decision, parts, digest_)]
         found = self._found(node, decision)
-        self._take_parts(paths)
+        if decision.about != "sealed":
+            self._take_parts(paths)
         files = tuple(self._keep_copy(*file_seen(node, *seen)) for seen in found)
         if decision.about != "sealed":
             self._seal_anew(node, Accepted(files), _comparable(digest_, parts), self.state.task(node.id))

@@ -1,10 +1,13 @@
 """Templates of paths, and the paths that are refused."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
+from holdfast.pipeline import templates
 from holdfast.pipeline.templates import check_path, check_pattern, fields, render, render_path
 
 
@@ -92,3 +95,15 @@ def test_a_value_with_a_slash_is_told_by_name():
         render_path("{topic}.md", {"topic": "../x"})
     with pytest.raises(UsageError, match="Holdfast's own"):
         render_path("{topic}/a", {"topic": ".holdfast"})
+
+
+@given(
+    st.lists(st.sampled_from(["a", "B2", ".", "..", "-", "_", "/", ".seal", ".PART", ".bak.", ".holdfast", "é"]))
+)
+def test_the_quick_look_at_a_path_says_what_the_long_one_says(pieces: list[str]) -> None:
+    """Paths that are plainly harmless are not looked at twice, and no other path slips through."""
+    path = "".join(pieces)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(templates, "_HARMLESS", re.compile("(?!)"))
+        thorough = templates.check_path(path)
+    assert templates.check_path(path) == thorough

@@ -15,6 +15,8 @@ SEGMENT_BYTES_MAX = 224
 """File systems allow 255; the rest is room for `.part`, `.seal` and `.bak.TIMESTAMP`."""
 
 _OWN_FILES = frozenset(fold(name) for name in (CHECKPOINT_VIEW, RESUME_VIEW, SETTINGS_FILE))
+_HARMLESS = re.compile(r"(?:[A-Za-z0-9_]+(?:[.-]+[A-Za-z0-9_]+)*/)+[A-Za-z0-9_]+(?:[-.]+[A-Za-z0-9_]+)*")
+_RESERVED = re.compile(r"\.\.|\.(?:seal|part|bak)", re.IGNORECASE)
 _GLOB = re.compile(r"[*?\[\]]")
 
 
@@ -52,6 +54,8 @@ def check_path(path: object) -> str | None:
     """The problem with `path` as the place of an artifact, as the end of a sentence, or None."""
     if not isinstance(path, str):
         return f"is not text but {type(path).__name__}"
+    if len(path) <= SEGMENT_BYTES_MAX and _HARMLESS.fullmatch(path) and not _RESERVED.search(path):
+        return None  # the common case, told by one look: every task's path is checked
     problem = _leaving(path) or _holdfasts_own(path)
     if problem is None and _GLOB.search(path):
         return "has one of * ? [ ], which would make it a pattern"

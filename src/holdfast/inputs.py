@@ -41,6 +41,7 @@ class Inputs:
         self._artifacts = artifacts  # None: only digests of tasks that take nothing are asked for
         self.root = root
         self._params: dict[str, str] = {}
+        self._memory_paths: dict[tuple[str, ...], str] = {}
         self._paths: dict[str, dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
 
     @property
@@ -195,9 +196,14 @@ class Inputs:
 
     def memory_path(self, step: StepSpec, path: tuple[str, ...]) -> str:
         """The memory file of a step, for the task (or its fan-out) at `path`."""
-        params = {name: str(value) for name, value in self.state.params.items()}
-        around = dict(zip(self.graph.fan_of(step.name), path, strict=False))
-        return render_path(step.appends or "", {**params, **around, "run_id": self.state.run_id})
+        around = dict(zip(self.graph.fan_of(step.name)[:-1], path, strict=False))
+        key = (step.appends or "", *around.values())
+        known = self._memory_paths.get(key)
+        if known is None:
+            params = {name: str(value) for name, value in self.state.params.items()}
+            values = {**params, **around, "run_id": self.state.run_id}
+            known = self._memory_paths[key] = render_path(step.appends or "", values)
+        return known
 
     def memory_fields(self, step: StepSpec) -> tuple[str, ...]:
         """The names that the path of a memory file is made from."""

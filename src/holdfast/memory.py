@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from holdfast import seals
 from holdfast.seals import Seal
@@ -29,6 +30,7 @@ BROKEN = "broken"
 _OPENING = re.compile(rb"^<!-- holdfast section=(\S+) bytes=(\d{1,15}) -->", re.MULTILINE)
 _SEAL_LINE = re.compile(rb"^[ \t]*<!-- [^\n]*holdfast=\d[^\n]* -->[ \t\r]*$", re.MULTILINE)
 _LINE_END = re.compile(rb"[ \t\r]*\n")
+_read_seal = lru_cache(maxsize=4096)(seals.read_seal)  # a file that grows is read again with every batch
 _STARTS_TRIED_MAX = 200
 """Where the text of a section begins whose opening line is gone, is tried line by line, so many times."""
 
@@ -49,7 +51,7 @@ class Block:
     @property
     def sha256(self) -> str:
         """Of the text that is there now."""
-        return digest(self.body)
+        return self.seal.sha256 if self.kind == INTACT and self.seal is not None else digest(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ def _opened(data: bytes, opening: re.Match[bytes], limit: int) -> Block:
     """A block that has its opening line, but is not whole as it stands."""
     task, start = _name(opening), _text_start(data, opening)
     for line in _SEAL_LINE.finditer(data, start, limit):
-        seal = seals.read_seal(line[0])
+        seal = _read_seal(line[0])
         if seal is not None and seal.task == task:
             body, end = data[start : line.start()], _line_end(data, line.start())
             if digest(body) == seal.sha256:
@@ -171,7 +173,7 @@ def _guessed_end(data: bytes, opening: re.Match[bytes], start: int, limit: int) 
     due = start + int(opening[2])
     line = data[due : _line_end(data, due)]
     if due < limit and (line.startswith(b"<!--") or b"holdfast=" in line):
-        seal = seals.read_seal(line)
+        seal = _read_seal(line)
         return min(limit, due + len(line)), seal.task if seal is not None else ""
     following = _OPENING.search(data, opening.end(), limit)
     return following.start() if following is not None else limit, ""
@@ -181,7 +183,7 @@ def _unopened(data: bytes, start: int, end: int) -> Iterator[Block]:
     """Whole texts above a seal whose opening line cannot be read any more."""
     position = start
     for line in _SEAL_LINE.finditer(data, start, end):
-        seal = seals.read_seal(line[0])
+        seal = _read_seal(line[0])
         if seal is None:
             continue
         begins = _proved_start(data, position, line.start(), seal.sha256)
@@ -220,7 +222,7 @@ def _name(opening: re.Match[bytes]) -> str:
 
 
 def _seal_at(data: bytes, position: int) -> Seal | None:
-    return seals.read_seal(data[position : _line_end(data, position)]) if position < len(data) else None
+    return _read_seal(data[position : _line_end(data, position)]) if position < len(data) else None
 
 
 def _line_end(data: bytes, position: int) -> int:

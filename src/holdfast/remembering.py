@@ -110,8 +110,7 @@ class Remembering:
         if change.data != book.data:
             self.inputs.artifacts.shelf.replace(path, change.data)
         events += self._healed(step, path, change, due)
-        there = memory.take_apart(change.data) if due else EMPTY
-        written = tuple(section.task for section in wanted if section.task in due and there.find(section.names))
+        written = tuple(section.task for section in wanted if section.task in due and _is_there(section, book))
         if written or change.data != book.data:
             sha = digest(change.data)
             events.append(ev.MemoryWritten(step_id=step.name, path=path, sections=written, sha256=sha))
@@ -151,6 +150,12 @@ class Remembering:
             is_head = task.partition("[")[0] == step.head
             if task not in due and not (is_head and (first or problem == PROBLEMS[memory.INTACT])):
                 yield ev.ArtifactHealed(step_id=task, path=path, problem=problem)
+
+
+def _is_there(section: Section, book: Book) -> bool:
+    """Whether a section is in the file once it is written: put in, or whole in it before."""
+    block = book.find(section.names)
+    return section.body is not None or (block is not None and block.kind == memory.INTACT)
 
 
 def _kind(record: TaskState) -> str:

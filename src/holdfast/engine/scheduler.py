@@ -223,7 +223,7 @@ def real_consumers(node: Node) -> Iterator[Node]:
     while stack:
         producer = stack.pop()
         for consumer, _ in producer.consumers:
-            if consumer.kind in ("gather", "past"):
+            if consumer.kind in ("gather", "past", "until"):
                 if consumer not in seen:
                     seen.add(consumer)
                     stack.append(consumer)

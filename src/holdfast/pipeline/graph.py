@@ -70,9 +70,9 @@ class Node:
 
     def __init__(self, node_id: str, kind: str, spec: Any, path: Path, item: dict[str, Any] | None) -> None:
         self.id = node_id
-        self.kind = kind  # step | items | gate | phase | gather | order | past | page
+        self.kind = kind  # step | items | gate | phase | gather | order | past | until | page
         self.is_task = kind in ("step", "items")
-        self.is_virtual = kind in ("gather", "order", "past", "page")
+        self.is_virtual = kind in ("gather", "order", "past", "until", "page")
         self.spec = spec
         self.path = path
         self.item = item

@@ -88,7 +88,7 @@ def _link_batches(graph: Graph, name: str, parent: Path, batches: Mapping[str, i
     numbers = sorted(set(batches.values()))
     known = _named(name, parent, f"until {numbers[0]}") in graph.nodes
     spec = graph.producer(name)
-    nodes = {n: graph.add_node(_named(name, parent, f"until {n}"), "past", spec, parent) for n in numbers}
+    nodes = {n: graph.add_node(_named(name, parent, f"until {n}"), "until", spec, parent) for n in numbers}
     for item, number in () if known else batches.items():
         graph.edge_after(graph.nodes[_named(name, parent, item)], nodes[number])
     for lower, higher in () if known else pairwise(numbers):

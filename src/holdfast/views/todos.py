@@ -249,6 +249,8 @@ def _behind(node: Node, members: Counter[str]) -> Iterator[Node]:
             if consumer.kind == "gather":
                 if members[consumer.id] * len(consumer.consumers) <= _GATHERED_MAX:
                     stack.append(consumer)
+            elif consumer.kind == "past":  # sections further back are waited for by the ones in between
+                yield from (reader for reader, _ in consumer.consumers if not reader.is_virtual)
             elif kind != SETTLE and not consumer.is_virtual:
                 yield consumer
 

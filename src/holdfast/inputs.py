@@ -164,11 +164,12 @@ class Inputs:
         if not past.digest:
             hasher = hashlib.sha256()
             for item, section in self.sections_before(past):
-                if self._is_done(section):
-                    known = self.state.task(section.id).output_digest or UNKNOWN
-                    if known == UNKNOWN:
-                        return UNKNOWN
-                    hasher.update(f"{item}\n{known}\n".encode())
+                record = self.state.task(section.id)
+                if record.status == SKIPPED:
+                    continue
+                if not record.output_digest or record.output_digest == UNKNOWN:
+                    return UNKNOWN
+                hasher.update(f"{item}\n{record.output_digest}\n".encode())
             past.digest = hasher.hexdigest()
         return past.digest
 

@@ -37,6 +37,7 @@ class Sections:
         self.remembering = remembering
         self._refusal = refusal
         self._living_runs = living
+        self._mended: dict[str, Decision] = {}  # put back together with another section, and not yet asked about
 
     @property
     def artifacts(self) -> Artifacts:
@@ -55,6 +56,8 @@ class Sections:
 
     def decide(self, node: Node, policy: Policy, parts: Mapping[str, str], input_digest: str) -> Decision:
         """What is to be done about this task. Read-only."""
+        if node.id in self._mended:
+            return self._mended[node.id]
         state = self.inputs.state
         record = state.tasks.get(node.id)
         known = record or TaskState()
@@ -155,12 +158,26 @@ class Sections:
         (path,) = decision.paths
         if path != self.path(node):
             return [self._moved(node, decision.reason, UNWRITTEN)]  # it is written there with its batch
+        if self._mended.pop(node.id, None) is not None:
+            return []
+        self._mended |= self._lost_with(node, path)
         events = self.remembering.mend(node, path)
         accepted = self.inputs.state.task(node.id).accepted or Accepted()
         if all(self.artifacts.check(file, node.names).kind == look.SEALED for file in accepted.files):
             return events
         reason = f"its section in {path} is lost, and the copy in objects/ is damaged"
         return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason)]
+
+    def _lost_with(self, node: Node, path: str) -> dict[str, Decision]:
+        """What would be decided about the other sections that one writing puts back; so it is decided."""
+        found = {}
+        for other in self.inputs.remembered(node.spec, path):
+            record = self.inputs.state.task(other.id)
+            if other is not node and record.status == COMPLETED and record.accepted is not None:
+                decision = self.decide(other, Policy(), {}, "")
+                if decision.action == decisions.HEAL:
+                    found[other.id] = decision
+        return found
 
     def _adoption(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -62,6 +63,22 @@ def locked(layout: ProjectLayout, run_id: str) -> Iterator[EngineLock]:
         yield lock
     finally:
         lock.release()
+
+
+class _Awaited:
+    """An entry, and whether it is over with it."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.durable = entry.durable
+        self.over = threading.Event()
+        self._entry = entry
+
+    def apply(self) -> None:
+        self._entry.apply()
+
+    def done(self, error: BaseException | None) -> None:
+        self._entry.done(error)
+        self.over.set()
 
 
 class OpenRun:
@@ -192,9 +209,14 @@ class OpenRun:
         self.committer.submit(Saying(self.committer, tuple(events), durable=durable))
 
     def record(self, entry: Entry) -> None:
-        """Have an entry committed now; raises what the disk or the lock said."""
-        self.committer.submit(entry)
+        """Have an entry committed now; raises what the disk or the lock said.
+
+        Another thread may be committing: then that one takes the entry along, and it is waited for.
+        """
+        awaited = _Awaited(entry)
+        self.committer.submit(awaited)
         self.committer.pump()
+        awaited.over.wait()
         if self.committer.failed is not None:
             raise self.committer.failed
 

@@ -286,6 +286,12 @@ class Artifacts:
             return replace(found, kind=CHANGED, detail="another version than the accepted one")
         return found
 
+    def _section(self, record: FileRecord) -> bytes:
+        body = self.section_body(record)
+        if body is None:
+            raise LostValueError(f"a section of {record.path} is neither in objects/ nor in the file any more")
+        return body
+
     def section_body(self, record: FileRecord) -> bytes | None:
         """The bytes of an accepted section, from objects/ or from the file; None if both have lost them."""
         body = self._recent.get(record.sha256) or self.objects.get(record.sha256)
@@ -374,19 +380,11 @@ class Artifacts:
     def _load_file(self, record: FileRecord) -> Any:
         if record.kind == "path":
             return self.tree.root / record.path
-        if record.kind in (SECTION, UNWRITTEN):
-            return self._load_section(record)
         body = self._body(record)
         author = seals.author_body(body, record.newline_added)
-        if record.kind == "text":
+        if record.kind in ("text", SECTION, UNWRITTEN):
             return author.decode()
         return decode_json(author) if record.kind == "json" else author
-
-    def _load_section(self, record: FileRecord) -> str:
-        body = self.section_body(record)
-        if body is None:
-            raise LostValueError(f"a section of {record.path} is neither in objects/ nor in the file any more")
-        return seals.author_body(body, record.newline_added).decode()
 
     def remember(self, sha: str, body: bytes) -> None:
         """Have these bytes at hand for whoever takes them next."""
@@ -401,6 +399,8 @@ class Artifacts:
 
     def _body(self, record: FileRecord) -> bytes:
         """The accepted bytes: just accepted, or from the work tree if they are still those, else from objects/."""
+        if record.kind in (SECTION, UNWRITTEN):
+            return self._section(record)
         recent = self._recent.get(record.sha256)
         if recent is not None:
             return recent

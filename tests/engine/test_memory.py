@@ -335,6 +335,19 @@ def test_a_section_that_nobody_has_any_more_is_made_again(tmp_path: Path) -> Non
     assert sections_of(tmp_path) == ALL
 
 
+def test_copies_that_were_lost_are_made_again_from_the_file(tmp_path: Path) -> None:
+    """Objects lost, the file whole: it is the copy's source; then the file may be lost too."""
+    book = Book()
+    book.run(tmp_path)
+    before = text_of(tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast" / "objects")
+    assert book.run(tmp_path).status == "completed"
+    (tmp_path / FILE).unlink()
+    assert book.run(tmp_path).status == "completed"
+    assert book.ran == []
+    assert text_of(tmp_path) == before
+
+
 def test_an_edited_section_is_asked_about(tmp_path: Path) -> None:
     """By default an edit waits for a person; nothing is overwritten."""
     book = Book()

@@ -176,7 +176,10 @@ def test_with_batches_edges_grow_with_the_items_not_their_square() -> None:
     items = [{"id": f"i{n}", "batch": 1 + n // 100} for n in range(1000)]
     graph = graph_of(items)
     edges = sum(
-        1 for n in graph.nodes.values() for consumer, _ in n.consumers if consumer.kind in ("past", "until", "page")
+        1
+        for n in graph.nodes.values()
+        for consumer, _ in n.consumers
+        if consumer.kind in ("past", "until", "page")
     )
     assert edges < 4000
     assert waits_for(graph, "terms[before i250]") == {"terms[until 2]"}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from holdfast import clock
 from holdfast.errors import UsageError
-from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.graph import SETTLE, Graph, Node
 from holdfast.pipeline.names import did_you_mean, printable
-from holdfast.state import COMPLETED, IN_PROGRESS, NEEDS_REVIEW, RunState, TaskState
+from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, RunState, TaskState
 
 if TYPE_CHECKING:
     from holdfast.decisions import Planned
@@ -27,7 +27,8 @@ def tell(task: str, state: RunState, graph: Graph, planned: Planned | None) -> l
         near = did_you_mean(task, [node.id for node in graph.tasks()])
         raise UsageError(f"There is no task {printable(task)} in run {state.run_id}.", fix=near)
     record = state.tasks.get(task)
-    lines = [f"{task}: {record.status if record is not None else 'not started'}"]
+    waited_for = _waited_for(task, graph, state)
+    lines = [f"{task}: {_status(record, waited_for)}"]
     if record is not None:
         lines += _past(record)
         lines += [f"  made from {name}: {value}" for name, value in record.inputs.items()]
@@ -35,9 +36,43 @@ def tell(task: str, state: RunState, graph: Graph, planned: Planned | None) -> l
     node = graph.nodes.get(task)
     if node is not None and node.parents:
         lines.append("  depends on " + ", ".join(parent.id for parent in node.parents))
+    lines += [f"  waits for {name}, which needs a person" for name in waited_for]
     if planned is not None:
         lines.append(f"  next: {planned.action}, because: {planned.reason}")
     return lines
+
+
+def _status(record: TaskState | None, waited_for: list[str]) -> str:
+    if waited_for and (record is None or record.status == PENDING):
+        return BLOCKED
+    return record.status if record is not None else "not started"
+
+
+def _waited_for(task: str, graph: Graph, state: RunState) -> list[str]:
+    """What a person has to see to before this task can start, however far upstream; also gates and phases."""
+    producers: dict[str, list[Node]] = {}
+    for node in graph.nodes.values():
+        for consumer, kind in node.consumers:
+            if kind != SETTLE:  # such an edge lets through what waits for a person
+                producers.setdefault(consumer.id, []).append(node)
+    seen, todo, found = {task}, [task], list[str]()
+    while todo:
+        for node in producers.get(todo.pop(), ()):
+            if node.id not in seen:
+                seen.add(node.id)
+                todo.append(node.id)
+                if _needs_person(node, state):
+                    found.append(node.id)
+    return sorted(found)
+
+
+def _needs_person(node: Node, state: RunState) -> bool:
+    if node.kind == "gate":
+        return state.gates.get(node.id) == "reached"
+    if node.kind == "phase":
+        return state.phases.get(node.id, "").startswith("refused")
+    record = state.tasks.get(node.id)
+    return record is not None and (bool(record.question) or record.status == NEEDS_REVIEW)
 
 
 def _past(record: TaskState) -> Iterator[str]:

@@ -18,7 +18,7 @@ from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.runs import read_picture, read_run, run_layout
 from holdfast.showing import append, refresh_views
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
-from holdfast.stores.lock import AppendLock
+from holdfast.stores.lock import AppendLock, read_holder
 from holdfast.views.matrix import gates
 
 _NAME_SHOWN_MAX = 160
@@ -73,7 +73,7 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
     """Answer what is asked about a task, or say beforehand what shall be done about it."""
     picture = read_picture(layout, run_id)
     _require(task, picture.tasks, "task")
-    _require_answerable(picture, task, choice)
+    _require_answerable(picture, task, choice, going_on=read_holder(layout.engine_lock) is not None)
     if choice == "redo" and picture.status(task) == COMPLETED and not picture.record(task).question:
         # Finished and in use, perhaps right now: it is sent back, so that whoever takes it ends first.
         _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))
@@ -92,11 +92,11 @@ _CHOICES = {
 CHOICES = tuple(_CHOICES)
 
 
-def _require_answerable(picture: Picture, task: str, choice: str) -> None:
+def _require_answerable(picture: Picture, task: str, choice: str, *, going_on: bool) -> None:
     """UsageError where an answer would mean nothing, with the one that would."""
     status, record = picture.status(task), picture.record(task)
-    if status == IN_PROGRESS and picture.state.status == IN_PROGRESS:
-        raise UsageError(f"{task} is running, or was cut off.", fix="Decide when it, or the run, has ended.")
+    if status == IN_PROGRESS and going_on:
+        raise UsageError(f"{task} is running.", fix="Decide when it, or the run, has ended.")
     if choice == "restore" and record.accepted is None:
         raise UsageError(f"{task} was never accepted: there is nothing to restore.", fix="Use redo, or keep.")
     if choice == "skip" and status == COMPLETED and not record.question:

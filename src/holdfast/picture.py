@@ -28,12 +28,11 @@ from holdfast.state import SKIPPED as STATUS_SKIPPED
 
 Path = tuple[str, ...]
 
-ANSWERS = {
+_ANSWERS = {
     "changed": ("keep", "restore", "redo"),
     "partial": ("redo", "continue", "keep"),
     "input": ("keep", "redo"),
 }
-"""What a person may decide about each kind of question."""
 
 _spec_decoder = msgspec.json.Decoder(PipelineSpec)
 
@@ -140,8 +139,9 @@ class Picture:
 
     def _task_needs(self) -> Iterator[Need]:
         for task, record in self.state.tasks.items():
-            if record.question in ANSWERS:
-                first, *others = ANSWERS[record.question]
+            choices = answers(record)
+            if choices:
+                first, *others = choices
                 command = f"holdfast decide {_quoted(task)} {first}   (or: {', '.join(others)})"
                 yield Need(task, record.error, command)
             elif record.question == "path":
@@ -164,6 +164,14 @@ class Picture:
     def _budget_needs(self) -> Iterator[Need]:
         if self.state.reason.startswith("the budget"):
             yield Need("budget", self.state.reason, self.continue_command())
+
+
+def answers(record: TaskState) -> tuple[str, ...]:
+    """What a person may decide about the question that a task waits with; nothing if it has none."""
+    choices = _ANSWERS.get(record.question, ())
+    if record.accepted is None:  # its record was lost, so there is nothing to restore
+        choices = tuple(choice for choice in choices if choice != "restore")
+    return choices
 
 
 def decode_spec(state: RunState) -> PipelineSpec:

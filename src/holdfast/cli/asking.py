@@ -27,15 +27,16 @@ def ask_all(picture: Picture, layout: ProjectLayout) -> bool:
     Ctrl-C and the end of input mean "later", for all that is left.
     """
     from holdfast.people import decide
-    from holdfast.picture import ANSWERS
+    from holdfast.picture import answers
 
     answered = False
     for task, record in picture.state.tasks.items():
-        if record.question not in ANSWERS:
+        choices = answers(record)
+        if not choices:
             continue
         say(f"{task}: {record.error}")
         try:
-            choice = _prompt(ANSWERS[record.question])
+            choice = _prompt(choices)
         except (click.Abort, EOFError):
             say()
             return answered

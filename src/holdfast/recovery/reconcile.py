@@ -39,9 +39,11 @@ def decide(evidence: Evidence, policy: Policy) -> Decision:
 
 def _as_decided(decided: str, policy: Policy) -> Policy:
     """The policy for one task, with a person's answer about it in place of the general rule."""
+    if decided == "redo":  # then an edit is set aside, too
+        return replace(policy, on_changed="restore", on_partial="redo")
     if decided in ("keep", "restore"):
         policy = replace(policy, on_changed=decided)
-    return replace(policy, on_partial=decided) if decided in ("continue", "keep", "redo") else policy
+    return replace(policy, on_partial=decided) if decided in ("continue", "keep") else policy
 
 
 # --- finished work ---------------------------------------------------------------------------------------

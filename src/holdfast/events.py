@@ -93,6 +93,7 @@ class NodeEntered(Event, frozen=True, kw_only=True, tag="node_enter"):
     parents: tuple[str, ...] = ()
     round: int = 0
     attempt: int = 1
+    partial_chars: int = 0  # so much half-finished text is handed to it
 
 
 class NodeExited(Event, frozen=True, kw_only=True, tag="node_exit"):

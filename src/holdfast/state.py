@@ -270,6 +270,9 @@ def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
         claimed="",
         loose_cost_usd=0.0,
     )
+    if event.partial_chars:
+        text = f"{event.partial_chars:,} characters of half-finished text were there; it went on from them"
+        _surprise(state, event.step_id, text, at)
 
 
 def _exited(state: RunState, event: ev.NodeExited, at: float) -> None:

@@ -84,6 +84,11 @@ class Progress:
             return WARN, f"{words}; skipped"
         return BAD, f"{words}; needs a person"
 
+    def _entered(self, event: ev.NodeEntered) -> tuple[Any, ...] | None:
+        if not event.partial_chars:
+            return None
+        return INFO, f"» {event.step_id}  goes on from {event.partial_chars:,} characters of half-finished text"
+
     def _usage(self, event: ev.UsageRecorded) -> None:
         self._spent[event.step_id] = self._spent.get(event.step_id, 0.0) + event.cost_usd
 
@@ -128,6 +133,7 @@ _WISHES = {"done": "it is said to be done", "redo": "it is to be done again"}
 _Teller = Callable[["Progress", Any], tuple[Any, ...] | None]
 
 _TELLERS: dict[type, _Teller] = {
+    ev.NodeEntered: Progress._entered,
     ev.NodeExited: Progress._exited,
     ev.UsageRecorded: Progress._usage,
     ev.RewindRequested: Progress._sent_back,

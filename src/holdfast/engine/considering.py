@@ -214,6 +214,7 @@ class Considering:
                 parents=parents,
                 round=attempt.round,
                 attempt=attempt.number,
+                partial_chars=len(partial or ""),
             )
         )
         self.board.starting.append(attempt)

@@ -19,9 +19,10 @@ from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.choosing import Choice, Request, choose
 from holdfast.decisions import Planned
+from holdfast.editing import kept_events, wanted
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.desk import DeafDesk
-from holdfast.engine.drawing import draw_graph, recorded_graph
+from holdfast.engine.drawing import draw, draw_graph, recorded_graph
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
 from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
@@ -31,7 +32,7 @@ from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.disagreeing import Disagreement, disagreements
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.sources import Views, read_views
-from holdfast.runs import list_runs, read_run
+from holdfast.runs import list_runs, load_value, read_run
 from holdfast.sessions import OpenRun, copied, encoded_spec, locked, make_folders
 from holdfast.state import COMPLETED, IN_PROGRESS, RunState, fold
 from holdfast.views.shelf import ViewShelf
@@ -144,16 +145,27 @@ def _carry_out(opened: OpenRun) -> Recovery:
     state, journal = opened.state, opened.journal
     begun = journal.position.seq
     views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
+    shelf: ViewShelf = opened.closing(ViewShelf(opened.layout, opened.run_layout))
+    wishes = _wishes(opened, shelf)
     beginning = opened.declared() if state.run_id else opened.started()
-    opened.say([*beginning, *opened.told()], durable=False)
+    opened.say([*beginning, *wishes, *opened.told()], durable=False)
     before = _statuses(state)
     walker = _walk(opened, views)
     report = _report(opened.choice, walker, views, before, opened.damage)
     if journal.position.seq > begun or state.rebuilt:
         opened.say([_recovered(walker, report.disagreements), *_stopped(walker, state)], durable=True)
         opened.write_snapshot()
-    _refresh_views(opened, walker)
+    opened.say(_refresh_views(opened, walker, shelf), durable=False)
     return replace(report, recorded=journal.position.seq - begun)
+
+
+def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:
+    """What somebody wants who edited a view; those of a lost run are evidence, and are read as such."""
+    edited = shelf.edited(opened.compiled.spec)
+    if not edited or opened.choice.is_new or not opened.state.run_id:
+        return []
+    picture = draw(opened.state, lambda accepted: load_value(opened.objects, accepted))
+    return wanted(opened.layout, edited, picture)
 
 
 class _Stretch:
@@ -204,16 +216,12 @@ def _stopped(walker: Walker, state: RunState) -> Iterator[ev.Event]:
         yield ev.RunStopped(status=IN_PROGRESS, reason="recovered, and not continued yet")
 
 
-def _refresh_views(opened: OpenRun, walker: Walker) -> None:
+def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.Event]:
     """All views, with the items that are only inferred so far: a view must not know less than before."""
     state = copied(opened.state)
     graph = recorded_graph(opened.compiled.spec, state, walker.items())
     opened.journal.sync()  # a view never knows more than the journal keeps
-    shelf = ViewShelf(opened.layout, opened.run_layout)
-    try:
-        shelf.write(draw_graph(graph, state), graph, sync=True)
-    finally:
-        shelf.close()
+    return kept_events(opened.layout, shelf.write(draw_graph(graph, state), graph, sync=True))
 
 
 # --- telling -----------------------------------------------------------------------------------------------

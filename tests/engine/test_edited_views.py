@@ -9,7 +9,9 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Pipeline
+from holdfast.choosing import Request
 from holdfast.people import note
+from holdfast.recovering import recover
 from holdfast.run import RunResult
 from holdfast.runs import open_project, read_picture
 
@@ -116,6 +118,16 @@ def test_a_decision_does_not_write_over_an_edit(book: Book) -> None:
     book.run()
     book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
     note(open_project(book.root), book.run_id, "looked at it")
+    assert [e["step_id"] for e in events_of(book.root, "view_edited")] == ["draft[ch01]"]
+    assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
+
+
+def test_recovery_takes_an_edit_up(book: Book) -> None:
+    """`recover` records the wish and plans it, like any other start."""
+    book.run()
+    book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
+    found = recover(book.pipeline().compile(), open_project(book.root), Request(resume=book.run_id))
+    assert next(task.id for task in found.tasks if task.action == "redo") == "draft[ch01]"
     assert [e["step_id"] for e in events_of(book.root, "view_edited")] == ["draft[ch01]"]
     assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
 

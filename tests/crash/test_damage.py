@@ -35,10 +35,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Trial:
-    """Killed in the middle, after a first process that wrote a snapshot had stopped."""
-    trial = Trial(tmp_path_factory.mktemp("interrupted")).begin()
-    assert trial.process("110") == KILLED
-    return trial
+    """Killed in the middle, after all research: how many operations that takes depends on how often views are due."""
+    for point in range(110, 160, 5):
+        trial = Trial(tmp_path_factory.mktemp("interrupted")).begin()
+        assert trial.process(str(point)) == KILLED
+        done, _ = trial.recorded()
+        if "outline" in done and sum(task.startswith("research") for task in done) == len(victim.ITEMS):
+            return trial
+    raise AssertionError("no point to kill it at was found")
 
 
 def copied(trial: Trial, to: Path) -> Trial:

@@ -297,6 +297,20 @@ def test_a_damaged_journal_is_repaired_on_the_way(book: Book) -> None:
     assert not book.ran
 
 
+def test_a_journal_without_its_beginning(book: Book) -> None:
+    """The first line is damaged, and no snapshot is left: foreseen and done alike, and nothing runs again."""
+    journal = ProjectLayout(book.root).run("first").journal
+    for snapshot in journal.parent.glob("checkpoint_*"):
+        snapshot.unlink()
+    journal.write_bytes(b"x" + journal.read_bytes()[1:])
+    foreseen = book.recover(dry_run=True)
+    done = book.recover()
+    assert foreseen.tasks == done.tasks
+    assert book.recover().recorded == 0
+    assert book.run().status == "completed"
+    assert not book.ran
+
+
 def test_a_run_that_was_complete_and_has_lost_something_is_complete_no_longer(book: Book) -> None:
     """With the copy gone too, the draft has to be made again: the run says so."""
     book.lose(".holdfast/objects")

@@ -114,7 +114,7 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
     """What `_carry_out` would do, in a state of its own."""
     state, damage = RunState(), []
     if not choice.is_new:
-        history = read_run(layout, choice.run_id)
+        history = read_run(layout, choice.run_id, must_begin=False)
         state, damage = history.state, [*history.damage, *history.journal_damage]
     for event in _opening(compiled, choice, state):
         fold(state, event, state.seq, clock.now())
@@ -128,7 +128,7 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
 def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Iterator[ev.Event]:
     """The events that a recovery begins with, as far as decisions hang on them."""
     renamed: dict[str, str] = {}
-    if choice.is_new:
+    if not state.run_id:  # a run without record, or one that lost its beginning
         name, ordinal = compiled.spec.name, choice.ordinal
         yield ev.RunStarted(
             run_id=choice.run_id, pipeline=name, ordinal=ordinal, params=choice.params, rebuilt=True

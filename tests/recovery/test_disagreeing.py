@@ -78,6 +78,11 @@ def test_agreement_is_not_told(plan: Planned, journal: str, view: str) -> None:
     assert words(plan, journal, checkpoint=view) == []
 
 
+def test_views_that_agree_are_not_told() -> None:
+    """Both say that the items were made, and are believed; that they have to be made again is another matter."""
+    assert words(planned("run", evidence="checkpoint.md"), checkpoint=COMPLETED, todos=COMPLETED) == []
+
+
 def test_views_of_other_runs_and_pipelines_are_told_and_not_read() -> None:
     """A checkpoint.md from another project claims nothing here."""
     spec = PipelineSpec(name="book")

@@ -38,7 +38,7 @@ from holdfast.state import COMPLETED, IN_PROGRESS, RunState, fold
 from holdfast.views.shelf import ViewShelf
 from holdfast.walking import Walker, looking, make_walker
 
-STRETCH = 1000
+STRETCH = 2500
 """So many nodes are considered in one batch: the append lock is not held for longer."""
 
 RECORDED_MAX = 50

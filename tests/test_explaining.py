@@ -71,6 +71,24 @@ def test_a_task_behind_a_gate_or_a_checklist_names_it(tmp_path: Path) -> None:
     assert "waits for phase:two, which needs a person" in why(tmp_path, run.run_id, "behind_checklist")
 
 
+def test_a_task_that_ran_again_says_why(tmp_path: Path) -> None:
+    """Also when it is finished: what had changed, or what a reviewer said."""
+    pipe = Pipeline("p", params={"n": int})
+
+    @pipe.step
+    def first(n: int) -> int:
+        return n
+
+    @pipe.step
+    def second(first: int) -> int:
+        return first
+
+    run = pipe.run({"n": 1}, dir=tmp_path)
+    pipe.run({"n": 2}, dir=tmp_path, resume=run.run_id)
+    assert "ran again because: changed since: param n" in why(tmp_path, run.run_id, "first")
+    assert "ran again because: changed since: first" in why(tmp_path, run.run_id, "second")
+
+
 def test_order_alone_does_not_make_a_task_wait(tmp_path: Path) -> None:
     """An item that comes after one that needs a person goes on; nothing says that it waits."""
     pipe = Pipeline("p")

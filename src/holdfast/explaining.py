@@ -84,7 +84,8 @@ def _past(record: TaskState) -> Iterator[str]:
     if record.round:
         yield f"  round {record.round}: it ran before, and was done again"
     if record.redo_reason:
-        yield f"  runs again because: {record.redo_reason}"
+        verb = "ran" if record.status == COMPLETED else "runs"
+        yield f"  {verb} again because: {record.redo_reason}"
     if record.feedback:
         yield "  sent back with: " + "; ".join(record.feedback)
     if record.status == NEEDS_REVIEW:

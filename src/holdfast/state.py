@@ -65,7 +65,7 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     value_lost: bool = False  # adopted without its value, which nobody has any more
     cut_off: bool = False  # an attempt was interrupted: half-finished work may lie about
     evidence: str = ""  # how it came to be completed, if not by running here
-    redo_reason: str = ""
+    redo_reason: str = ""  # why it runs again; kept when it has, for `why`
 
 
 class OnceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -305,7 +305,6 @@ def _completed(state: RunState, event: ev.NodeExited, at: float) -> None:
         cut_off=False,
         evidence="",
         value_lost=False,
-        redo_reason="",
     )
     # The journal keeps the paid calls; a completed task never replays them.
     if state.once:

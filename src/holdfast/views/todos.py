@@ -291,11 +291,11 @@ def _task_row(picture: Picture, task: str, titles: dict[str, str]) -> Row:
 
 def _description(record: TaskState) -> str:
     """What went wrong or why it is done again; else what it wrote."""
-    if record.error or record.redo_reason:
-        return terminal(record.error or record.redo_reason)
+    if record.error:
+        return terminal(record.error)
     if record.status == COMPLETED and record.accepted is not None:
         return ", ".join(terminal(file.path) for file in record.accepted.files)
-    return ""
+    return terminal(record.redo_reason)
 
 
 # --- the database ----------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_an_edit_is_told_once_then_kept_and_written_over(project):
     assert told(project.edited(), project) == [("checkpoint.md", "draft[ch01]", "redo")]
     assert project.edited() == []
     (kept,) = project.write()
-    assert (kept.view, kept.why) == ("checkpoint.md", "it was edited")
+    assert (kept.view, kept.why) == ("checkpoint.md", "edited")
     assert kept.kept_as.read_text() == edited
     assert project.backups() == [kept.kept_as.name]
     assert read_stamp(project.text()).fits
@@ -148,7 +148,7 @@ def test_a_page_that_was_there_before_is_kept(project):
         (project.root / name).write_text("# Mine\n\n| chapter | Draft |\n| --- | --- |\n| ch03 | ✅ |\n")
     (claims,) = project.edited()
     assert not claims.is_stamped
-    assert {kept.why for kept in project.write()} == {"it was not written by Holdfast"}
+    assert {kept.why for kept in project.write()} == {"not written by Holdfast"}
     (mine,) = project.backups("RESUME.md")
     assert project.text(mine).startswith("# Mine")
     assert len(project.backups()) == 1
@@ -279,7 +279,7 @@ def test_a_database_in_the_way_is_set_aside_and_told(project):
     project.layout.todos_db.write_text("garbage" * 100)
     assert project.edited() == []
     (kept,) = project.write()
-    assert (kept.view, kept.why) == ("todos.db", "it could not be used")
+    assert (kept.view, kept.why) == ("todos.db", "of no use")
     assert kept.kept_as.exists()
 
 

@@ -130,6 +130,12 @@ _ADOPTED = {
 }
 _WISHES = {"done": "it is said to be done", "redo": "it is to be done again"}
 
+
+def _task(event: Any) -> str:
+    """The task an event is about, if it is about one: a view, say, is nobody's."""
+    return f"{event.step_id}  " if event.step_id else ""
+
+
 _Teller = Callable[["Progress", Any], tuple[Any, ...] | None]
 
 _TELLERS: dict[type, _Teller] = {
@@ -145,7 +151,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.ValueMigrated: lambda _, e: (INFO, f"= {e.step_id}  value brought to version {e.version}"),
     ev.TaskSkipped: lambda _, e: (WARN, f"- {e.step_id}  skipped: {e.reason}"),
     ev.ArtifactHealed: lambda _, e: (INFO, f"+ {e.step_id}  {e.path} was {e.problem}; put back"),
-    ev.ArtifactSetAside: lambda _, e: (WARN, f"! {e.step_id}  {e.path} was {e.reason}; set aside as {e.to}"),
+    ev.ArtifactSetAside: lambda _, e: (WARN, f"! {_task(e)}{e.path} was {e.reason}; set aside as {e.to}"),
     ev.QuestionAsked: lambda _, e: (WARN, f"? {e.step_id}  {e.detail}"),
     ev.Overran: lambda _, e: (WARN, f"! {e.step_id}  goes on after its timeout of {e.timeout:g}s"),
     ev.GateReached: lambda _, e: (WARN, f"? {e.step_id}  waits for approval{': ' + e.ask if e.ask else ''}"),
@@ -155,7 +161,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.RetryRequested: lambda _, e: (INFO, f"↻ {', '.join(e.step_ids)}  to be tried again"),
     ev.Decided: lambda _, e: (INFO, f"» {e.step_id}  a person decided: {e.choice}"),
     ev.ViewEdited: lambda _, e: (WARN, f"! {e.step_id}  {e.source} was edited: {_WISHES.get(e.wanted, e.wanted)}"),
-    ev.NoteAdded: lambda _, e: (INFO, f"• {e.step_id + '  ' if e.step_id else ''}{e.text}"),
+    ev.NoteAdded: lambda _, e: (INFO, f"• {_task(e)}{e.text}"),
     ev.StateMended: lambda _, e: (WARN, f"! {'; '.join(e.findings)}"),
     ev.JournalRepaired: lambda _, e: (
         WARN,

@@ -114,26 +114,32 @@ class ViewShelf:
         except OSError as error:
             if error.errno not in _IN_THE_WAY:
                 raise
-            self._keep(page.path, self._set_aside(page.path), "it was no file that can be read")
+            self._keep(page.path, self._set_aside(page.path), "no file that can be read")
             return True
         if edit is None:
+            if page.run_id and not self._is_known(page.run_id):
+                self._keep(page.path, atomic.back_up(page.path), "another project's")
             return True
         if wait and page.seen != page.reported:
             return False
-        why = "it was edited" if read_stamp(edit) else "it was not written by Holdfast"
+        why = "edited" if read_stamp(edit) else "not written by Holdfast"
         self._keep(page.path, atomic.back_up(page.path), why)
         return True
 
+    def _is_known(self, run_id: str) -> bool:
+        """Whether this project has such a run, so that its pages may be drawn over."""
+        return run_id == self._run.dir.name or os.path.lexists(self._layout.run(run_id).dir)
+
     def _turn(self, page: _Page, text: str, sync: bool) -> None:
         self._put(page.path, text.encode(), sync)
-        page.written = _mark(page.path)
+        page.written, page.run_id = _mark(page.path), ""
 
     def _put(self, path: Path, data: bytes, sync: bool) -> None:
         atomic.write_file(path, data, sync=sync, tmp_dir=self._layout.tmp)
 
     def _clear_folder(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():  # a rename replaces anything but a folder
-            self._keep(path, self._set_aside(path), "it was a folder")
+            self._keep(path, self._set_aside(path), "a folder")
 
     def _keep(self, path: Path, kept_as: Path, why: str) -> None:
         self._kept.append(Kept(path.name, kept_as, why))
@@ -153,7 +159,7 @@ class ViewShelf:
         return self._todos
 
     def _set_todos_aside(self, path: Path) -> None:
-        self._keep(path, self._set_aside(path), "it could not be used")
+        self._keep(path, self._set_aside(path), "of no use")
 
 
 class _Page:
@@ -164,6 +170,7 @@ class _Page:
         self.written: Mark | None = None
         self.seen: Mark | None = None  # of the edit that `edit` gave last
         self.reported: Mark | None = None  # of the edit that was told
+        self.run_id = ""  # that an unedited page names which others have put here
 
     def edit(self) -> str | None:
         """The text that somebody else left here; None if the page is ours, untouched, empty or missing.
@@ -171,6 +178,7 @@ class _Page:
         Costs one look as long as nobody has touched it. OSError if it cannot be read.
         """
         mark = _mark(self.path)
+        self.run_id = ""
         if mark is None or mark == self.written:
             return None
         try:
@@ -182,6 +190,7 @@ class _Page:
         text = data.decode("utf-8", "replace")
         stamp = read_stamp(text)
         if stamp is not None and stamp.fits:
+            self.run_id = stamp.run
             return None
         self.seen = mark
         return text

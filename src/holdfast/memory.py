@@ -67,6 +67,11 @@ class Book:
         """In the order of the file; at most one of each task."""
         return sorted(self.by_task.values(), key=lambda block: block.start)
 
+    @property
+    def is_garbage(self) -> bool:
+        """Whether nothing in it is a section, and nothing a person's words: zeros, or another kind of file."""
+        return not self.by_task and not _is_text(self.data)
+
     def find(self, names: Iterable[str]) -> Block | None:
         """The block of the task with these names; one of which little is left, if there is no better."""
         for table in (self.by_task, self.aliases):

@@ -117,9 +117,11 @@ class Remembering:
         return events
 
     def _read(self, step: StepSpec, path: str) -> tuple[Book, list[ev.Event]]:
-        """The file as it is; what cannot be read is out of the way, and told."""
+        """The file as it is; what cannot be read, or is no text at all, is out of the way, and told."""
         try:
-            return self.inputs.artifacts.shelf.read(path), []
+            book = self.inputs.artifacts.shelf.read(path)
+            if not book.is_garbage:
+                return book, []
         except OSError as error:
             if error.errno == errno.ENOENT:
                 return EMPTY, []

@@ -158,6 +158,15 @@ def test_a_broken_section_is_put_back_in_its_place() -> None:
         assert list(change.replaced) == ["glossary[b]"]
 
 
+def test_a_section_whose_beginning_is_zeroes_is_put_back_in_its_place() -> None:
+    """Opening line and text overwritten, the seal left: what is no text goes, what stands above it stays."""
+    data = written(ALL).replace(
+        b"<!-- holdfast section=glossary[b]", b"by hand\n<!-- holdfast section=glossary[b]"
+    )
+    at = data.index(b"section=glossary[b]")
+    assert written(ALL, data[:at] + b"\0" * 34 + data[at + 34 :]) == data
+
+
 def test_a_section_pasted_twice_counts_once() -> None:
     """The first whole one is the section; the other is text that somebody put there."""
     data = written(ALL)

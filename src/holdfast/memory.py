@@ -185,18 +185,31 @@ def _guessed_end(data: bytes, opening: re.Match[bytes], start: int, limit: int) 
 
 
 def _unopened(data: bytes, start: int, end: int) -> Iterator[Block]:
-    """Whole texts above a seal whose opening line cannot be read any more."""
+    """Texts above a seal whose opening line cannot be read any more: whole ones, and such as are no text."""
     position = start
     for line in _SEAL_LINE.finditer(data, start, end):
         seal = _read_seal(line[0])
         if seal is None:
             continue
         begins = _proved_start(data, position, line.start(), seal.sha256)
-        if begins is not None:
+        bad = _bad_line(data, position, line.start()) if begins is None else None
+        close = _line_end(data, line.start())
+        if bad is not None:
+            yield Block(seal.task, BROKEN, bad, close, seal=seal)
+        elif begins is not None:
             opens = _line_before(data, begins, position)
-            close = _line_end(data, line.start())
             yield Block(seal.task, INTACT, opens, close, data[begins : line.start()], seal, frayed=True)
-        position = _line_end(data, line.start())
+        position = close
+
+
+def _bad_line(data: bytes, start: int, end: int) -> int | None:
+    """The first line that is no text: nobody wrote that, so a section that is damaged begins there, or before."""
+    while start < end:
+        following = min(end, _line_end(data, start))
+        if not _is_text(data[start:following]):
+            return start
+        start = following
+    return None
 
 
 def _proved_start(data: bytes, start: int, end: int, sha256: str) -> int | None:

@@ -35,7 +35,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Trial:
-    """Killed in the middle, after all research: how many operations that takes depends on how often views are due."""
+    """Killed in the middle, after all research: at which operation that is, hangs on how often views are due."""
     for point in range(110, 160, 5):
         trial = Trial(tmp_path_factory.mktemp("interrupted")).begin()
         assert trial.process(str(point)) == KILLED

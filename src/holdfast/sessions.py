@@ -305,9 +305,7 @@ def judge_for(
     take_over = choice.take_over or inputs.graph.spec.overwrite
     settings = request.settings
     return Judge(
-        inputs.state,
         inputs,
-        inputs.artifacts,
         policy=Policy(
             settings.on_changed,
             settings.on_partial,

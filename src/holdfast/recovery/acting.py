@@ -1,0 +1,348 @@
+"""Carries out what was decided about a task: on its files first, then as the events that record it.
+
+Crash story: a doubtful file is set aside, or a file put back, before the event that says so is recorded. Killed
+in between, the next run finds the new state of the files and decides again from there: every action leaves
+the files in a state from which the same decision, or a more trusting one, follows.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast import artifacts as look
+from holdfast import decisions, seals
+from holdfast import events as ev
+from holdfast.artifacts import Look, output_digest, part_path, task_seal
+from holdfast.decisions import Decision
+from holdfast.inputs import UNKNOWN, Inputs, shorten
+from holdfast.pipeline.graph import Node
+from holdfast.recovery.gathering import Gathering
+from holdfast.recovery.openings import Openings
+from holdfast.recovery.seeing import edited_file, file_seen
+from holdfast.seals import Seal
+from holdfast.state import COMPLETED, Accepted, TaskState
+from holdfast.values import digest
+
+Refusal = Callable[[Node, Callable[[], Any]], str]
+"""What `check` objects to in an output, which is loaded only if there is something to check; or ""."""
+
+
+class Acting:
+    """Acts on the files of one run's tasks."""
+
+    def __init__(
+        self, inputs: Inputs, gathering: Gathering, openings: Openings, refusal: Refusal, quarantine: Path
+    ) -> None:
+        self.state = inputs.state
+        self.inputs = inputs
+        self.artifacts = inputs.artifacts
+        self.openings = openings
+        self.quarantine = quarantine
+        self._gathering = gathering
+        self._refusal = refusal
+
+    def apply(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Sequence[ev.Event]:
+        """Carry the decision out on the files; gives the events that record it."""
+        acts: dict[str, Callable[[Node, Decision, Mapping[str, str], str], list[ev.Event]]] = {
+            decisions.HEAL: self._heal,
+            decisions.ADOPT: self._adopt,
+            decisions.REDO: self._redo,
+            decisions.CONTINUE: self._continue,
+            decisions.ASK: self._ask,
+            decisions.KEEP: self._keep,
+            decisions.MOVE: self._move,
+            decisions.MIGRATE: self._migrate,
+        }
+        return acts[decision.action](node, decision, parts, input_digest)
+
+    def foresee(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Sequence[ev.Event]:
+        """The events of `apply` that decisions about other tasks hang on. Touches nothing."""
+        if decision.action == decisions.ADOPT and not self.inputs.paths(node):
+            return [self._adopted_without_files(node, decision, parts, input_digest)]
+        if decision.action == decisions.ADOPT:
+            files = tuple(file_seen(node, *seen)[0] for seen in self._found(node, decision))
+            return [self._adoption(node, decision, parts, input_digest, files)]
+        if decision.action == decisions.KEEP:
+            return self._foresee_kept(node, decision, parts, input_digest)
+        if decision.action == decisions.REDO and self.state.task(node.id).status == COMPLETED:
+            return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason)]
+        return self._ask(node, decision, parts, input_digest) if decision.action == decisions.ASK else ()
+
+    def _foresee_kept(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
+    ) -> Sequence[ev.Event]:
+        accepted = self.state.task(node.id).accepted or Accepted()
+        found = {
+            file.path: decision.looks.get(file.path) or self._gathering.check(file, node)
+            for file in accepted.files
+        }
+        edited = [edited_file(node, file, found[file.path]) for file in accepted.files]
+        for file, body in edited:
+            if found[file.path].kind == look.CHANGED:
+                self.artifacts.remember(file.sha256, body)
+        files = tuple(file for file, _ in edited)
+        kept = Accepted(files, accepted.value, accepted.value_ref)
+        refusal = self._refusal(node, lambda: self.artifacts.load(kept))
+        if refusal:
+            return [ev.TaskInvalidated(step_id=node.id, reason=f"refused when kept: {refusal}")]
+        return [self._kept(node, decision, parts, digest_, files)]
+
+    def _heal(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
+        events: list[ev.Event] = []
+        for file in accepted.files:
+            if file.path not in decision.paths:
+                continue
+            found = decision.looks.get(file.path) or self._gathering.check(file, node)
+            events += self._put_away(node.id, file.path, found)
+            if not self.artifacts.heal(file, self._set_seal(node, record, accepted)):
+                reason = f"{file.path} is {found.kind}, and the copy in objects/ is damaged"
+                return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason)]
+            events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=found.kind))
+        return events
+
+    def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
+        seal = task_seal(node.id, node.spec, self.state.run_id, record.input_digest, record)
+        return seals.vary(
+            seal, set_digest=look.set_digest(accepted.files), value_digest=_value_digest(node, accepted)
+        )
+
+    def _put_away(self, task: str, path: str, found: Look) -> list[ev.Event]:
+        """Set a doubtful file aside: a person's beside the original, damage in quarantine."""
+        tree = self.artifacts.tree
+        beside = tree.stat(seals.seal_path(path)) if not seals.is_inline(path) else None
+        if beside is not None and not stat.S_ISREG(beside.st_mode):
+            tree.set_aside(seals.seal_path(path), self.quarantine)
+        if found.kind == look.MISSING or tree.stat(path) is None:
+            return []
+        if found.kind in (look.DAMAGED, look.EMPTY):
+            to = tree.set_aside(path, self.quarantine).name
+            to = f"{self.quarantine.name}/{to}"
+        else:
+            to = tree.back_up(path)
+        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=_WHY_ASIDE.get(found.kind, found.kind))]
+
+    def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        paths = self.inputs.paths(node)
+        if not paths:
+            if decision.looks:
+                self.openings.keep(decision)
+            return [self._adopted_without_files(node, decision, parts, digest_)]
+        found = self._found(node, decision)
+        if decision.about != "sealed":
+            self._take_parts(paths)
+        files = tuple(self._keep_copy(*file_seen(node, *seen)) for seen in found)
+        if decision.about != "sealed":
+            self._seal_anew(node, Accepted(files), _comparable(digest_, parts), self.state.task(node.id))
+        return [self._adoption(node, decision, parts, digest_, files)]
+
+    def _adoption(
+        self,
+        node: Node,
+        decision: Decision,
+        parts: Mapping[str, str],
+        digest_: str,
+        files: tuple[ev.FileRecord, ...],
+    ) -> ev.TaskAdopted:
+        seal = next((seen.seal for _, _, seen in self._found(node, decision) if seen.seal), None)
+        rest = self.artifacts.rest_of(seal) if seal else ""
+        # Where an input is unknown, the seal still knows it: its digest is what the input is compared with later.
+        known_by = seal.input_digest if seal and decision.about == "sealed" else _comparable(digest_, parts)
+        return ev.TaskAdopted(
+            step_id=node.id,
+            node=node.spec.name,
+            evidence=decision.about,
+            round=seal.round if seal else self.state.task(node.id).round,
+            version=seal.step_version if seal else node.spec.version,
+            input_digest=known_by,
+            inputs=shorten(parts),
+            output_digest=output_digest(files, seal.value_digest if seal else _no_rest(node)),
+            files=files,
+            value_ref=seal.value_digest if seal and rest != "" else "",
+            value_lost=rest is None,
+            cost_usd=seal.cost_usd if seal else 0.0,
+            tokens=seal.tokens if seal else 0,
+        )
+
+    def _found(self, node: Node, decision: Decision) -> list[tuple[str, str, Look]]:
+        """Each file of a task that is adopted: its key, its path, and how it (or its NAME.part) looks."""
+        found = []
+        for key, path in self.inputs.paths(node).items():
+            seen = decision.looks.get(path)
+            if seen is None or seen.kind == look.MISSING:
+                seen = decision.looks.get(part_path(path), seen)
+            found.append((key, path, seen or self.artifacts.look(path, node.names, node.spec.marker)))
+        return found
+
+    def _adopted_without_files(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
+    ) -> ev.TaskAdopted:
+        """A task of which nothing is left but that it was done; or the text that opens a memory file."""
+        if decision.looks:
+            return self.openings.adoption(node, decision, parts)
+        return ev.TaskAdopted(
+            step_id=node.id,
+            node=node.spec.name,
+            evidence=decision.about,
+            version=node.spec.version,
+            input_digest=_comparable(digest_, parts),
+            inputs=shorten(parts),
+            output_digest=UNKNOWN,
+            value_lost=True,
+        )
+
+    def _take_parts(self, paths: Mapping[str, str]) -> None:
+        """A half-finished file that is kept as it is gets its final name."""
+        tree = self.artifacts.tree
+        for path in paths.values():
+            if not tree.exists(path) and tree.exists(part_path(path)):
+                tree.rename(part_path(path), path)
+
+    def _keep_copy(self, record: ev.FileRecord, body: bytes) -> ev.FileRecord:
+        if record.stored:
+            self.artifacts.objects.put(body, record.sha256)
+        return record
+
+    def output_seen(self, node: Node, decision: Decision) -> Any:
+        """The output of a task that would be adopted, from what was read of it."""
+        files, rest = [], ""
+        for key, path, found in self._found(node, decision):
+            record, body = file_seen(node, key, path, found)
+            self.artifacts.remember(record.sha256, body)
+            rest = (self.artifacts.rest_of(found.seal) or "") if found.seal else rest
+            files.append(record)
+        return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
+
+    def _seal_anew(self, node: Node, accepted: Accepted, input_digest: str, record: TaskState) -> None:
+        seal = self._set_seal(node, msgspec.structs.replace(record, input_digest=input_digest), accepted)
+        for file in accepted.files:
+            self.artifacts.reseal(file, seal)
+
+    def _redo(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        events: list[ev.Event] = []
+        record = self.state.task(node.id)
+        for path in decision.paths:
+            events += self._put_away(node.id, path, decision.looks.get(path) or self._look(node, record, path))
+        if record.status == COMPLETED:
+            events.append(ev.TaskInvalidated(step_id=node.id, reason=decision.reason))
+        return events
+
+    def _look(self, node: Node, record: TaskState, path: str) -> Look:
+        files = record.accepted.files if record.accepted and record.status == COMPLETED else ()
+        for file in files:
+            if file.path == path:
+                return self.artifacts.check(file, node.names)
+        return self.artifacts.look(path, node.names, node.spec.marker)
+
+    def _continue(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        """The half-finished text stays as NAME.part: what the step streams is appended to it."""
+        final = next(iter(self.inputs.paths(node).values()))
+        if self.artifacts.tree.exists(final) and not self.artifacts.tree.exists(part_path(final)):
+            self.artifacts.tree.rename(final, part_path(final))
+        return []
+
+    def _ask(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        if self.state.task(node.id).question == decision.about:
+            return []
+        return [ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason)]
+
+    def _keep(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        """Accept the files as they are now, against the inputs as they are now."""
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
+        files = tuple(self._kept_file(node, decision, file) for file in accepted.files)
+        kept = Accepted(files, accepted.value, accepted.value_ref)
+        refusal = self._refusal(node, lambda: self.artifacts.load(kept))
+        if refusal:
+            return self._redo(node, replace(decision, reason=f"refused when kept: {refusal}"), parts, digest_)
+        self._seal_anew(node, kept, _comparable(digest_, parts), record)
+        return [self._kept(node, decision, parts, digest_, files)]
+
+    def _kept(
+        self,
+        node: Node,
+        decision: Decision,
+        parts: Mapping[str, str],
+        digest_: str,
+        files: tuple[ev.FileRecord, ...],
+    ) -> ev.TaskKept:
+        accepted = self.state.task(node.id).accepted or Accepted()
+        same = files == accepted.files
+        return ev.TaskKept(
+            step_id=node.id,
+            reason=decision.reason,
+            input_digest=_comparable(digest_, parts),
+            inputs=shorten(parts),
+            output_digest="" if same else output_digest(files, _value_digest(node, accepted)),
+            files=files,
+        )
+
+    def _kept_file(self, node: Node, decision: Decision, file: ev.FileRecord) -> ev.FileRecord:
+        found = decision.looks.get(file.path) or self.artifacts.check(file, node.names)
+        record, body = edited_file(node, file, found)
+        return record if record is file else self._keep_copy(record, body)
+
+    def _move(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
+        paths = self.inputs.paths(node)
+        moved = tuple(look.replace_record(f, path=paths.get(f.key, f.path)) for f in accepted.files)
+        for old, new in zip(accepted.files, moved, strict=True):
+            if old.path != new.path:
+                self.artifacts.move(old, new, self._set_seal(node, record, accepted))
+        return [ev.TaskKept(step_id=node.id, reason=decision.reason, files=moved)]
+
+    def _migrate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
+        value = self.artifacts.load_value(accepted.value, accepted.value_ref)
+        for rung in self._gathering.chain(node, record.version) or ():
+            value = rung(value)
+        raw, ref, _ = self.artifacts.store_value(value, f"the migrated value of {node.id}")
+        return [
+            ev.ValueMigrated(
+                step_id=node.id,
+                version=node.spec.version,
+                input_digest=digest_,
+                inputs=shorten(parts),
+                value=raw,
+                value_ref=ref,
+            )
+        ]
+
+
+_WHY_ASIDE = {
+    look.SEALED: "made from other inputs, or in another round",
+    look.FOREIGN: "sealed by another task",
+    look.CHANGED: "edited",
+    look.MARKED: "there without proof",
+}
+"""Why a file is set aside, where the kind of file does not say it."""
+
+
+def _comparable(input_digest: str, parts: Mapping[str, str]) -> str:
+    """The digest of all inputs; unknown if one of them is: then there is nothing to compare with later."""
+    return UNKNOWN if UNKNOWN in parts.values() else input_digest
+
+
+def _value_digest(node: Node, accepted: Accepted) -> str:
+    if accepted.value_ref:
+        return accepted.value_ref
+    data = bytes(accepted.value)
+    return digest(data) if data else _no_rest(node)
+
+
+def _no_rest(node: Node) -> str:
+    """What stands for the value of a step that may give one beside its files, and gave none."""
+    return look.EMPTY_REST if isinstance(node.spec.writes, dict) else ""

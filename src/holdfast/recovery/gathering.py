@@ -1,0 +1,172 @@
+"""What is known of one task: its record, and its files as they are now. Read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast import artifacts as look
+from holdfast import events as ev
+from holdfast.artifacts import Look, part_path
+from holdfast.inputs import Inputs
+from holdfast.pipeline.graph import Node
+from holdfast.recovery.evidence import Evidence
+from holdfast.recovery.sections import Sections, is_memory
+from holdfast.state import COMPLETED, Accepted, TaskState
+from holdfast.values import digest
+
+Migrations = Mapping[str, Mapping[int, Callable[[Any], Any]]]
+
+
+class Gathering:
+    """Looks at the tasks of one run."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        sections: Sections,
+        *,
+        migrations: Migrations,
+        living_runs: frozenset[str],
+        take_over: bool,
+        claims: Mapping[str, str],
+    ) -> None:
+        self.state = inputs.state
+        self.inputs = inputs
+        self.artifacts = inputs.artifacts
+        self.sections = sections
+        self.migrations = migrations
+        self.living_runs = living_runs
+        self.take_over = take_over
+        self.claims = claims
+        self._listings: dict[str, frozenset[str]] = {}  # folder -> what was in it when we first looked
+
+    def gather(
+        self, node: Node, record: TaskState | None, parts: Mapping[str, str], input_digest: str, *, wanted: bool
+    ) -> Evidence:
+        """All that is known of a task now. Read-only."""
+        known = record or TaskState()
+        finished = known.status == COMPLETED and known.accepted is not None
+        facts: dict[str, Any] = self._open_facts(node, known) if not finished else {}
+        evidence = Evidence(
+            task=node.id,
+            run_id=self.state.run_id,
+            record=known,
+            recorded=record is not None,
+            input_digest=input_digest,
+            parts=parts,
+            version=getattr(node.spec, "version", 1),
+            kept_by=self.state.keeps.get(node.id, ""),
+            marker=getattr(node.spec, "marker", None),
+            living_runs=self.living_runs,
+            consumed=any(consumer.kind != "order" for consumer, _ in node.consumers),
+            wanted=wanted,
+            was_done=self._was_done(node) if not self.inputs.paths(node) else "",
+            **facts,
+        )
+        return self._gather_completed(node, evidence, known.accepted) if finished and known.accepted else evidence
+
+    def _gather_completed(self, node: Node, evidence: Evidence, accepted: Accepted) -> Evidence:
+        paths = self.inputs.paths(node)
+        looks = {file.path: self.check(file, node) for file in accepted.files}
+        bad = [f for f in accepted.files if looks[f.path].kind != look.SEALED]
+        moved = {f.path: paths[f.key] for f in accepted.files if paths.get(f.key, f.path) != f.path}
+        evidence = replace(
+            evidence,
+            files=looks,
+            moved=moved,
+            healable={f.path: self.artifacts.can_heal(f) for f in bad},
+            value_lost=evidence.record.value_lost or not self.artifacts.is_stored(accepted),
+            uncopied=frozenset(f.path for f in accepted.files if not f.stored),
+        )
+        if evidence.record.version < evidence.version and self.chain(node, evidence.record.version) is not None:
+            old = self.inputs.parts(node, evidence.record.version)
+            return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))
+        return evidence
+
+    def check(self, file: ev.FileRecord, node: Node) -> Look:
+        """An accepted file as it is now. With `overwrite`, another run's whole file is in the way, not an edit."""
+        found = self.artifacts.check(file, node.names)
+        theirs = found.seal is not None and found.seal.run != self.state.run_id
+        if self.take_over and theirs and found.kind == look.CHANGED:
+            return replace(found, kind=look.FOREIGN, detail="another run's")
+        return found
+
+    def _open_facts(self, node: Node, record: TaskState) -> dict[str, Any]:
+        """What lies where an unfinished task would write."""
+        files: dict[str, Look] = {}
+        parts: dict[str, Look] = {}
+        for path in self.inputs.paths(node).values():
+            found = self.artifacts.look(path, node.names, node.spec.marker)
+            if found.kind != look.MISSING or record.accepted is None or not record.round:
+                files[path] = found
+            if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
+                parts[part_path(path)] = self.artifacts.look(part_path(path), node.names, None)
+        lost = any(seen.seal is not None and self.artifacts.rest_of(seen.seal) is None for seen in files.values())
+        return {"files": self._without_superseded(record, files), "parts_files": parts, "value_lost": lost}
+
+    def _without_superseded(self, record: TaskState, files: dict[str, Look]) -> dict[str, Look]:
+        """Leave out an earlier round's accepted version that objects/ keeps: it may be written over."""
+        old = record.accepted or record.previous
+        if old is None:
+            return files
+        kept = {f.path: f.sha256 for f in old.files if f.stored and self.artifacts.objects.has(f.sha256)}
+        return {
+            path: found
+            for path, found in files.items()
+            if not (
+                found.seal is not None and found.seal.round < record.round and kept.get(path) == digest(found.body)
+            )
+        }
+
+    def chain(self, node: Node, version: int) -> list[Callable[[Any], Any]] | None:
+        """The migrations from `version` to the step's, or None if a rung is missing."""
+        rungs = self.migrations.get(node.spec.name, {})
+        wanted = range(version, node.spec.version)
+        return [rungs[v] for v in wanted] if wanted and all(v in rungs for v in wanted) else None
+
+    def _was_done(self, node: Node) -> str:
+        """What says that a lost run had finished this task without files: a view, or what was made from it."""
+        if not self.state.rebuilt or node.id in self.state.tasks or node.kind != "step":
+            return ""
+        claim = self.claims.get(node.id)
+        if claim:
+            return f"{claim} says that it was done"
+        made = self._made_from(node)
+        return f"{made} was made from it" if made else ""
+
+    def _made_from(self, node: Node) -> str:
+        """A task behind this one that left a file: it cannot have begun before this one was through.
+
+        That the file is there is enough: if it does not prove itself, its task runs, and wants the lost value.
+        """
+        seen, stack = {node.id}, [node]
+        while stack:
+            for consumer, _ in stack.pop().consumers:
+                if consumer.id in seen:
+                    continue
+                seen.add(consumer.id)
+                if is_memory(consumer.spec) and consumer.is_task and self.sections.is_proved(consumer):
+                    return consumer.id
+                if consumer.is_task and self.inputs.paths(consumer):
+                    if not self.nothing_there(consumer):
+                        return consumer.id
+                    continue
+                stack.append(consumer)
+        return ""
+
+    def nothing_there(self, node: Node) -> bool:
+        """The common case of a task that never began: no file of its own, whole or half.
+
+        Told from one listing of each folder, made when it is first needed: a look at every single file, inside the
+        commit, would hold all others up. What appears later is met by `Attempts` before it would be written over.
+        """
+        for path in self.inputs.paths(node).values():
+            folder, _, name = path.rpartition("/")
+            names = self._listings.get(folder)
+            if names is None:
+                names = self._listings[folder] = self.artifacts.tree.names(folder)
+            if name in names or ("ctx" in node.spec.sources and part_path(name) in names):
+                return False
+        return True

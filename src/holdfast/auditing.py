@@ -21,11 +21,12 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.artifacts import UNREADABLE
 from holdfast.errors import CheckpointCorruptionError
+from holdfast.folding import fold
 from holdfast.history import SavedState, decode_state
 from holdfast.journal.scan import Line, Position, Scan, scan
 from holdfast.layout import RunLayout
 from holdfast.snapshots import examine_snapshot, snapshots
-from holdfast.state import RunState, fold
+from holdfast.state import RunState
 
 DAMAGED, TORN, DIFFERENT, UNREADABLE_LINE = "damaged", "torn", "different", "unreadable"
 

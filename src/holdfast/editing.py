@@ -14,11 +14,12 @@ from pathlib import Path
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.engine.drawing import draw
+from holdfast.folding import fold
 from holdfast.journal.scan import scan
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.picture import Picture
 from holdfast.runs import load_value
-from holdfast.state import COMPLETED, RunState, fold
+from holdfast.state import COMPLETED, RunState
 from holdfast.stores.objects import ObjectStore
 from holdfast.views.claims import Claims
 from holdfast.views.edits import WANTED_DONE, Wish, wishes

@@ -14,10 +14,11 @@ import msgspec
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError, FormatTooNewError
+from holdfast.folding import fold
 from holdfast.journal.scan import Line, Position, scan
 from holdfast.layout import RunLayout
 from holdfast.snapshots import newest_snapshot
-from holdfast.state import RunState, fold
+from holdfast.state import RunState
 
 FORMAT = 1
 

@@ -10,13 +10,14 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.choosing import Request, choose
 from holdfast.decisions import Planned
+from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import PipelineSpec, renamed_steps
 from holdfast.runs import read_run
 from holdfast.settings import Settings
-from holdfast.state import RunState, fold
+from holdfast.state import RunState
 from holdfast.walking import looking
 
 

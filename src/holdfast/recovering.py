@@ -24,6 +24,7 @@ from holdfast.engine.attempt import Attempts
 from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph, recorded_graph
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
+from holdfast.folding import fold
 from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
 from holdfast.picture import decode_spec
@@ -34,7 +35,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.sources import Views, read_views
 from holdfast.runs import list_runs, load_value, read_run
 from holdfast.sessions import OpenRun, copied, encoded_spec, locked, make_folders
-from holdfast.state import COMPLETED, IN_PROGRESS, RunState, fold
+from holdfast.state import COMPLETED, IN_PROGRESS, RunState
 from holdfast.views.shelf import ViewShelf
 from holdfast.walking import Walker, looking, make_walker
 

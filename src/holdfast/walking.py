@@ -27,6 +27,7 @@ from holdfast.engine.attempt import Attempts
 from holdfast.engine.considering import tasks_behind
 from holdfast.engine.desk import DeafDesk
 from holdfast.engine.scheduler import Scheduler
+from holdfast.folding import fold
 from holdfast.inputs import UNKNOWN, Inputs, known_items
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -37,7 +38,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import named_items
 from holdfast.recovery.sources import NO_VIEWS, Views
 from holdfast.sessions import judge_for
-from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState, fold
+from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree

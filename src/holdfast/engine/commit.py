@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import HoldfastError, StorageError
+from holdfast.folding import fold
 from holdfast.journal.log import Batch, EventLog
-from holdfast.state import RunState, fold
+from holdfast.state import RunState
 from holdfast.stores.objects import ObjectStore
 
 

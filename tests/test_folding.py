@@ -7,16 +7,8 @@ import pytest
 
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError
-from holdfast.state import (
-    COMPLETED,
-    FAILED,
-    IN_PROGRESS,
-    NEEDS_REVIEW,
-    PENDING,
-    RunState,
-    fold,
-    rounds_key,
-)
+from holdfast.folding import fold
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, RunState, rounds_key
 
 
 def told(*events: ev.Event, state: RunState | None = None) -> RunState:

@@ -74,7 +74,7 @@ def test_a_callable_of_the_pipelines_own_says_what_it_wants():
     """The message of its ValueError is part of the line; other exceptions are bugs and pass."""
     params = ParamSet({"n": even})
     assert params.parse({"n": "4"}) == {"n": 4}
-    with pytest.raises(UsageError, match="Parameter n: '3' is not a valid even: must be even"):
+    with pytest.raises(UsageError, match="Parameter n: '3' is refused: must be even"):
         params.parse({"n": "3"})
     with pytest.raises(UsageError, match="must be given as text"):
         params.parse({"n": 4})

@@ -125,7 +125,7 @@ def _not_valid(name: str, convert: Callable[[Any], Any], value: object, error: B
     if isinstance(convert, type) or error is None or not str(error):
         return f"Parameter {name}: {shown} is not a valid {kind}."
     # A converter of the pipeline's own says in its exception what it wants; the built-in types add nothing.
-    return f"Parameter {name}: {shown} is not a valid {kind}: {printable(str(error), 200)}."
+    return f"Parameter {name}: {shown} is refused: {printable(str(error), 200)}."
 
 
 def _as_json(value: Any, where: str) -> Any:

@@ -17,6 +17,7 @@ from holdfast.recovering import Recovery, recover
 from holdfast.run import RunResult
 from holdfast.settings import Settings
 from holdfast.stores.lock import EngineLock
+from holdfast.views import letter
 
 
 class Book:
@@ -319,6 +320,31 @@ def test_a_run_that_was_complete_and_has_lost_something_is_complete_no_longer(bo
     assert events_of(book.root, "run_stopped")[-1]["status"] == "in_progress"
     assert book.run().status == "completed"
     assert [task for task in book.ran if task.startswith("draft")] == ["draft[two]"]
+
+
+def test_what_is_half_finished_stays_where_it_is(book: Book) -> None:
+    """The next run may be told to continue it, or a person to keep it: recovery takes no choice away."""
+    (book.root / "drafts" / "two.md").unlink()
+    shutil.rmtree(book.root / ".holdfast" / "objects")
+    half = book.root / "drafts" / "two.md.part"
+    half.write_text("Half of a draft, and long enough to go on from it. " * 4)
+    found = book.recover()
+    assert {task.id: task.action for task in found.tasks}["draft[two]"] in ("redo", "run")
+    assert half.exists()
+
+
+def test_views_that_say_more_than_is_left_are_kept(book: Book) -> None:
+    """Only the views are left: nothing can be believed, and the pages are not drawn over before they are kept."""
+    book.lose(".holdfast", "drafts", "outline.md", "book.md")
+    said = (book.root / "checkpoint.md").read_text()
+    run_id = letter.parse((book.root / "RESUME.md").read_text()).run_id
+    request = Request(resume=run_id)
+    found = recover(book.pipeline().compile(), ProjectLayout(book.root), request)
+    assert found.found_anything
+    assert any("drafts/one.md" in one.words() or one.task == "draft[one]" for one in found.disagreements)
+    (kept,) = book.root.glob("checkpoint.md.bak.*")
+    assert kept.read_text() == said
+    assert len(list(book.root.glob("RESUME.md.bak.*"))) == 1
 
 
 def test_views_come_back(book: Book) -> None:

@@ -108,3 +108,18 @@ def test_newlines_are_added_only_where_missing() -> None:
     assert with_newline(b"") == (b"", False)
     assert with_newline(b"a\n") == (b"a\n", False)
     assert with_newline(b"a") == (b"a\n", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        (b"Text.\n<!-- REVIEW_COMPLETE -->\n", True),
+        (b"```\ncode\n```\n\n<!-- REVIEW_COMPLETE -->\n", True),
+        (b"Write this last:\n\n```\n<!-- REVIEW_COMPLETE -->\n", False),
+        (b"~~~ md\n```\n<!-- REVIEW_COMPLETE -->\n", False),
+        (b"````\n```\n<!-- REVIEW_COMPLETE -->\n", False),
+    ],
+)
+def test_a_marker_in_a_code_block_that_was_cut_off_is_a_quotation(text: bytes, counts: bool) -> None:
+    """A text that is cut right after it quotes the marker is not complete."""
+    assert ends_in_marker(text, "REVIEW_COMPLETE") is counts

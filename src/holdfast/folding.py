@@ -323,7 +323,7 @@ def _memory_written(state: RunState, event: ev.MemoryWritten, at: float) -> None
 
 def _question(state: RunState, event: ev.QuestionAsked, at: float) -> None:
     task = state.task(event.step_id)
-    state.tasks[event.step_id] = _replace(task, question=event.about, error=event.detail)
+    state.tasks[event.step_id] = _replace(task, question=event.about, error=event.detail, decided="")
     _surprise(state, event.step_id, event.detail, at)
 
 

@@ -63,7 +63,7 @@ class Recovery:
     def found_anything(self) -> bool:
         """Whether there is a run here, or something to make one from."""
         telling = (decisions.ADOPT, decisions.ASK)
-        return not self.is_lost or any(task.action in telling for task in self.tasks)
+        return not self.is_lost or bool(self.recorded) or any(task.action in telling for task in self.tasks)
 
     @property
     def exit_code(self) -> int:
@@ -94,7 +94,7 @@ def recover(
         raise StorageError.from_os(error, "work on") from error
 
 
-def rebuild(opened: OpenRun) -> None:
+def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
     """Go through the evidence about a run whose record was lost, before its engine starts."""
     committer = opened.committer
     advance, committer.on_batch = committer.on_batch, lambda: None
@@ -103,7 +103,9 @@ def rebuild(opened: OpenRun) -> None:
         views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
         before = _statuses(opened.state)
         walker = _walk(opened, views)
-        opened.say([_recovered(walker, list(disagreements(walker.planned, before, views)))], durable=True)
+        found = list(disagreements(walker.planned, before, views))
+        opened.say([_recovered(walker, found)], durable=True)
+        _keep_pages(opened, shelf, found)
     finally:
         committer.on_batch = advance
 
@@ -154,10 +156,18 @@ def _carry_out(opened: OpenRun) -> Recovery:
     walker = _walk(opened, views)
     report = _report(opened.choice, walker, views, before, opened.damage)
     if journal.position.seq > begun or state.rebuilt:
+        was_lost = state.rebuilt
         opened.say([_recovered(walker, report.disagreements), *_stopped(walker, state)], durable=True)
         opened.write_snapshot()
+        _keep_pages(opened, shelf, report.disagreements if was_lost else ())
     opened.say(_refresh_views(opened, walker, shelf), durable=False)
     return replace(report, recorded=journal.position.seq - begun)
+
+
+def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]) -> None:
+    """Keep the pages of a lost run that say more than could be rebuilt. All that they say is on record by now."""
+    if found:
+        opened.say(kept_events(opened.layout, shelf.keep_pages()), durable=False)
 
 
 def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:

@@ -82,6 +82,7 @@ class RunResult:
     picture: Picture = field(repr=False)
     directory: Path = field(repr=False, default=Path())
     unread: int = 0  # files that were believed by size, time and inode, because --quick was asked for
+    left_alone: tuple[str, ...] = ()  # missing files that nothing unfinished needs, with --only-needed
 
     @property
     def exit_code(self) -> int:
@@ -156,11 +157,11 @@ class _Session:
         inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
         desk = EngineDesk(self.committer, self.open.objects, self.open.tree, self.layout.tmp, self._call_committer)
         attempts = Attempts(self.state, inputs, self.artifacts, self.compiled, self.run_layout.quarantine, desk)
-        judge = self.open.judge(inputs, attempts)
+        self.judge = self.open.judge(inputs, attempts)
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(
             Board(self.state, graph, self.compiled, inputs, self.committer),
-            judge=judge,
+            judge=self.judge,
             attempts=attempts,
             limits=Limits(settings.concurrency, self._budget_usd(), settings.grace_s),
             process_executor=self._process_executor,
@@ -191,7 +192,7 @@ class _Session:
         wishes = self._wishes()
         self.open.submit([*self._opening_events(), *wishes], durable=False)
         if self.choice.found_again or self.state.rebuilt:
-            rebuild(self.open)
+            rebuild(self.open, self.views)
         self.hooks.on_open(self.picture, self.runner.stop)
         with TaskLogs(self.run_layout.logs, self.hooks.on_log), self._signals():
             try:
@@ -202,8 +203,16 @@ class _Session:
         self.committer.close(ContextEndedError("the run has ended"))
         picture = self.picture()
         review = [task for task, record in self.state.tasks.items() if record.status == NEEDS_REVIEW]
-        unread = len(self.artifacts.unread)
-        return RunResult(status, self.state.run_id, self.state.cost_usd, review, picture, self.layout.root, unread)
+        return RunResult(
+            status,
+            self.state.run_id,
+            self.state.cost_usd,
+            review,
+            picture,
+            self.layout.root,
+            len(self.artifacts.unread),
+            tuple(path for paths in self.judge.left_alone.values() for path in paths),
+        )
 
     def _opening_events(self) -> Iterator[ev.Event]:
         if not self.state.run_id:

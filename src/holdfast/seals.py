@@ -141,8 +141,8 @@ def take_apart(data: bytes) -> Sealed:
 
 
 def ends_in_marker(data: bytes, marker: str) -> bool:
-    """Whether the last non-blank line is exactly this plain marker, bare or as a comment."""
-    return bool(marker) and _plain_marker(data) == marker.encode()
+    """Whether the last non-blank line is exactly this plain marker, bare or as a comment, and no quotation."""
+    return bool(marker) and _plain_marker(data) == marker.encode() and not _is_in_code_block(data)
 
 
 def without_marker(data: bytes, marker: str) -> bytes:
@@ -151,6 +151,19 @@ def without_marker(data: bytes, marker: str) -> bytes:
         return data
     text = data.rstrip()
     return data[: text.rfind(b"\n") + 1]
+
+
+def _is_in_code_block(data: bytes) -> bool:
+    """Whether a fence is open at the end: the last line is then quoted, by a text that was cut off there."""
+    opened = b""
+    for line in data.splitlines():
+        text = line.strip()
+        fence = text[: len(text) - len(text.lstrip(text[:1]))]
+        if not opened:
+            opened = fence if fence[:1] in (b"`", b"~") and len(fence) >= 3 else b""
+        elif text == fence and fence.startswith(opened):
+            opened = b""
+    return bool(opened)
 
 
 def _plain_marker(data: bytes) -> bytes:

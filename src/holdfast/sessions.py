@@ -173,8 +173,7 @@ class OpenRun:
         """Copies that are lost or rotten are made again from the files that are whole; values cannot be."""
         if self.choice.is_new and not self.state.tasks:
             return
-        if not self.request.quick:
-            self.objects.mend()
+        self.objects.mend(prove=not self.request.quick)
         records = [
             r.accepted for r in self.state.tasks.values() if r.status == COMPLETED and r.accepted is not None
         ]

@@ -276,6 +276,11 @@ class Walker:
         decision = self.judge.decide(node, parts, digest)
         if self._is_guess(node) and not self._may_act_on_guess(node, decision):
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
+        if (
+            decision.action in (decisions.REDO, decisions.CONTINUE)
+            and self.state.task(node.id).status != COMPLETED
+        ):
+            return decision  # what is half finished stays where it is: the next run may be told to continue it
         act = self.judge.foresee if self._recorder is None else self.judge.apply
         for event in act(node, decision, parts, digest):
             self._record(event)

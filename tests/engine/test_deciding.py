@@ -35,7 +35,10 @@ class Project:
     def pipeline(self) -> Pipeline:
         pipe = Pipeline("p")
 
-        @pipe.step(writes="draft.md", marker="DRAFT_COMPLETE", on_partial="ask")
+        def no_swearing(draft: str) -> str:
+            return "it swears" if "damn" in draft else ""
+
+        @pipe.step(writes="draft.md", marker="DRAFT_COMPLETE", on_partial="ask", check=no_swearing)
         def draft(ctx: Context) -> str:
             self.made.append("draft")
             self.partial.append(ctx.partial)
@@ -77,6 +80,21 @@ def test_keep_accepts_an_edit_and_redoes_what_depends_on_it(project: Project) ->
     project.decide("draft", "keep")
     assert (project.run().status, project.made) == ("completed", ["review"])
     assert (project.root / "review.md").read_text().startswith("read: MY draft")
+
+
+def test_an_edit_that_check_refuses_is_asked_about_again(project: Project) -> None:
+    """`keep` does not turn into a paid redo: the edit stays in its place, and the question says why."""
+    project.run()
+    path = project.root / "draft.md"
+    path.write_text(path.read_text().replace("the draft", "the damn draft"))
+    project.run()
+    project.decide("draft", "keep")
+    assert (project.run().status, project.made) == ("paused", [])
+    (need,) = read_picture(open_project(project.root), project.run_id).needs()
+    assert "it swears" in need.why
+    assert "damn" in path.read_text()
+    project.decide("draft", "restore")
+    assert (project.run().status, project.made) == ("completed", [])
 
 
 def test_restore_puts_the_accepted_version_back_and_keeps_the_edit_aside(project: Project) -> None:

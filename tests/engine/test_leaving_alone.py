@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.engine.projects import events_of
 
 from holdfast import Pipeline
 from holdfast.choosing import Request
@@ -71,7 +72,8 @@ def test_a_missing_intermediate_comes_back_by_default(chain: Chain, copies: bool
 def test_only_needed_leaves_a_missing_intermediate_alone(chain: Chain) -> None:
     """Nothing unfinished takes it: it is neither restored nor made again."""
     chain.lose("a.md", copies=True)
-    assert chain.run(only_needed=True).status == "completed"
+    result = chain.run(only_needed=True)
+    assert (result.status, result.left_alone) == ("completed", ("a.md",))
     assert (chain.root / "a.md").exists() is False
     assert not chain.made
 
@@ -102,6 +104,12 @@ def test_quick_believes_an_untouched_file_without_reading_it(chain: Chain) -> No
     assert path.read_bytes().startswith(b"X")
     assert chain.run().unread == 0
     assert path.read_bytes() == b"a\nb\nc\n"
+
+
+def test_quick_finds_no_copies_missing_that_are_there(chain: Chain) -> None:
+    """What is in objects/ is known without reading the files."""
+    chain.run(quick=True)
+    assert not events_of(chain.root, "state_mended")
 
 
 def test_quick_reads_a_file_that_was_touched(chain: Chain) -> None:

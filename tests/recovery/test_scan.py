@@ -136,6 +136,27 @@ def test_other_parameters_and_versions_make_stale(project: Path) -> None:
     assert found["reviews/a.md"].kind == "stale" and "version" in found["reviews/a.md"].detail
 
 
+def test_an_order_of_items_that_is_only_inferred_makes_nothing_stale(tmp_path: Path) -> None:
+    """checkpoint.md lists items batch by batch, which need not be the order in which they were gathered."""
+    pipe = Pipeline("gathered")
+
+    @pipe.items("ch")
+    def chapters() -> list[dict[str, Any]]:
+        return [{"id": "a"}, {"id": "b", "after": ["a"]}, {"id": "c"}]
+
+    @pipe.step(each="ch", writes="{ch}.md")
+    def draft(ch: str) -> str:
+        return f"{ch}\n"
+
+    @pipe.step(writes="book.md")
+    def book(draft: dict[str, str]) -> str:
+        return "".join(draft.values())
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    os.rename(tmp_path / ".holdfast", tmp_path / "gone")
+    assert set(kinds(scan(tmp_path, pipe)).values()) == {"sealed"}
+
+
 def test_an_unknown_input_makes_nothing_stale(project: Path) -> None:
     """Without a record the fields of items are unknown: unknown is not different."""
     os.rename(project / ".holdfast", project / "gone")

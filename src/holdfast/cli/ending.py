@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.run import RunResult
 
 NEEDS_MAX = 20
+LEFT_SHOWN = 5
 
 
 def ending(
@@ -24,9 +25,13 @@ def ending(
     """How the run ended. Unless it is complete, the last line is the command that continues it."""
     picture = result.picture
     if result.unread:
-        yield f"{result.unread} files were believed by size, time and inode, without reading them (--quick)."
+        yield f"Believed by size, time and inode, without reading them (--quick): {result.unread} files."
+    if result.left_alone:
+        shown = ", ".join(result.left_alone[:LEFT_SHOWN])
+        more = f" and {len(result.left_alone) - LEFT_SHOWN} more" if len(result.left_alone) > LEFT_SHOWN else ""
+        yield f"Missing, and left alone because nothing unfinished needs them (--only-needed): {shown}{more}."
     if result.status == COMPLETED:
-        yield _completed(picture, tally, seconds)
+        yield _completed(picture, tally, seconds, is_proved=not (result.unread or result.left_alone))
         return
     yield _headline(result.status, picture, tally, seconds)
     if result.status == IN_PROGRESS:
@@ -35,11 +40,12 @@ def ending(
     yield f"Continue with: {addressed(picture.continue_command(), directory)}"
 
 
-def _completed(picture: Picture, tally: Tally, seconds: float) -> str:
+def _completed(picture: Picture, tally: Tally, seconds: float, *, is_proved: bool) -> str:
     done, total, cost = picture.done, picture.total, _cost(picture, tally)
     if tally.is_idle and tally.choice is not None and not tally.choice.is_new:
         run = picture.state.run_id
-        return f"Nothing to do: all {total} steps of run {run} are complete and verified, {cost}."
+        verified = " and verified" if is_proved else ""
+        return f"Nothing to do: all {total} steps of run {run} are complete{verified}, {cost}."
     ran = len(tally.completed)
     return f"Completed: {done} of {total} steps ({done - ran} reused, {ran} ran now) in {span(seconds)}, {cost}."
 

@@ -78,24 +78,31 @@ class Acting:
             return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason)]
         return self._ask(node, decision, parts, input_digest) if decision.action == decisions.ASK else ()
 
+    def refusal_of_edit(self, node: Node, decision: Decision) -> str:
+        """What `check` objects to in the files as they are now; "" if nothing."""
+        kept = self._edited(node, decision)
+        return self._refusal(node, lambda: self.artifacts.load(kept))
+
+    def _edited(self, node: Node, decision: Decision) -> Accepted:
+        """What is accepted if the files are kept as they are now. Touches nothing."""
+        accepted = self.state.task(node.id).accepted or Accepted()
+        files = []
+        for file in accepted.files:
+            found = decision.looks.get(file.path) or self._gathering.check(file, node)
+            record, body = edited_file(node, file, found)
+            if found.kind == look.CHANGED:
+                self.artifacts.remember(record.sha256, body)
+            files.append(record)
+        return Accepted(tuple(files), accepted.value, accepted.value_ref)
+
     def _foresee_kept(
         self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
     ) -> Sequence[ev.Event]:
-        accepted = self.state.task(node.id).accepted or Accepted()
-        found = {
-            file.path: decision.looks.get(file.path) or self._gathering.check(file, node)
-            for file in accepted.files
-        }
-        edited = [edited_file(node, file, found[file.path]) for file in accepted.files]
-        for file, body in edited:
-            if found[file.path].kind == look.CHANGED:
-                self.artifacts.remember(file.sha256, body)
-        files = tuple(file for file, _ in edited)
-        kept = Accepted(files, accepted.value, accepted.value_ref)
+        kept = self._edited(node, decision)
         refusal = self._refusal(node, lambda: self.artifacts.load(kept))
         if refusal:
             return [ev.TaskInvalidated(step_id=node.id, reason=f"refused when kept: {refusal}")]
-        return [self._kept(node, decision, parts, digest_, files)]
+        return [self._kept(node, decision, parts, digest_, kept.files)]
 
     def _heal(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)

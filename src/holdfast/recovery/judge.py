@@ -66,6 +66,7 @@ class Judge:
         self._acting = Acting(inputs, self._gathering, self.openings, self._refusal, quarantine)
         self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
         self._wanted: set[str] = set()
+        self.left_alone: dict[str, tuple[str, ...]] = {}  # task -> missing files that nothing unfinished needs
         self._policies: dict[str, Policy] = {}  # by what is done about half-finished output
         self._claims: dict[str, str] = {}  # path -> the task that writes there
 
@@ -96,12 +97,18 @@ class Judge:
             decision = self._seen(node, decision, evidence)
         if decision.action == decisions.LEAVE or decision.about == "lost" or evidence.value_lost:
             self._lacking.add(node.id)
+        if decision.action == decisions.LEAVE and decision.paths:
+            self.left_alone[node.id] = decision.paths
         return decision
 
     def _seen(self, node: Node, decision: Decision, evidence: Evidence) -> Decision:
         """The decision with what was read for it; an output that `check` refuses is not adopted."""
         looks = {**evidence.parts_files, **evidence.files} if evidence.parts_files else evidence.files
         decision = replace(decision, looks=looks)
+        if decision.action == decisions.KEEP and evidence.of_kind(look.CHANGED):
+            refusal = self._acting.refusal_of_edit(node, decision)
+            reason = f"{', '.join(decision.paths)} was edited, and its check refuses it: {refusal}"
+            return replace(decision, action=decisions.ASK, reason=reason, about="changed") if refusal else decision
         if decision.action != decisions.ADOPT or not evidence.files:
             return decision
         refusal = self._refusal(node, lambda: self._acting.output_seen(node, decision))
@@ -118,6 +125,7 @@ class Judge:
         if node.id not in self._lacking:
             return False
         self._lacking.discard(node.id)
+        self.left_alone.pop(node.id, None)
         self._wanted.add(node.id)
         return True
 

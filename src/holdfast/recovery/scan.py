@@ -169,8 +169,13 @@ class Scan:
             return ""
         if seal.step_version != node.spec.version:
             return _other_version(seal, node)
-        others = [producer.id for producer in self.inputs.producers(node) if producer.id in self._edited]
-        return f"made from another {', '.join(others[:3])}" if others else "made from other inputs"
+        producers = list(self.inputs.producers(node))
+        others = [producer.id for producer in producers if producer.id in self._edited]
+        if others:
+            return f"made from another {', '.join(others[:3])}"
+        if any(is_inferred(self.graph, producer, self._inferred) for producer in producers):
+            return ""  # which items there were, and in which order, only their function could tell
+        return "made from other inputs"
 
     def _remember(self, node: Node, looks: Mapping[str, Look]) -> str:
         """Keep by which digest others know this output; gives what `check` objects to."""

@@ -122,8 +122,8 @@ class ObjectStore:
         """Whether neither our pack, as far as it was read, nor a loose file has it: others may drop theirs."""
         return sha not in self._own.objects and not os.path.lexists(self._loose(sha))
 
-    def mend(self) -> None:
-        """Open our pack and prove every object in it; a pack with damage in it is written anew without it.
+    def mend(self, *, prove: bool = True) -> None:
+        """Open our pack and, with `prove`, hash every object; a pack with damage in it is written anew without it.
 
         Crash story: a copy of the damaged pack is in quarantine before the new one takes its place in one rename.
         """
@@ -133,7 +133,7 @@ class ObjectStore:
                 return
             if self._fd < 0:
                 self._open()
-            for sha in [sha for sha, is_whole in self._own.prove() if not is_whole]:
+            for sha in [sha for sha, is_whole in self._own.prove() if not is_whole] if prove else ():
                 self._own.damage.append(f"{self._own.path.name}: object {sha[:12]} is damaged")
                 del self._own.objects[sha]
             if self._own.damage:

@@ -98,6 +98,14 @@ class ViewShelf:
         self._todos_view().update(picture, lambda: _edges(graph))
         return self._kept
 
+    def keep_pages(self) -> list[Kept]:
+        """Keep the pages as they are beside themselves: of a lost run they may be all that is left."""
+        self._kept = []
+        for page in self._pages[:2]:
+            if os.path.lexists(page.path):
+                self._keep(page.path, atomic.back_up(page.path), "all that was left of the record")
+        return self._kept
+
     def close(self) -> None:
         if self._todos is not None:
             self._todos.close()

@@ -12,7 +12,6 @@ import hashlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +52,7 @@ MISSING, EMPTY, SEALED, FOREIGN, CHANGED, MARKED, HALF, DAMAGED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """What a file by itself says."""
 
     kind: str
@@ -137,10 +135,10 @@ class Artifacts:
             if found.seal is not None and found.seal.sha256 == record.sha256:  # `look` has hashed the body
                 return found
             # Whole and sealed by this task, but another version: put back by someone.
-            return replace(found, kind=CHANGED, detail="another version than the accepted one")
+            return msgspec.structs.replace(found, kind=CHANGED, detail="another version than the accepted one")
         if found.kind in (CHANGED, MISSING, EMPTY, DAMAGED):
             return found
-        return replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
+        return msgspec.structs.replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
 
     def _is_untouched(self, record: FileRecord) -> bool:
         """Whether nobody has touched the file since it was written here, as far as its mark can say."""
@@ -283,7 +281,7 @@ class Artifacts:
             whole = same or self.objects.has(record.sha256)
             return found if same else Look(SEALED if whole else MISSING, "" if whole else "was not written yet")
         if found.kind == SEALED and not same:
-            return replace(found, kind=CHANGED, detail="another version than the accepted one")
+            return msgspec.structs.replace(found, kind=CHANGED, detail="another version than the accepted one")
         return found
 
     def _section(self, record: FileRecord) -> bytes:

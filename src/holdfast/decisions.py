@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from holdfast.artifacts import Look
 
@@ -22,8 +23,7 @@ HOLD = "hold"  # waits for a person already
 LEAVE = "leave"  # finished; what is lost of it is not needed by anything unfinished
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What is to be done about one task, and why."""
 
     action: str
@@ -32,7 +32,7 @@ class Decision:
     about: str = ""  # of a question: changed | partial | input | path; of an adoption: the kind of proof
     partial: str | None = None
     # The files as they were read: whoever acts need not read them again. Not to be kept, for the bodies are in it.
-    looks: Mapping[str, Look] = field(default_factory=dict, compare=False, repr=False)
+    looks: Mapping[str, Look] = {}
 
 
 PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, HOLD: ASK}
@@ -43,8 +43,7 @@ MADE_FROM_IT = "what was made from it"
 """The evidence for a task that left no file and is on no record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """One task of a plan; `action` is one of trust heal adopt redo continue ask run."""
 
     id: str

@@ -41,6 +41,7 @@ class Inputs:
         self._artifacts = artifacts  # None: only digests of tasks that take nothing are asked for
         self.root = root
         self._params: dict[str, str] = {}
+        self._texts: dict[str, str] | None = None  # the parameters as templates take them
         self._memory_paths: dict[tuple[str, ...], str] = {}
         self._paths: dict[str, dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
 
@@ -221,8 +222,12 @@ class Inputs:
     def fields(self, node: Node) -> dict[str, str]:
         """What a template may name: items, parameters, run_id."""
         names = self.graph.fan_of(node.spec.name)
-        params = {name: str(value) for name, value in self.state.params.items()}
-        return {**params, **dict(zip(names, node.path, strict=True)), "run_id": self.state.run_id}
+        if self._texts is None:
+            self._texts = {name: str(value) for name, value in self.state.params.items()}
+        values = dict(self._texts)
+        values.update(zip(names, node.path, strict=True))
+        values["run_id"] = self.state.run_id
+        return values
 
     def paths(self, node: Node) -> dict[str, str]:
         """Output key -> the file this task writes, relative to the project."""

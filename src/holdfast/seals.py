@@ -11,7 +11,6 @@ not the author's. `set=HEX` binds several files of one step together. Nothing he
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 
@@ -41,8 +40,7 @@ class Seal(msgspec.Struct, frozen=True):
     value_digest: str = ""  # of the value a step gave beside its files; it is kept in objects/ by this name
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(msgspec.Struct, frozen=True):
     """A file taken apart: the bytes above the seal line, and the seal, if the last line is one."""
 
     body: bytes

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,6 +62,8 @@ def command(file: str | None, step: str | None, params: dict[str, str], director
 
 
 def _document(pipeline: str, scanned: Scanned) -> dict[str, Any]:
+    from msgspec.structs import asdict
+
     return {
         "pipeline": pipeline,
         "run_id": scanned.run_id or None,

@@ -20,6 +20,7 @@ _RESERVED = re.compile(r"\.\.|\.(?:seal|part|bak)", re.IGNORECASE)
 _GLOB = re.compile(r"[*?\[\]]")
 
 
+@lru_cache(maxsize=4096)
 def fields(template: str) -> tuple[str, ...]:
     """The names in `{...}`, in order, each once; ValueError says what is wrong with the template."""
     return tuple(dict.fromkeys(name for _, name in parse(template) if name is not None))

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast import artifacts as look
 from holdfast import decisions, seals
@@ -232,7 +231,7 @@ class Acting:
         return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
 
     def _seal_anew(self, node: Node, accepted: Accepted, input_digest: str, record: TaskState) -> None:
-        seal = self._set_seal(node, msgspec.structs.replace(record, input_digest=input_digest), accepted)
+        seal = self._set_seal(node, replace(record, input_digest=input_digest), accepted)
         for file in accepted.files:
             self.artifacts.reseal(file, seal)
 

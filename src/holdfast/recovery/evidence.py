@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from holdfast import artifacts as look
 from holdfast.artifacts import Look
 from holdfast.state import TaskState
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """What the person said beforehand."""
 
     on_changed: str = "ask"
@@ -20,8 +20,7 @@ class Policy:
     only_needed: bool = False  # what is missing and not needed by anything unfinished is left alone
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of one task, gathered by the caller."""
 
     task: str
@@ -34,12 +33,10 @@ class Evidence:
     migratable: bool = False
     old_version_digest: str = ""  # the input digest as the recorded version would give it
     kept_by: str = ""  # the raiser of a Rewind that wants it kept
-    files: Mapping[str, Look] = field(
-        default_factory=dict
-    )  # path -> look, for accepted files: as `check` gives it
-    parts_files: Mapping[str, Look] = field(default_factory=dict)  # path -> look at NAME.part
-    moved: Mapping[str, str] = field(default_factory=dict)  # old path -> new path
-    healable: Mapping[str, bool] = field(default_factory=dict)
+    files: Mapping[str, Look] = {}  # path -> look, for accepted files: as `check` gives it
+    parts_files: Mapping[str, Look] = {}  # path -> look at NAME.part
+    moved: Mapping[str, str] = {}  # old path -> new path
+    healable: Mapping[str, bool] = {}
     uncopied: frozenset[str] = frozenset()  # accepted files of which objects/ has no copy
     value_lost: bool = False
     marker: str | None = None

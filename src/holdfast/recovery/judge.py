@@ -7,9 +7,10 @@ that opens such a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast import artifacts as look
 from holdfast import decisions

@@ -13,7 +13,7 @@ Here is finished work; `unfinished.py` has the rest.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from holdfast import artifacts as look
 from holdfast.artifacts import Look

@@ -13,8 +13,9 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from holdfast import artifacts as look
 from holdfast import layout, memory, seals
@@ -53,8 +54,7 @@ _OWN = frozenset({layout.CHECKPOINT_VIEW, layout.RESUME_VIEW, layout.SETTINGS_FI
 Checker = Callable[[Node, Callable[[], Any]], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What one file of a task says."""
 
     task: str
@@ -65,8 +65,7 @@ class Finding:
     cost_usd: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Stranger:
+class Stranger(msgspec.Struct, frozen=True):
     """A file in a folder of the pipeline that belongs to no task: a backup, a leftover, somebody's own."""
 
     path: str

@@ -7,8 +7,9 @@ file is shared, so it is never set aside as a whole; `remembering.py` mends it a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast import artifacts as look
 from holdfast import decisions, memory, seals

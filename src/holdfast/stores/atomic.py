@@ -179,9 +179,8 @@ def read_file(path: Path, limit: int | None = None) -> bytes:
 
 
 def read_at(path: str, *, dir_fd: int | None, limit: int | None = None) -> bytes:
-    fd = open_regular(path, dir_fd=dir_fd)
+    fd, size = _open_sized(path, dir_fd)
     try:
-        size = os.fstat(fd).st_size
         if limit is not None and size > limit:
             raise OSError(errno.EFBIG, f"File is larger than {limit} bytes", path)
         data = os.read(fd, size + 1)
@@ -200,14 +199,20 @@ def _read_rest(fd: int) -> bytes:
 
 def open_regular(path: str, *, dir_fd: int | None = None) -> int:
     """A descriptor for reading a regular file; anything else is an OSError, never a wait."""
+    return _open_sized(path, dir_fd)[0]
+
+
+def _open_sized(path: str, dir_fd: int | None) -> tuple[int, int]:
+    """The descriptor, and the size of the file."""
     try:
         fd = os.open(path, disk.READ_FLAGS, dir_fd=dir_fd)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket
             raise OSError(errno.EISDIR, "Not a regular file", path) from None
         raise
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode):
+        return fd, status.st_size
     os.close(fd)
     raise OSError(errno.EISDIR, "Not a regular file", path)
 

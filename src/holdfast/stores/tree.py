@@ -8,6 +8,7 @@ stays open while another evicts it: its descriptor is closed when the last user 
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import threading
@@ -19,6 +20,7 @@ from holdfast.stores import atomic, disk
 
 _FOLDERS_KEPT = 64
 _FRESH_S = 0.05
+_NO_NAMES = ("", ".", "..")
 
 
 class _Folder:
@@ -46,7 +48,8 @@ class WorkTree:
         self.root = root
         self._root = _Folder(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         self._tmp = tmp
-        self._folders: dict[tuple[str, ...], _Folder] = {}
+        self._root.seen_at = math.inf  # whatever its name leads to later: this is the project
+        self._folders: dict[str, _Folder] = {}  # by their path
         self._mutex = threading.Lock()
 
     def close(self) -> None:
@@ -153,27 +156,30 @@ class WorkTree:
 
     def _parent(self, rel: str, *, create: bool = False, sync: bool = False) -> tuple[_Folder, str]:
         """The open folder that holds `rel`, and its name there."""
+        above, _, name = rel.rpartition("/")
+        known = self._folders.get(above)  # no lock: whoever has a folder keeps it open by having it
+        if known is not None and _is_fresh(known) and name not in _NO_NAMES and "\0" not in name:
+            return known, name
         *folders, name = _parts(rel)
-        if not folders:
-            return self._root, name
-        return self._walk(tuple(folders), create, sync), name
+        return self._walk(folders, create, sync), name
 
-    def _walk(self, parts: tuple[str, ...], create: bool, sync: bool) -> _Folder:
+    def _walk(self, names: list[str], create: bool, sync: bool) -> _Folder:
         folder = self._root
-        for depth, name in enumerate(parts, 1):
-            folder = self._step_into(folder, parts[:depth], name, create, sync)
+        for depth, name in enumerate(names, 1):
+            folder = self._step_into(folder, "/".join(names[:depth]), name, create, sync)
         return folder
 
-    def _step_into(self, parent: _Folder, key: tuple[str, ...], name: str, create: bool, sync: bool) -> _Folder:
-        known = self._folders.get(key)  # no lock: whoever has a folder keeps it open by having it
-        now = clock.monotonic()
-        if known is not None and now - known.seen_at < _FRESH_S:
+    def _step_into(self, parent: _Folder, key: str, name: str, create: bool, sync: bool) -> _Folder:
+        known = self._folders.get(key)
+        if known is not None and _is_fresh(known):
             return known
+        now = clock.monotonic()
         status = _stat_or_make(parent, name, create, sync)
         if known is not None and known.identity == _identity(status):
-            known.seen_at = now
+            known.seen_at = min(now, parent.seen_at)  # its own name may lead elsewhere as soon as one above does
             return known
         folder = _open_folder(parent, key, status)
+        folder.seen_at = min(now, parent.seen_at)
         with self._mutex:
             self._folders.pop(key, None)
             self._folders[key] = folder
@@ -182,9 +188,13 @@ class WorkTree:
         return folder
 
 
+def _is_fresh(folder: _Folder) -> bool:
+    return clock.monotonic() - folder.seen_at < _FRESH_S
+
+
 def _parts(rel: str) -> list[str]:
     parts = rel.split("/")
-    if "\0" in rel or any(part in ("", ".", "..") for part in parts):
+    if "\0" in rel or any(part in _NO_NAMES for part in parts):
         raise UsageError(
             f"{rel!r} is not a path inside the project.",
             fix="Use a relative path without '..', such as drafts/a.md.",
@@ -207,8 +217,7 @@ def _stat_or_make(parent: _Folder, name: str, create: bool, sync: bool) -> os.st
     return os.stat(name, dir_fd=parent.fd, follow_symlinks=False)
 
 
-def _open_folder(parent: _Folder, key: tuple[str, ...], status: os.stat_result) -> _Folder:
-    shown = "/".join(key)
+def _open_folder(parent: _Folder, shown: str, status: os.stat_result) -> _Folder:
     if stat.S_ISLNK(status.st_mode):
         raise UsageError(
             f"{shown} is a symbolic link; artifacts are not written through links.",
@@ -217,6 +226,6 @@ def _open_folder(parent: _Folder, key: tuple[str, ...], status: os.stat_result) 
     if not stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{shown} is in the way: it is not a folder.", fix="Move it away.")
     try:
-        return _Folder(os.open(key[-1], disk.DIR_FLAGS, dir_fd=parent.fd))
+        return _Folder(os.open(shown.rpartition("/")[2], disk.DIR_FLAGS, dir_fd=parent.fd))
     except NotADirectoryError:  # replaced between the look and the opening
         raise UsageError(f"{shown} is not a folder any more.", fix="Run the same command again.") from None

@@ -13,7 +13,6 @@ import pytest
 from holdfast import Context, Pipeline
 from holdfast.errors import StorageError
 from holdfast.layout import ProjectLayout
-from holdfast.stores import atomic
 from holdfast.verifying import Finding, Report, verify
 
 LARGE = "x" * (2 << 20)
@@ -208,14 +207,14 @@ def test_a_machine_that_cannot_read_is_no_finding(
     project: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     """Cannot read is not absent: it stops with a status of its own."""
-    whole = atomic.open_regular
+    whole = os.open
 
-    def failing(path: str, *, dir_fd: int | None = None) -> int:
-        if path.endswith("b.csv"):
+    def failing(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if str(path).endswith("b.csv"):
             raise OSError(error, os.strerror(error), path)
-        return whole(path, dir_fd=dir_fd)
+        return whole(path, flags, mode, dir_fd=dir_fd)
 
-    monkeypatch.setattr(atomic, "open_regular", failing)
+    monkeypatch.setattr(os, "open", failing)
     with pytest.raises(StorageError, match=os.strerror(error)):
         look(project)
 

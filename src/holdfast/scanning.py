@@ -19,6 +19,7 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, Node, build_graph, split_task_id
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.scan import DAMAGED, Finding, Scan, Stranger, named_items
 from holdfast.recovery.sources import read_views
 from holdfast.runs import read_run
@@ -79,19 +80,33 @@ def _scan(
 ) -> Scanned:
     spec = compiled.spec
     known = known_items(spec, recorded, artifacts)
-    listed = [*read_views(layout, spec, state.run_id).listed, item_paths(spec, recorded.tasks)]
-    inferred = infer_items(spec, known, listed, named_items(spec, artifacts.tree, state))
+    inferred, sure = _infer(layout, spec, recorded, state, artifacts, known)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, layout.root)
     scan = Scan(inputs, _checker(compiled, layout, inputs), inferred)
-    sure = {path for view in listed for paths in view.values() for path in paths}
-    findings = list(_believable(graph, scan, inferred, sure))
+    findings = list(_believable(graph, scan, inferred, sure) if inferred else scan.findings())
     return Scanned(
         state.run_id,
         [finding for finding in findings if step is None or split_task_id(finding.task)[0] == step],
         list(scan.strangers(_own_files(compiled, layout))) if step is None else [],
         [fan.var for fan in spec.items if not any(var == fan.var for var, _ in graph.items)],
     )
+
+
+def _infer(
+    layout: ProjectLayout,
+    spec: PipelineSpec,
+    recorded: RunState,
+    state: RunState,
+    artifacts: Artifacts,
+    known: Items,
+) -> tuple[Items, set[tuple[str, ...]]]:
+    """The items that nothing but files, views and task ids tell; and the paths of those that are sure."""
+    if not spec.makes_items:
+        return {}, set()
+    listed = [*read_views(layout, spec, state.run_id).listed, item_paths(spec, recorded.tasks)]
+    sure = {path for view in listed for paths in view.values() for path in paths}
+    return infer_items(spec, known, listed, named_items(spec, artifacts.tree, state)), sure
 
 
 def _believable(graph: Graph, scan: Scan, inferred: Items, sure: set[tuple[str, ...]]) -> Iterator[Finding]:

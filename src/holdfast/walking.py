@@ -103,7 +103,7 @@ def _inferred(
     spec: PipelineSpec, state: RunState, artifacts: Artifacts, known: Mapping[str, Any], views: Views
 ) -> Items:
     """Items of functions without a record, of a run that has begun: a new one has none to be found."""
-    if not (state.rebuilt or state.tasks) or not any(fan.given is None for fan in spec.items):
+    if not (state.rebuilt or state.tasks) or not spec.makes_items:
         return {}
     listed = _listed_items(spec, state, views)
     return infer_items(spec, known, listed, named_items(spec, artifacts.tree, state))

@@ -147,6 +147,10 @@ class Graph:
     def producer(self, name: str) -> Producer | None:
         return self._producers.get(name)
 
+    def maker(self, var: str) -> str:
+        """The name of the function that makes the items of `var`."""
+        return self._fan_specs[var].name
+
     def paths(self, var: str) -> list[Path]:
         """The full paths of all known items of `var`, in order."""
         *_, last = fan = self._fans[var]

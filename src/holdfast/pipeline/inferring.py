@@ -104,9 +104,8 @@ def is_inferred(graph: Graph, node: Node, inferred: Mapping[str, Any]) -> bool:
     """Whether the item of a task, or one around it, is only inferred: its function is in `inferred`."""
     if not inferred or not node.path:
         return False
-    makers = {fan.var: fan.name for fan in graph.spec.items}
     fan = graph.fan_of(node.spec.name)
-    return any(task_id(makers[var], node.path[:depth]) in inferred for depth, var in enumerate(fan))
+    return any(task_id(graph.maker(var), node.path[:depth]) in inferred for depth, var in enumerate(fan))
 
 
 def _in_order(

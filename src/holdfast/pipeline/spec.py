@@ -111,6 +111,11 @@ class PipelineSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         """The steps that keep a memory file."""
         return tuple(step for step in self.steps if step.appends is not None)
 
+    @property
+    def makes_items(self) -> bool:
+        """Whether a function makes the items of some fan-out: then they may be lost."""
+        return any(fan.given is None for fan in self.items)
+
     def fan_path(self, var: str | None) -> tuple[str, ...]:
         """The fan-outs around `var`, outermost first, `var` itself last; () outside all."""
         path: list[str] = []

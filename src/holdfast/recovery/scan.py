@@ -47,6 +47,7 @@ MISSING, EMPTY, HALF, MARKED, SEALED, CHANGED, DAMAGED, STALE, REFUSED = KINDS =
 BACKUP, PARTIAL, SEAL, STRANGER = "backup", "partial", "seal", "stranger"
 WHOLE = (SEALED, MARKED)
 
+_USABLE = frozenset({look.SEALED, look.MARKED, look.CHANGED, look.HALF})
 _KINDS = {look.MARKED: MARKED, look.FOREIGN: DAMAGED}
 _TAIL_BYTES = 4096
 _OWN = frozenset({layout.CHECKPOINT_VIEW, layout.RESUME_VIEW, layout.SETTINGS_FILE})
@@ -84,7 +85,8 @@ class Scan:
         self.checker = checker
         self._inferred = inferred  # items functions whose items are inferred: their fields are unknown
         self._edited: set[str] = set()  # tasks whose content is not what they were sealed with
-        self._paths: set[str] = set()
+        self._paths: set[str] = set()  # of artifacts; what lies beside one under its name is its own
+        self._books: set[str] = set()  # the paths of memory files
 
     def findings(self) -> Iterator[Finding]:
         """Each file of each task that writes one, producers first."""
@@ -93,8 +95,8 @@ class Scan:
                 continue
             if is_memory(node.spec):
                 yield self._look_at_section(node)
-            elif self.inputs.paths(node):
-                yield from self._look_at(node)
+            else:
+                yield from self._look_at(node, self.inputs.paths(node))
 
     def strangers(self, skip: frozenset[str] = frozenset()) -> Iterator[Stranger]:
         """Files beside the artifacts that are nobody's; call it when the findings are through."""
@@ -102,7 +104,7 @@ class Scan:
         for folder, suffixes in sorted(self._folders().items()):
             for name in sorted(_names(tree, folder)):
                 path = f"{folder}/{name}" if folder else name
-                if path in self._paths or path in skip or (not folder and _is_own(name, suffixes)):
+                if self._belongs(path) or path in skip or (not folder and _is_own(name, suffixes)):
                     continue
                 status = tree.stat(path)
                 if status is None or stat.S_ISDIR(status.st_mode):
@@ -111,23 +113,25 @@ class Scan:
 
     def disown(self, path: str) -> None:
         """This file is no task's after all."""
-        self._paths -= {path, part_path(path), seals.seal_path(path)}
+        self._paths.discard(path)
 
     # --- one task ------------------------------------------------------------------------------------------
 
-    def _look_at(self, node: Node) -> Iterator[Finding]:
-        looks = {path: self._look(node, path) for path in self.inputs.paths(node).values()}
+    def _look_at(self, node: Node, paths: Mapping[str, str]) -> list[Finding]:
+        if not paths:
+            return []
+        self._paths.update(paths.values())
+        names, marker = node.names, node.spec.marker
+        looks = {path: self.artifacts.look(path, names, marker) for path in paths.values()}
         stale = self._staleness(node, looks)
-        refusal = self._remember(node, looks)
-        for path, found in looks.items():
-            yield self._finding(node, path, found, stale, refusal)
-        if "ctx" in node.spec.sources:
-            yield from self._streams(node, looks)
+        refusal = self._remember(node, paths, looks)
+        findings = [self._finding(node, path, found, stale, refusal) for path, found in looks.items()]
+        return [*findings, *self._streams(node, looks)] if "ctx" in node.spec.sources else findings
 
     def _look_at_section(self, node: Node) -> Finding:
         """One section of a memory file. What it was made from may have changed since: it stands all the same."""
         path = self.inputs.memory_path(node.spec, node.path)
-        self._paths.add(path)
+        self._books.add(path)
         found = self.artifacts.look_section(path, node.names)
         stale, refusal = "", ""
         if found.kind in (look.SEALED, look.CHANGED):
@@ -136,10 +140,6 @@ class Scan:
             if found.seal is not None and found.seal.step_version != node.spec.version:
                 stale = _other_version(found.seal, node)
         return self._finding(node, path, found, stale, refusal)
-
-    def _look(self, node: Node, path: str) -> Look:
-        self._paths |= {path, part_path(path), seals.seal_path(path)}
-        return self.artifacts.look(path, node.names, node.spec.marker)
 
     def _streams(self, node: Node, looks: Mapping[str, Look]) -> Iterator[Finding]:
         for path in looks:
@@ -176,16 +176,15 @@ class Scan:
             return ""  # which items there were, and in which order, only their function could tell
         return "made from other inputs"
 
-    def _remember(self, node: Node, looks: Mapping[str, Look]) -> str:
+    def _remember(self, node: Node, paths: Mapping[str, str], looks: Mapping[str, Look]) -> str:
         """Keep by which digest others know this output; gives what `check` objects to."""
-        usable = (look.SEALED, look.MARKED, look.CHANGED, look.HALF)
-        if any(found.kind not in usable for found in looks.values()):
+        kinds = {found.kind for found in looks.values()}
+        if not kinds <= _USABLE:
             return ""
-        keys = {path: key for key, path in self.inputs.paths(node).items()}
-        seen = [file_seen(node, keys[path], path, found) for path, found in looks.items()]
+        seen = [file_seen(node, key, path, looks[path]) for key, path in paths.items()]
         seal = next((found.seal for found in looks.values() if found.seal is not None), None)
         rest = seal.value_digest if seal is not None else _no_rest(node)
-        return self._known_by(node, seen, rest, any(found.kind == look.CHANGED for found in looks.values()))
+        return self._known_by(node, seen, rest, look.CHANGED in kinds)
 
     def _known_by(self, node: Node, seen: list[tuple[FileRecord, bytes]], rest: str, edited: bool) -> str:
         files = tuple(record for record, _ in seen)
@@ -210,12 +209,23 @@ class Scan:
 
     # --- other files ---------------------------------------------------------------------------------------
 
+    def _belongs(self, path: str) -> bool:
+        """Whether a file is an artifact, or goes with one: its seal, a stream that was cut off."""
+        return (
+            path in self._paths
+            or path in self._books
+            or path.removesuffix(layout.PART_SUFFIX) in self._paths
+            or path.removesuffix(layout.SEAL_SUFFIX) in self._paths
+        )
+
     def _folders(self) -> dict[str, set[str]]:
         """The folders that the templates write to, with the suffixes of the files they put there."""
         found: dict[str, set[str]] = {}
-        for path in self._paths:
+        for path in (*self._paths, *self._books):
             folder, _, name = path.rpartition("/")
-            found.setdefault(folder, set()).add(os.path.splitext(name)[1])
+            if folder not in found:
+                found[folder] = {layout.PART_SUFFIX, layout.SEAL_SUFFIX}
+            found[folder].add(os.path.splitext(name)[1])
         for pattern, template in file_patterns(self.graph.spec, _values(self.state)):
             for folder in matching_folders(self.artifacts.tree, pattern, template):
                 found.setdefault(folder, set()).add(os.path.splitext(template)[1])

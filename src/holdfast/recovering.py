@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.choosing import Choice, Request, choose
+from holdfast.collecting import seldom
 from holdfast.decisions import Planned
 from holdfast.editing import kept_events, wanted
 from holdfast.engine.attempt import Attempts
@@ -75,23 +76,28 @@ def recover(
 ) -> Recovery:
     """Rebuild the run that `request` means; with `dry_run` only say what that would do."""
     try:
-        runs = list_runs(layout)
-        choice = choose(compiled, layout, request)
-        if dry_run:
-            return _foresee(compiled, layout, request, choice)
-        if choice.is_new and not choice.found_again:  # no seal: are there files with plain markers, at least?
-            foreseen = _foresee(compiled, layout, request, choice)
-            if not foreseen.found_anything:
-                return foreseen
-        mended = make_folders(layout)
-        with locked(layout, choice.run_id) as lock:
-            if list_runs(layout) != runs:  # another engine was at work until now
-                choice = choose(compiled, layout, request)
-            choice = replace(choice, found_again=choice.is_new)
-            with OpenRun(compiled, layout, request, choice, lock, mended, thorough=True) as opened:
-                return _carry_out(opened)
+        with seldom():
+            return _recover(compiled, layout, request, dry_run=dry_run)
     except OSError as error:
         raise StorageError.from_os(error, "work on") from error
+
+
+def _recover(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, *, dry_run: bool) -> Recovery:
+    runs = list_runs(layout)
+    choice = choose(compiled, layout, request)
+    if dry_run:
+        return _foresee(compiled, layout, request, choice)
+    if choice.is_new and not choice.found_again:  # no seal: are there files with plain markers, at least?
+        foreseen = _foresee(compiled, layout, request, choice)
+        if not foreseen.found_anything:
+            return foreseen
+    mended = make_folders(layout)
+    with locked(layout, choice.run_id) as lock:
+        if list_runs(layout) != runs:  # another engine was at work until now
+            choice = choose(compiled, layout, request)
+        choice = replace(choice, found_again=choice.is_new)
+        with OpenRun(compiled, layout, request, choice, lock, mended, thorough=True) as opened:
+            return _carry_out(opened)
 
 
 def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
@@ -102,7 +108,8 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
         opened.say((), durable=False)  # what the run begins with is in the inbox
         views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
         before = _statuses(opened.state)
-        walker = _walk(opened, views)
+        with seldom():
+            walker = _walk(opened, views)
         found = list(disagreements(walker.planned, before, views))
         opened.say([_recovered(walker, found)], durable=True)
         _keep_pages(opened, shelf, found)

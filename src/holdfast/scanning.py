@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.artifacts import Artifacts
+from holdfast.collecting import seldom
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.desk import DeafDesk
 from holdfast.errors import StorageError, UsageError
@@ -56,7 +57,8 @@ def scan_project(
     objects = ObjectStore(layout.objects, run_id or "none", layout.tmp, read_only=True)
     tree = WorkTree(layout.root, layout.tmp)
     try:
-        return _scan(compiled, layout, recorded, state, Artifacts(tree, objects), step)
+        with seldom():
+            return _scan(compiled, layout, recorded, state, Artifacts(tree, objects), step)
     except OSError as error:
         raise StorageError.from_os(error, "look at") from error
     finally:

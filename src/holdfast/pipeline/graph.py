@@ -538,6 +538,8 @@ def gather_id(name: str, path: Path) -> str:
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    if one == other:
+        return len(one)
     length = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

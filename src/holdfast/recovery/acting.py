@@ -45,12 +45,7 @@ class Acting:
         self.quarantine = quarantine
         self._gathering = gathering
         self._refusal = refusal
-
-    def apply(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Sequence[ev.Event]:
-        """Carry the decision out on the files; gives the events that record it."""
-        acts: dict[str, Callable[[Node, Decision, Mapping[str, str], str], list[ev.Event]]] = {
+        self._acts: dict[str, Callable[[Node, Decision, Mapping[str, str], str], list[ev.Event]]] = {
             decisions.HEAL: self._heal,
             decisions.ADOPT: self._adopt,
             decisions.REDO: self._redo,
@@ -60,7 +55,12 @@ class Acting:
             decisions.MOVE: self._move,
             decisions.MIGRATE: self._migrate,
         }
-        return acts[decision.action](node, decision, parts, input_digest)
+
+    def apply(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Sequence[ev.Event]:
+        """Carry the decision out on the files; gives the events that record it."""
+        return self._acts[decision.action](node, decision, parts, input_digest)
 
     def foresee(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
@@ -69,8 +69,9 @@ class Acting:
         if decision.action == decisions.ADOPT and not self.inputs.paths(node):
             return [self._adopted_without_files(node, decision, parts, input_digest)]
         if decision.action == decisions.ADOPT:
-            files = tuple(file_seen(node, *seen)[0] for seen in self._found(node, decision))
-            return [self._adoption(node, decision, parts, input_digest, files)]
+            found = self._found(node, decision)
+            files = tuple([file_seen(node, *seen)[0] for seen in found])
+            return [self._adoption(node, decision, parts, input_digest, files, _seal_of(found))]
         if decision.action == decisions.KEEP:
             return self._foresee_kept(node, decision, parts, input_digest)
         if decision.action == decisions.REDO and self.state.task(node.id).status == COMPLETED:
@@ -148,10 +149,10 @@ class Acting:
         found = self._found(node, decision)
         if decision.about != "sealed":
             self._take_parts(paths)
-        files = tuple(self._keep_copy(*file_seen(node, *seen)) for seen in found)
+        files = tuple([self._keep_copy(*file_seen(node, *seen)) for seen in found])
         if decision.about != "sealed":
             self._seal_anew(node, Accepted(files), _comparable(digest_, parts), self.state.task(node.id))
-        return [self._adoption(node, decision, parts, digest_, files)]
+        return [self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
 
     def _adoption(
         self,
@@ -160,8 +161,8 @@ class Acting:
         parts: Mapping[str, str],
         digest_: str,
         files: tuple[ev.FileRecord, ...],
+        seal: Seal | None,
     ) -> ev.TaskAdopted:
-        seal = next((seen.seal for _, _, seen in self._found(node, decision) if seen.seal), None)
         rest = self.artifacts.rest_of(seal) if seal else ""
         # Where an input is unknown, the seal still knows it: its digest is what the input is compared with later.
         known_by = seal.input_digest if seal and decision.about == "sealed" else _comparable(digest_, parts)
@@ -335,6 +336,11 @@ _WHY_ASIDE = {
     look.MARKED: "there without proof",
 }
 """Why a file is set aside, where the kind of file does not say it."""
+
+
+def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
+    """The seal of a task's files: of the first that has one, for all of a set say the same."""
+    return next((seen.seal for _, _, seen in found if seen.seal is not None), None)
 
 
 def _comparable(input_digest: str, parts: Mapping[str, str]) -> str:

@@ -17,6 +17,8 @@ from holdfast.recovery.sections import Sections, is_memory
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
 
+_NOTHING = TaskState()
+
 Migrations = Mapping[str, Mapping[int, Callable[[Any], Any]]]
 
 
@@ -47,9 +49,10 @@ class Gathering:
         self, node: Node, record: TaskState | None, parts: Mapping[str, str], input_digest: str, *, wanted: bool
     ) -> Evidence:
         """All that is known of a task now. Read-only."""
-        known = record or TaskState()
-        finished = known.status == COMPLETED and known.accepted is not None
-        facts: dict[str, Any] = self._open_facts(node, known) if not finished else {}
+        known = record or _NOTHING
+        paths = self.inputs.paths(node)
+        finished = known.accepted if known.status == COMPLETED else None
+        facts = self._open_facts(node, known, paths) if finished is None else self._facts(node, finished, paths)
         evidence = Evidence(
             task=node.id,
             run_id=self.state.run_id,
@@ -63,28 +66,30 @@ class Gathering:
             living_runs=self.living_runs,
             consumed=any(consumer.kind != "order" for consumer, _ in node.consumers),
             wanted=wanted,
-            was_done=self._was_done(node) if not self.inputs.paths(node) else "",
+            was_done=self._was_done(node) if not paths else "",
             **facts,
         )
-        return self._gather_completed(node, evidence, known.accepted) if finished and known.accepted else evidence
+        is_older = finished is not None and known.version < evidence.version
+        return self._with_migration(node, evidence) if is_older else evidence
 
-    def _gather_completed(self, node: Node, evidence: Evidence, accepted: Accepted) -> Evidence:
-        paths = self.inputs.paths(node)
-        looks = {file.path: self.check(file, node) for file in accepted.files}
-        bad = [f for f in accepted.files if looks[f.path].kind != look.SEALED]
-        moved = {f.path: paths[f.key] for f in accepted.files if paths.get(f.key, f.path) != f.path}
-        evidence = replace(
-            evidence,
-            files=looks,
-            moved=moved,
-            healable={f.path: self.artifacts.can_heal(f) for f in bad},
-            value_lost=evidence.record.value_lost or not self.artifacts.is_stored(accepted),
-            uncopied=frozenset(f.path for f in accepted.files if not f.stored),
-        )
-        if evidence.record.version < evidence.version and self.chain(node, evidence.record.version) is not None:
-            old = self.inputs.parts(node, evidence.record.version)
-            return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))
-        return evidence
+    def _facts(self, node: Node, accepted: Accepted, paths: Mapping[str, str]) -> dict[str, Any]:
+        """How the files of a finished task are now."""
+        files = accepted.files
+        looks = {file.path: self.check(file, node) for file in files}
+        bad = [f for f in files if looks[f.path].kind != look.SEALED]
+        return {
+            "files": looks,
+            "moved": {f.path: paths[f.key] for f in files if paths.get(f.key, f.path) != f.path},
+            "healable": {f.path: self.artifacts.can_heal(f) for f in bad},
+            "value_lost": self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted),
+            "uncopied": frozenset([f.path for f in files if not f.stored]),
+        }
+
+    def _with_migration(self, node: Node, evidence: Evidence) -> Evidence:
+        if self.chain(node, evidence.record.version) is None:
+            return evidence
+        old = self.inputs.parts(node, evidence.record.version)
+        return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))
 
     def check(self, file: ev.FileRecord, node: Node) -> Look:
         """An accepted file as it is now. With `overwrite`, another run's whole file is in the way, not an edit."""
@@ -94,16 +99,17 @@ class Gathering:
             return replace(found, kind=look.FOREIGN, detail="another run's")
         return found
 
-    def _open_facts(self, node: Node, record: TaskState) -> dict[str, Any]:
+    def _open_facts(self, node: Node, record: TaskState, paths: Mapping[str, str]) -> dict[str, Any]:
         """What lies where an unfinished task would write."""
         files: dict[str, Look] = {}
         parts: dict[str, Look] = {}
-        for path in self.inputs.paths(node).values():
-            found = self.artifacts.look(path, node.names, node.spec.marker)
+        names, marker = node.names, getattr(node.spec, "marker", None)
+        for path in paths.values():
+            found = self.artifacts.look(path, names, marker)
             if found.kind != look.MISSING or record.accepted is None or not record.round:
                 files[path] = found
             if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
-                parts[part_path(path)] = self.artifacts.look(part_path(path), node.names, None)
+                parts[part_path(path)] = self.artifacts.look(part_path(path), names, None)
         lost = any(seen.seal is not None and self.artifacts.rest_of(seen.seal) is None for seen in files.values())
         return {"files": self._without_superseded(record, files), "parts_files": parts, "value_lost": lost}
 

@@ -80,13 +80,14 @@ class Judge:
         reshaped = other_form(spec, record)
         if reshaped is not None or is_memory(spec):
             return reshaped or self.sections.decide(node, self._policy(spec), parts, input_digest)
-        if record is None and self.state.rebuilt and not self.inputs.paths(node) and self.policy.adopt:
+        paths = self.inputs.paths(node)
+        if record is None and self.state.rebuilt and not paths and self.policy.adopt:
             opening = self.openings.decide(node, parts, input_digest)
             if opening is not None:
                 return opening
         if record is None and not (isinstance(spec, StepSpec) and (spec.writes or self.state.rebuilt)):
             return _NOT_STARTED
-        other = self._claimed_by(node)
+        other = self._claimed_by(node, paths)
         if other:
             return Decision(decisions.ASK, f"it would write to the same file as {other}", about="path")
         if record is None and spec.writes and self._gathering.nothing_there(node):
@@ -142,9 +143,9 @@ class Judge:
             seen.seal is not None and seen.seal.run in self.living_runs for seen in found
         )
 
-    def _claimed_by(self, node: Node) -> str:
+    def _claimed_by(self, node: Node, paths: Mapping[str, str]) -> str:
         """Another task that writes to the same path: items made at run time cannot be compared at load."""
-        for path in self.inputs.paths(node).values():
+        for path in paths.values():
             owner = self._claims.setdefault(path.casefold(), node.id)
             if owner != node.id:
                 return owner

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import events as ev
 from holdfast.choosing import Choice, Request, choose
+from holdfast.collecting import seldom
 from holdfast.context import ContextEndedError
 from holdfast.editing import kept_events, wanted
 from holdfast.engine.attempt import Attempts
@@ -153,7 +154,8 @@ class _Session:
         settings = self.request.settings
         # Items known from before are drawn at once, so that they are seen also where something waits for a person.
         items = known_items(self.compiled.spec, self.state, self.artifacts)
-        graph = build_graph(self.compiled.spec, items)
+        with seldom():
+            graph = build_graph(self.compiled.spec, items)
         inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
         desk = EngineDesk(self.committer, self.open.objects, self.open.tree, self.layout.tmp, self._call_committer)
         attempts = Attempts(self.state, inputs, self.artifacts, self.compiled, self.run_layout.quarantine, desk)

@@ -19,7 +19,7 @@ from holdfast.values import digest
 
 SEAL_VERSION = 1
 INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
-_SEAL = re.compile(rb"<!-- (?:(?P<marker>[^\s=]+) )?holdfast=(?P<version>\d+)(?P<fields>(?: [a-z0-9]+=\S*)+) -->")
+_SEAL = re.compile(r"<!-- (?:([^\s=]++) )?holdfast=(\d++)((?: [a-z0-9]++=\S*+)++) -->", re.ASCII)
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -104,18 +104,24 @@ def write_seal(seal: Seal) -> bytes:
 
 def read_seal(line: bytes) -> Seal | None:
     """The seal in one line, or None: nearly a seal is no seal."""
-    match = _SEAL.fullmatch(line.strip())
-    if match is None or int(match["version"]) != SEAL_VERSION:
+    text = line.strip()
+    if not text.startswith(b"<!-- "):
         return None
     try:
-        fields = dict([word.split("=", 1) for word in match["fields"].decode().split()])
+        match = _SEAL.fullmatch(text.decode())
+        if match is None:
+            return None
+        marker, version, words = match.groups()
+        if int(version) != SEAL_VERSION:
+            return None
+        fields = dict([word.split("=", 1) for word in words.split(" ")[1:]])
         return Seal(
             task=fields["task"],
             run=fields["run"],
             round=int(fields["round"]),
             input_digest=fields["in"],
             sha256=fields["sha256"],
-            marker=(match["marker"] or b"").decode(),
+            marker=marker or "",
             cost_usd=float(fields.get("cost", "0")),
             tokens=int(fields.get("tokens", "0")),
             newline_added=fields.get("eol") == "added",

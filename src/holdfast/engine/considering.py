@@ -16,6 +16,7 @@ from typing import Protocol
 
 from holdfast import clock, decisions
 from holdfast import events as ev
+from holdfast.collecting import seldom
 from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Board
@@ -59,6 +60,13 @@ class Considering:
 
     def advance(self) -> None:
         """Bring everything as far as it can go now."""
+        if self._survey is None:
+            self._advance()
+            return
+        with seldom():  # all that is on record is looked at, and kept
+            self._advance()
+
+    def _advance(self) -> None:
         scheduler = self.board.scheduler
         now = clock.monotonic()
         scheduler.release_due(now)

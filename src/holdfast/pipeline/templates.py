@@ -28,7 +28,8 @@ def fields(template: str) -> tuple[str, ...]:
 
 def render(template: str, values: Mapping[str, str]) -> str:
     """The template with every field replaced; KeyError for a field without value."""
-    return "".join(text + ("" if name is None else values[name]) for text, name in parse(template))
+    parse(template)  # then it has nothing but plain fields, and Python's own formatting does the same
+    return template.format_map(values)
 
 
 def render_path(template: str, values: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError
-from holdfast.folding import fold
+from holdfast.folding import REOPENED, fold
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, RunState, rounds_key
 
 
@@ -157,6 +157,63 @@ def test_retry_resets_failures_and_rounds() -> None:
     )
     assert state.task("r").status == PENDING
     assert state.rounds == {}
+
+
+FINISHED = (started("a"), ended("a"), ev.RunStopped(status=COMPLETED))
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        ev.RewindRequested(step_id="", targets={"a": ""}),
+        ev.Decided(step_id="a", choice="redo"),
+        ev.Decided(step_id="a", choice="restore"),
+        ev.RedoRequested(step_ids=("a",)),
+    ],
+)
+def test_a_complete_run_of_which_somebody_wants_something_is_open_again(wish: ev.Event) -> None:
+    """What is wanted is done by the next run; a run that is open anyway stays as it stands."""
+    state = told(*FINISHED, wish)
+    assert (state.status, state.reason) == (IN_PROGRESS, REOPENED)
+    assert told(ev.RunContinued(), ev.RunStopped(status=FAILED), wish).status == FAILED
+
+
+def test_a_wish_that_arrives_while_the_engine_ends_is_not_forgotten() -> None:
+    """The engine says completed, having looked before the wish was there."""
+    wish = ev.RewindRequested(step_id="", targets={"a": ""})
+    state = told(*FINISHED[:2], wish, ev.RunStopped(status=COMPLETED))
+    assert (state.status, state.reason) == (IN_PROGRESS, REOPENED)
+
+
+def test_what_leaves_nothing_to_do_leaves_the_run_complete() -> None:
+    """An approval, a task left out, a retry of what is done."""
+    state = told(
+        *FINISHED,
+        ev.GateApproved(step_id="ok"),
+        ev.Decided(step_id="a", choice="skip"),
+        ev.RetryRequested(step_ids=()),
+    )
+    assert state.status == COMPLETED
+
+
+def test_a_persons_decisions_are_kept_with_who_what_and_outcome() -> None:
+    """Each is one entry; what a step itself sends back is none."""
+    state = told(
+        ev.GateApproved(step_id="ok", by="ada"),
+        ev.RewindRequested(step_id="ok", targets={"a": "shorter"}),
+        ev.Decided(step_id="b", choice="keep"),
+        ev.RetryRequested(step_ids=("c",)),
+        ev.RetryRequested(step_ids=("c", "d")),
+        started("r"),
+        ev.RewindRequested(step_id="r", targets={"a": "no"}),
+    )
+    assert [(d.what, d.task, d.why, d.outcome) for d in state.decisions] == [
+        ("approved by ada", "ok", "", "what stands behind it may start"),
+        ("sent back in the name of ok", "a", "shorter", "it is done again"),
+        ("decided by a person: keep", "b", "", "what is there is accepted as it is"),
+        ("retry, asked for by a person", "c", "", "a fresh set of attempts"),
+        ("retry of 2 tasks, asked for by a person", "", "", "a fresh set of attempts"),
+    ]
 
 
 def test_an_unknown_event_changes_only_the_number() -> None:

@@ -12,7 +12,7 @@ import pytest
 from holdfast import Context, Pipeline, people
 from holdfast.errors import UnknownRunError, UsageError
 from holdfast.layout import ProjectLayout
-from holdfast.runs import open_project, read_picture
+from holdfast.runs import newest, open_project, read_picture, run_info
 
 
 def make_pipeline(answers: dict[str, Any]) -> Pipeline:
@@ -213,3 +213,34 @@ def test_a_decision_counts_although_the_journal_was_lost(tmp_path: Path) -> None
     layout.run(waiting.run_id).journal.unlink()
     people.approve(layout, waiting.run_id, "g")
     assert pipe.run(dir=tmp_path).status == "completed"
+
+
+def test_a_finished_run_with_a_wish_is_the_run_to_continue(tmp_path: Path) -> None:
+    """Summary, views, `newest` and the record agree that it is not finished; then it is again."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def first() -> int:
+        return 1
+
+    assert pipe.run(dir=tmp_path, run_id="one").status == "completed"
+    assert pipe.run(dir=tmp_path, run_id="two", force=True).status == "completed"
+    layout = open_project(tmp_path)
+    people.decide(layout, "one", "first", "redo")
+    assert newest(layout).run_id == "one"
+    assert run_info(layout, "one").status == "in_progress"
+    assert json.loads(layout.run("one").summary.read_text())["status"] == "in_progress"
+    assert "This run is not finished" in layout.resume_view.read_text()
+    assert "holdfast resume one" in layout.checkpoint_view.read_text()
+    assert pipe.run(dir=tmp_path, resume="one").status == "completed"
+    assert newest(layout).run_id == "two"
+
+
+def test_decisions_stand_in_resume_md(book: MakeBook) -> None:
+    """Who decided what, and to what end."""
+    made = book()
+    people.reject(made.layout, "one", "publish_ok", "draft[ch01]", "shorter *please*")
+    people.approve(made.layout, "one", "read_ok[batch-1]", by="ada")
+    letter = made.layout.resume_view.read_text()
+    assert "- sent back in the name of publish_ok (`draft[ch01]`); reason: shorter" in letter
+    assert "- approved by ada (`read_ok[batch-1]`); outcome: what stands behind it may start" in letter

@@ -39,6 +39,9 @@ _LOST_WITH_THE_RECORD = (
     " steps without files have cost, are not known any more"
 )
 
+REOPENED = "something is to be done again"
+"""Why a run that was complete is not any more."""
+
 _replace = msgspec.structs.replace
 
 
@@ -126,6 +129,8 @@ def _failed_for_good(task: TaskState) -> bool:
 
 def _run_stopped(state: RunState, event: ev.RunStopped, at: float) -> None:
     state.status, state.reason = event.status, event.reason
+    if state.recalls:  # sent back while the engine was ending
+        _reopen(state)
 
 
 def _snapshot_written(state: RunState, event: ev.SnapshotWritten, at: float) -> None:
@@ -365,6 +370,9 @@ def _surprise(state: RunState, task_id: str, text: str, at: float) -> None:
 
 def _rewind_requested(state: RunState, event: ev.RewindRequested, at: float) -> None:
     raiser = event.step_id
+    _reopen(state)
+    if state.task(raiser).status != IN_PROGRESS:  # a step objects while it runs; else a person does
+        _told_by_person(state, event, at)
     for target, feedback in event.targets.items():
         key = rounds_key(raiser, target)
         state.rounds[key] = state.rounds.get(key, 0) + 1
@@ -391,6 +399,12 @@ def _rewound(state: RunState, event: ev.TaskRewound, at: float) -> None:
         feedback=event.feedback,
         redo_reason=": ".join(filter(None, ["sent back", "; ".join(filter(None, event.feedback))])),
     )
+
+
+def _told_by_person(state: RunState, event: ev.RewindRequested, at: float) -> None:
+    what = f"sent back in the name of {event.step_id}" if event.step_id else "sent back by a person"
+    for target, feedback in event.targets.items():
+        _person(state, what, target, at, why=feedback, outcome="it is done again")
 
 
 # --- paid calls, spend and words -------------------------------------------------------------------------
@@ -449,11 +463,26 @@ def _tagged(state: RunState, event: ev.Tagged, at: float) -> None:
 # --- people ----------------------------------------------------------------------------------------------
 
 
+def _reopen(state: RunState) -> None:
+    """Somebody wants something of a complete run: it is not complete until that is done."""
+    if state.status == COMPLETED:
+        state.status, state.reason = IN_PROGRESS, REOPENED
+
+
+def _person(state: RunState, what: str, task_id: str, at: float, *, why: str = "", outcome: str = "") -> None:
+    state.decisions.append(Decision(what, why, outcome, task_id, at))
+
+
+def _by(who: str) -> str:
+    return f"by {who}" if who else "by a person"
+
+
 def _gate_reached(state: RunState, event: ev.GateReached, at: float) -> None:
     state.gates.setdefault(event.step_id, "reached")
 
 
 def _gate_approved(state: RunState, event: ev.GateApproved, at: float) -> None:
+    _person(state, f"approved {_by(event.by)}", event.step_id, at, outcome="what stands behind it may start")
     if event.step_id.startswith("phase:"):
         state.phases[event.step_id] = "approved"
     else:
@@ -469,9 +498,13 @@ def _phase_started(state: RunState, event: ev.PhaseStarted, at: float) -> None:
 
 
 def _retry_requested(state: RunState, event: ev.RetryRequested, at: float) -> None:
+    alone = event.step_ids[0] if len(event.step_ids) == 1 else ""
+    what = "retry" if alone else f"retry of {len(event.step_ids)} tasks"
+    _person(state, f"{what}, asked for by a person", alone, at, outcome="a fresh set of attempts")
     for task_id in event.step_ids:
         task = state.task(task_id)
         if task.status not in (COMPLETED, IN_PROGRESS):
+            _reopen(state)
             state.tasks[task_id] = _replace(task, status=PENDING, failures=0, kind="", error="", question="")
             _forget_rounds(state, task_id)
 
@@ -484,12 +517,27 @@ def _forget_rounds(state: RunState, raiser: str) -> None:
 
 def _redo_requested(state: RunState, event: ev.RedoRequested, at: float) -> None:
     for task_id in event.step_ids:
+        _reopen(state)
+        _person(state, "asked for with --redo", task_id, at, outcome="it is done again")
         _invalidated(state, ev.TaskInvalidated(step_id=task_id, reason="asked for with --redo"), at)
+
+
+_OUTCOMES = {
+    "keep": "what is there is accepted as it is",
+    "restore": "the accepted version is put back",
+    "redo": "it is done again",
+    "continue": "the half-finished text is continued",
+    "skip": "it is left out",
+}
 
 
 def _decided(state: RunState, event: ev.Decided, at: float) -> None:
     """An answer ends the question; `redo` and `skip` act at once, the others when the files are looked at."""
     task = state.task(event.step_id)
+    outcome = _OUTCOMES.get(event.choice, "")
+    _person(state, f"decided {_by(event.by)}: {event.choice}", event.step_id, at, outcome=outcome)
+    if event.choice != "skip":
+        _reopen(state)
     if event.choice == "redo":
         _forget_rounds(state, event.step_id)
         _invalidated(state, ev.TaskInvalidated(step_id=event.step_id, reason="a person decided so"), at)

@@ -14,7 +14,7 @@ LAYERS: list[set[str]] = [
     {"__main__", "cli", "testing"},
     {"run", "planning", "recovering", "scanning", "people", "cleaning", "outputs", "verifying"},
     {"walking"},
-    {"sessions", "showing"},
+    {"sessions", "showing", "answering"},
     {"editing"},
     {"choosing", "runs"},
     {"explaining"},

@@ -534,18 +534,22 @@ def set_digest(files: Sequence[FileRecord]) -> str:
     return digest(encode_json({record.key: record.sha256 for record in files})) if len(files) > 1 else ""
 
 
-def task_seal(task: str, step: StepSpec, run_id: str, input_digest: str, record: TaskState) -> Seal:
-    """The seal of a task's output, but for what is particular to one file."""
+def task_seal(task: str, step: StepSpec, run_id: str, record: TaskState) -> Seal:
+    """The seal of a task's output as its record has it, but for what is particular to one file."""
+    # An input that was unknown at adoption is recorded as "?" and what the seal said of it then. What a section
+    # was made from is never compared.
+    parts = record.inputs.items() if step.appends is None else ()
     return Seal(
         task=task,
         run=run_id,
         round=record.round,
-        input_digest=input_digest,
+        input_digest=record.input_digest,
         sha256="",
         marker=step.marker or "",
         cost_usd=record.cost_usd,
         tokens=record.input_tokens + record.output_tokens,
         step_version=step.version,
+        made_from={name: part.removeprefix("?") for name, part in parts if part != "?"},
     )
 
 

@@ -17,7 +17,7 @@ import msgspec
 from holdfast import seals
 from holdfast.artifacts import UNREADABLE
 from holdfast.errors import UsageError
-from holdfast.inputs import Inputs
+from holdfast.inputs import SHORT, Inputs
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -30,6 +30,7 @@ from holdfast.seals import Seal
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic
+from holdfast.values import digest, encode_json
 
 TAIL_BYTES = 4096
 LOOKED_AT_MAX = 20
@@ -194,7 +195,8 @@ def _new(
         )
     again = None
     if not request.force:
-        again = _id_in_seals(found or _seals_of_made_items(compiled.spec, layout, fields_of(params)), known)
+        found = found or _seals_of_made_items(compiled.spec, layout, fields_of(params))
+        again = _id_in_seals(found, known)
         again = again if request.run_id in (None, again) else None
     if again is not None:
         _refuse_other_inputs(compiled.spec, params, {p: s for p, s in found.items() if s.run == again})
@@ -261,6 +263,10 @@ def _refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: M
     Only tasks that take nothing from other tasks can be compared before anything has run. If one of them fits,
     the run is the same, and what does not fit is redone as usual.
     """
+    named = [seal for seal in found.values() if seal.made_from]
+    if named:
+        _refuse_other_params(params, found)
+        return
     graph = build_graph(_with_items(spec, found.values()), {})
     inputs = Inputs(graph, RunState(params=dict(params)), None, Path())
     seals_by_task = {seal.task: seal for seal in found.values()}
@@ -274,6 +280,20 @@ def _refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: M
             f"{path} belongs to run {seal.run}, whose record is lost and whose parameters were others.",
             fix="Give the parameters it had, use another --dir, or start over with --force.",
         )
+
+
+def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal]) -> None:
+    """Refuse parameters that no file of the lost run was made from, if the seals say what they were made from."""
+    for name, value in params.items():
+        wanted = digest(encode_json(value))[:SHORT]
+        made = {path: seal.made_from.get(f"param {name}", "") for path, seal in found.items()}
+        made = {path: part for path, part in made.items() if part}
+        if made and wanted not in made.values():
+            path = next(iter(made))
+            raise UsageError(
+                f"{path} is of run {found[path].run}, whose record is lost, and was made with another {name}.",
+                fix="Give the parameters it had, use another --dir, or start over with --force.",
+            )
 
 
 def _with_items(spec: PipelineSpec, found: Iterable[Seal]) -> PipelineSpec:

@@ -31,7 +31,8 @@ def tell(task: str, state: RunState, graph: Graph, planned: Planned | None) -> l
     lines = [f"{task}: {_status(record, waited_for)}"]
     if record is not None:
         lines += _past(record)
-        lines += [f"  made from {name}: {value}" for name, value in record.inputs.items()]
+        inputs = {name: part.removeprefix("?") or "not known" for name, part in record.inputs.items()}
+        lines += [f"  made from {name}: {part}" for name, part in inputs.items()]
         lines += [f"  made by version {record.version} of the step"] if record.version > 1 else []
     node = graph.nodes.get(task)
     if node is not None and node.parents:

@@ -330,6 +330,18 @@ def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str
     return [name for name in names if before.get(name) != short.get(name)]
 
 
+def differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The inputs that are known on both sides and are not the same. `then` may say "?xyz": unknown when it was
+    recorded, but xyz by the seal."""
+    short = shorten(now)
+    return [
+        name
+        for name in {**short, **then}
+        if UNKNOWN not in (short.get(name), then.get(name))
+        and short.get(name, "") != then.get(name, "").removeprefix(UNKNOWN)
+    ]
+
+
 def reads_of(root: Path, patterns: list[str]) -> list[str]:
     """The files that `reads` names, sorted, each once."""
     found: set[str] = set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast import events as ev
+from holdfast.answering import objection
 from holdfast.errors import UsageError
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
@@ -74,6 +75,10 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
     picture = read_picture(layout, run_id)
     _require(task, picture.tasks, "task")
     _require_answerable(picture, task, choice, going_on=read_holder(layout.engine_lock) is not None)
+    if choice in ("keep", "restore", "continue") and not picture.record(task).question:
+        wrong = objection(layout, picture.state, task, choice)
+        if wrong:
+            raise UsageError(f"There is nothing to {choice} about {task}: {wrong}.")
     if choice == "redo" and picture.status(task) == COMPLETED and not picture.record(task).question:
         # Finished and in use, perhaps right now: it is sent back, so that whoever takes it ends first.
         _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))

@@ -75,7 +75,7 @@ class Remembering:
     def _section(self, node: Node, record: TaskState, book: Book) -> Section:
         assert record.accepted is not None
         (file,) = record.accepted.files
-        seal = task_seal(node.id, node.spec, self.inputs.state.run_id, record.input_digest, record)
+        seal = task_seal(node.id, node.spec, self.inputs.state.run_id, record)
         seal = seals.vary(seal, sha256=file.sha256, newline_added=file.newline_added, step_version=record.version)
         block = book.find(node.names)
         if block is not None and block.kind == memory.INTACT and block.sha256 == file.sha256:
@@ -95,7 +95,7 @@ class Remembering:
         except LostValueError:
             return None  # what stands in the file is all there is of it
         body, added = seals.with_newline(str(text).encode())
-        seal = task_seal(head.id, head.spec, self.inputs.state.run_id, record.input_digest, record)
+        seal = task_seal(head.id, head.spec, self.inputs.state.run_id, record)
         return Section(head.names, seals.vary(seal, sha256=digest(body), newline_added=added), body)
 
     # --- writing -------------------------------------------------------------------------------------------

@@ -5,12 +5,14 @@ sha256=HEX cost=0.0123 tokens=456 -->`. `sha256` covers every byte above the sea
 syntax carry it as their last line; all others have it alone in `NAME.seal`.
 
 Rules: a seal counts only as the last non-blank line. `eol=added` says that the newline before the seal is ours,
-not the author's. `set=HEX` binds several files of one step together. Nothing here opens a file.
+not the author's. `set=HEX` binds several files of one step together. `from=NAME:HEX,...` names each input by the
+beginning of its digest, so that a file can be compared also where some are lost. Nothing here opens a file.
 """
 
 from __future__ import annotations
 
 import re
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -38,6 +40,7 @@ class Seal(msgspec.Struct, frozen=True):
     step_version: int = 1
     kind: str = "text"
     value_digest: str = ""  # of the value a step gave beside its files; it is kept in objects/ by this name
+    made_from: dict[str, str] = {}  # each input's digest, shortened: which of them differ, when not all are known
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -99,6 +102,8 @@ def write_seal(seal: Seal) -> bytes:
         words.append(f"version={seal.step_version}")
     if seal.kind != "text":
         words.append(f"kind={seal.kind}")
+    if seal.made_from:
+        words.append("from=" + ",".join([f"{quote(n, '')}:{quote(v, '')}" for n, v in seal.made_from.items()]))
     return f"<!-- {' '.join(words)} -->\n".encode()
 
 
@@ -129,9 +134,16 @@ def read_seal(line: bytes) -> Seal | None:
             step_version=int(fields.get("version", "1")),
             kind=fields.get("kind", "text"),
             value_digest=fields.get("value", ""),
+            made_from=_made_from(fields["from"]) if "from" in fields else {},
         )
     except (KeyError, ValueError):
         return None
+
+
+def _made_from(text: str) -> dict[str, str]:
+    """The inputs that a seal names; ValueError if it does not read."""
+    pairs = [pair.split(":") for pair in text.split(",")]
+    return {unquote(name): unquote(part) for name, part in pairs}
 
 
 def take_apart(data: bytes) -> Sealed:

@@ -26,7 +26,7 @@ from holdfast.engine.attempt import Attempts
 from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError, UsageError
 from holdfast.events import FileRecord
 from holdfast.history import read_history
-from holdfast.inputs import UNKNOWN, Inputs, changed_parts, known_items
+from holdfast.inputs import Inputs, differing, known_items
 from holdfast.layout import ProjectLayout
 from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import Check, CompiledPipeline
@@ -317,8 +317,7 @@ class _Tasks:
         parts = self._inputs.parts(node)
         if self._inputs.digest(node, parts) == record.input_digest:
             return
-        now, before = parts.get, record.inputs.get
-        changed = [n for n in changed_parts(record.inputs, parts) if UNKNOWN not in (now(n), before(n))]
+        changed = differing(record.inputs, parts)
         if not changed:
             return
         words = "changed since it was made: " + ", ".join(changed)

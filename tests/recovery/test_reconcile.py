@@ -84,9 +84,22 @@ def test_a_changed_file_is_a_persons() -> None:
     assert action(found, on_changed="restore") == decisions.HEAL
 
 
-def test_a_lost_value_is_redone() -> None:
-    """A value that objects/ no longer has cannot be trusted."""
-    assert action(evidence(DONE, value_lost=True)) == decisions.REDO
+def test_a_lost_value_is_redone_when_something_needs_it() -> None:
+    """A value that objects/ no longer has is made again on demand, and not before."""
+    assert action(evidence(DONE, value_lost=True, wanted=True)) == decisions.REDO
+    assert action(evidence(DONE, value_lost=True)) == decisions.LEAVE
+
+
+def test_an_unknown_input_hides_no_other_that_differs() -> None:
+    """The seal names each input: what is known is compared, also where another is lost."""
+    record = replace(DONE, inputs={"outline": "?", "plan": "?aa", "param mood": "cc"})
+    lost = {"version": "1", "outline": "?", "plan": "aa", "param mood": "cc"}
+    taken = {"outline": False, "plan": False}
+    same = evidence(record, input_digest="other", parts=lost, taken=taken, files=one_file(look.SEALED))
+    assert action(same) == decisions.TRUST
+    assert action(replace(same, parts={**lost, "plan": "bb"})) == decisions.ASK
+    assert action(replace(same, parts={**lost, "plan": "bb"}, taken={"plan": True})) == decisions.REDO
+    assert action(replace(same, parts={**lost, "param mood": "dd"})) == decisions.REDO
 
 
 def test_work_that_a_rewind_keeps_stays_accepted() -> None:

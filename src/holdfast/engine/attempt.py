@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast import events as ev
 from holdfast.artifacts import Artifacts, LostValueError, OutputRefusedError, part_path, task_seal
 from holdfast.context import Context, Desk
@@ -266,7 +268,8 @@ class Attempts:
         """The seal of this attempt's output, with its spend: the journal may not have heard all of that yet."""
         node = attempt.node
         record = self.state.task(node.id)
-        seal = task_seal(node.id, node.spec, self.state.run_id, attempt.input_digest, record)
+        record = replace(record, input_digest=attempt.input_digest, inputs=shorten(attempt.parts))
+        seal = task_seal(node.id, node.spec, self.state.run_id, record)
         if attempt.ctx is None:
             return seal
         cost, tokens = attempt.spent_before

@@ -120,7 +120,7 @@ class Acting:
         return events
 
     def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
-        seal = task_seal(node.id, node.spec, self.state.run_id, record.input_digest, record)
+        seal = task_seal(node.id, node.spec, self.state.run_id, record)
         return seals.vary(
             seal, set_digest=look.set_digest(accepted.files), value_digest=_value_digest(node, accepted)
         )
@@ -151,7 +151,7 @@ class Acting:
             self._take_parts(paths)
         files = tuple([self._keep_copy(*file_seen(node, *seen)) for seen in found])
         if decision.about != "sealed":
-            self._seal_anew(node, Accepted(files), _comparable(digest_, parts), self.state.task(node.id))
+            self._seal_anew(node, Accepted(files), parts, digest_)
         return [self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
 
     def _adoption(
@@ -173,7 +173,7 @@ class Acting:
             round=seal.round if seal else self.state.task(node.id).round,
             version=seal.step_version if seal else node.spec.version,
             input_digest=known_by,
-            inputs=shorten(parts),
+            inputs=_compared_later(parts, seal) if decision.about == "sealed" else shorten(parts),
             output_digest=output_digest(files, seal.value_digest if seal else _no_rest(node)),
             files=files,
             value_ref=seal.value_digest if seal and rest != "" else "",
@@ -231,8 +231,9 @@ class Acting:
             files.append(record)
         return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
 
-    def _seal_anew(self, node: Node, accepted: Accepted, input_digest: str, record: TaskState) -> None:
-        seal = self._set_seal(node, replace(record, input_digest=input_digest), accepted)
+    def _seal_anew(self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str) -> None:
+        record = replace(self.state.task(node.id), input_digest=_comparable(digest_, parts), inputs=shorten(parts))
+        seal = self._set_seal(node, record, accepted)
         for file in accepted.files:
             self.artifacts.reseal(file, seal)
 
@@ -266,15 +267,31 @@ class Acting:
 
     def _keep(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         """Accept the files as they are now, against the inputs as they are now."""
-        record = self.state.task(node.id)
-        accepted = record.accepted or Accepted()
+        accepted = self.state.task(node.id).accepted or Accepted()
+        events = self._mend_siblings(node, decision, accepted)
+        if events is None:
+            reason = "a file beside the one that is kept is damaged, and objects/ has no whole copy"
+            return self._redo(node, replace(decision, reason=reason, paths=tuple(decision.looks)), parts, digest_)
         files = tuple(self._kept_file(node, decision, file) for file in accepted.files)
         kept = Accepted(files, accepted.value, accepted.value_ref)
         refusal = self._refusal(node, lambda: self.artifacts.load(kept))
         if refusal:
             return self._redo(node, replace(decision, reason=f"refused when kept: {refusal}"), parts, digest_)
-        self._seal_anew(node, kept, _comparable(digest_, parts), record)
-        return [self._kept(node, decision, parts, digest_, files)]
+        self._seal_anew(node, kept, parts, digest_)
+        return [*events, self._kept(node, decision, parts, digest_, files)]
+
+    def _mend_siblings(self, node: Node, decision: Decision, accepted: Accepted) -> list[ev.Event] | None:
+        """Set aside and put back what is damaged beside a file that is kept; None if that cannot be done."""
+        events: list[ev.Event] = []
+        for file in accepted.files:
+            found = decision.looks.get(file.path)
+            if found is None or found.kind in (look.SEALED, look.CHANGED):
+                continue
+            if not self.artifacts.can_heal(file):
+                return None
+            events += self._put_away(node.id, file.path, found)
+            events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=found.kind))
+        return events
 
     def _kept(
         self,
@@ -341,6 +358,15 @@ _WHY_ASIDE = {
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
     """The seal of a task's files: of the first that has one, for all of a set say the same."""
     return next((seen.seal for _, _, seen in found if seen.seal is not None), None)
+
+
+def _compared_later(parts: Mapping[str, str], seal: Seal | None) -> dict[str, str]:
+    """The inputs of a sealed file; one that is unknown, or another than the seal's: "?" and what the seal says."""
+    then = seal.made_from if seal is not None else {}
+    return {
+        name: part if part != UNKNOWN and then.get(name, part) == part else f"{UNKNOWN}{then.get(name, '')}"
+        for name, part in shorten(parts).items()
+    }
 
 
 def _comparable(input_digest: str, parts: Mapping[str, str]) -> str:

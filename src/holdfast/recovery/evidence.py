@@ -43,6 +43,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     living_runs: frozenset[str] = frozenset()
     consumed: bool = False  # other tasks take its output
     wanted: bool = False  # a task that must run needs what is lost of it
+    taken: Mapping[str, bool] = {}  # input that is another task's output -> whether a person kept that as it is
+    is_rebuilt: bool = False  # the record of the run was lost: whole files are not redone unasked
     was_done: str = ""  # of a lost run's task without files: what says that it had been done
 
     def of_kind(self, *kinds: str) -> tuple[str, ...]:

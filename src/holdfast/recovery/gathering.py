@@ -12,12 +12,16 @@ from holdfast import events as ev
 from holdfast.artifacts import Look, part_path
 from holdfast.inputs import Inputs
 from holdfast.pipeline.graph import Node
+from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery.evidence import Evidence
 from holdfast.recovery.sections import Sections, is_memory
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
 
 _NOTHING = TaskState()
+
+KEPT_BY_PERSON = ("exists", "kept")
+"""How a task is said to be finished whose files a person let stand as they are."""
 
 Migrations = Mapping[str, Mapping[int, Callable[[Any], Any]]]
 
@@ -66,11 +70,21 @@ class Gathering:
             living_runs=self.living_runs,
             consumed=any(consumer.kind != "order" for consumer, _ in node.consumers),
             wanted=wanted,
+            taken=self._taken(node) if node.parents else {},
+            is_rebuilt=self.state.rebuilt,
             was_done=self._was_done(node) if not paths else "",
             **facts,
         )
         is_older = finished is not None and known.version < evidence.version
         return self._with_migration(node, evidence) if is_older else evidence
+
+    def _taken(self, node: Node) -> dict[str, bool]:
+        """The inputs that are outputs of other tasks, and whether a person kept those as they are."""
+        return {
+            parent.spec.identity if isinstance(parent.spec, StepSpec) else parent.spec.name: not parent.is_virtual
+            and self.state.task(parent.id).evidence in KEPT_BY_PERSON
+            for parent in node.parents
+        }
 
     def _facts(self, node: Node, accepted: Accepted, paths: Mapping[str, str]) -> dict[str, Any]:
         """How the files of a finished task are now."""

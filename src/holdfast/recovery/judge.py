@@ -92,7 +92,7 @@ class Judge:
             return Decision(decisions.ASK, f"it would write to the same file as {other}", about="path")
         if record is None and spec.writes and self._gathering.nothing_there(node):
             return _NOT_STARTED
-        wanted = node.id in self._wanted
+        wanted = node.id in self._wanted or node.kind == "items"  # without its items nothing can go on
         evidence = self._gathering.gather(node, record, parts, input_digest, wanted=wanted)
         decision = reconcile.decide(evidence, self._policy(spec))
         if decision.action not in _NO_ACT:
@@ -165,6 +165,9 @@ class Judge:
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Sequence[ev.Event]:
         """Carry the decision out on the files; gives the events that record it."""
+        if decision.action == decisions.TRUST and self.state.task(node.id).decided:
+            # An answer holds for one time: it must not lie in wait for an edit that nobody has seen yet.
+            return [ev.TaskKept(step_id=node.id, reason="there was nothing to decide")]
         if decision.action in _NO_ACT:
             return ()
         act = self.sections.apply if is_memory(node.spec) else self._acting.apply

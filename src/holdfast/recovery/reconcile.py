@@ -13,12 +13,14 @@ Here is finished work; `unfinished.py` has the rest.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from msgspec.structs import replace
 
 from holdfast import artifacts as look
 from holdfast.artifacts import Look
 from holdfast.decisions import ASK, HEAL, HOLD, KEEP, LEAVE, MIGRATE, MOVE, REDO, SKIP, TRUST, Decision
-from holdfast.inputs import UNKNOWN, changed_parts
+from holdfast.inputs import UNKNOWN, changed_parts, shorten
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.unfinished import decide_unfinished
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED
@@ -53,7 +55,7 @@ def _decide_completed(evidence: Evidence, policy: Policy) -> Decision:
     stale = _stale(evidence)
     if stale is not None:
         return stale
-    if evidence.value_lost and not _may_lack(evidence, policy, evidence.record.value_lost):
+    if evidence.value_lost and evidence.wanted:
         return Decision(REDO, _lost_words(evidence), evidence.not_kept_elsewhere())
     changed = evidence.of_kind(look.CHANGED)
     if changed and policy.on_changed != "restore":
@@ -62,15 +64,14 @@ def _decide_completed(evidence: Evidence, policy: Policy) -> Decision:
     return _decide_damaged(evidence, bad, policy) if bad else _decide_intact(evidence)
 
 
-def _may_lack(evidence: Evidence, policy: Policy, known: bool) -> bool:
-    """Whether something lost may stay lost: until a task that must run takes it."""
-    return not evidence.wanted and (known or (policy.only_needed and evidence.consumed))
+def _may_lack(evidence: Evidence, policy: Policy) -> bool:
+    """Whether a missing file may stay missing: until a task that must run takes it."""
+    return policy.only_needed and evidence.consumed and not evidence.wanted
 
 
 def _lost_words(evidence: Evidence) -> str:
-    if evidence.record.value_lost:
-        return "its value was lost with the record, and a task that must run needs it"
-    return "its value is missing from objects/ or damaged"
+    how = "was lost with the record" if evidence.record.value_lost else "is missing from objects/ or damaged"
+    return f"its value {how}, and is needed"
 
 
 def _stale(evidence: Evidence) -> Decision | None:
@@ -80,16 +81,24 @@ def _stale(evidence: Evidence) -> Decision | None:
         return None
     if evidence.migratable and evidence.old_version_digest == record.input_digest:
         return None
-    unknown_then = {name for name, part in record.inputs.items() if part == UNKNOWN}
-    unknown_now = {name for name, part in evidence.parts.items() if part == UNKNOWN}
-    changed = [n for n in changed_parts(record.inputs, evidence.parts) if n not in unknown_then | unknown_now]
+    then = {name: part[1:] for name, part in record.inputs.items() if part.startswith(UNKNOWN)}
+    now = shorten(evidence.parts)
+    unknown_now = {name for name, part in now.items() if part == UNKNOWN}
+    changed = [n for n in changed_parts(record.inputs, evidence.parts) if n not in then and n not in unknown_now]
+    misfits = [n for n, part in then.items() if part and n not in unknown_now and now.get(n) != part]
+    changed += [name for name in misfits if evidence.taken.get(name)]
     reason = _what_changed(evidence, changed)
-    if reason or not (unknown_then or unknown_now):
+    if reason or not (then or unknown_now):
         return Decision(REDO, reason or "its inputs changed", evidence.not_kept_elsewhere())
-    if unknown_now or record.decided == "keep" or record.input_digest == UNKNOWN:
+    if record.decided == "keep" or not (misfits or _is_beyond_telling(record.input_digest, then, unknown_now)):
         return None
-    listed = ", ".join(sorted(unknown_then))
-    return Decision(ASK, f"it was made from another {listed} than the one that was made again", about="input")
+    listed = ", ".join(sorted(misfits or then))
+    return Decision(ASK, f"it was made from another {listed} than the one that is there now", about="input")
+
+
+def _is_beyond_telling(recorded: str, then: Mapping[str, str], unknown_now: Collection[str]) -> bool:
+    """Whether all inputs are known again and do not add up to what is recorded, and nothing says which differs."""
+    return not unknown_now and recorded != UNKNOWN and not all(then.values())
 
 
 def _what_changed(evidence: Evidence, names: list[str]) -> str:
@@ -108,7 +117,7 @@ def _decide_changed(changed: tuple[str, ...], policy: Policy) -> Decision:
 
 
 def _decide_damaged(evidence: Evidence, bad: tuple[str, ...], policy: Policy) -> Decision:
-    if bad == evidence.of_kind(look.MISSING) and _may_lack(evidence, policy, known=False):
+    if bad == evidence.of_kind(look.MISSING) and _may_lack(evidence, policy):
         return Decision(LEAVE, f"{', '.join(bad)} is missing, and nothing unfinished needs it", bad)
     words = ", ".join(f"{path} is {_described(evidence.files[path])}" for path in bad)
     if all(evidence.healable.get(path) for path in bad):

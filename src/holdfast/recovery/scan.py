@@ -22,7 +22,7 @@ from holdfast import layout, memory, seals
 from holdfast.artifacts import UNREADABLE, Look, LostValueError, output_digest, part_path
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord
-from holdfast.inputs import UNKNOWN, Inputs
+from holdfast.inputs import UNKNOWN, Inputs, differing
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import Graph, Node, split_task_id
 from holdfast.pipeline.inferring import FilePattern, is_inferred
@@ -164,7 +164,9 @@ class Scan:
         if seal is None or is_inferred(self.graph, node, self._inferred):
             return ""
         parts = self.inputs.parts(node)
-        if UNKNOWN in parts.values() or seal.input_digest in (UNKNOWN, self.inputs.digest(node, parts)):
+        if seal.input_digest in (UNKNOWN, self.inputs.digest(node, parts)):
+            return ""
+        if UNKNOWN in parts.values() and not (seal.made_from and differing(seal.made_from, parts)):
             return ""
         if seal.step_version != node.spec.version:
             return _other_version(seal, node)

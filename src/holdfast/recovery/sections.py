@@ -217,7 +217,7 @@ class Sections:
         """Give an edited section a seal over what the person wrote; nothing else in the file moves."""
         (file,) = event.files
         record = self.inputs.state.task(node.id)
-        seal = task_seal(node.id, node.spec, self.inputs.state.run_id, record.input_digest, record)
+        seal = task_seal(node.id, node.spec, self.inputs.state.run_id, record)
         old = decision.looks[file.path].seal
         if old is not None:
             seal = seals.vary(old, task=node.id, run=seal.run)

@@ -9,8 +9,9 @@ import msgspec
 from holdfast import artifacts as look
 from holdfast.artifacts import Look
 from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, Decision
-from holdfast.inputs import UNKNOWN
+from holdfast.inputs import UNKNOWN, differing
 from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.seals import Seal
 from holdfast.values import decode_json
 
 PARTIAL_MIN_CHARS = 100
@@ -37,8 +38,9 @@ def decide_unfinished(evidence: Evidence, policy: Policy) -> Decision:
 def _decide_changed_unrecorded(evidence: Evidence, changed: tuple[str, ...], policy: Policy) -> Decision:
     """Sealed by this task, edited since, and the record lost: it is asked about, as it would be with a record."""
     listed = ", ".join(changed)
-    if policy.on_changed == "keep" and len(changed) == len(evidence.files):
-        return Decision(ADOPT, f"{listed} was edited, and the edit is kept", changed, about="exists")
+    whole = evidence.of_kind(look.CHANGED, look.SEALED)
+    if policy.on_changed == "keep" and len(whole) == len(evidence.files):
+        return Decision(ADOPT, f"{listed} was edited, and the edit is kept", whole, about="exists")
     return Decision(ASK, f"{listed} was changed after it was accepted", changed, about="changed")
 
 
@@ -81,14 +83,25 @@ def _adopt_sealed(evidence: Evidence) -> Decision | None:
         return None
     if evidence.value_lost and evidence.wanted:
         return None
-    fitting = (evidence.input_digest, UNKNOWN)
-    if any(seal.input_digest not in fitting for seal in found) and not _unknown_inputs(evidence):
+    if not all(_may_fit(evidence, seal) for seal in found):
         return None
     return Decision(ADOPT, "whole and sealed, only the record was missing", tuple(evidence.files), about="sealed")
 
 
-def _unknown_inputs(evidence: Evidence) -> bool:
-    return UNKNOWN in evidence.parts.values()
+def _may_fit(evidence: Evidence, seal: Seal) -> bool:
+    """Whether a sealed file may have been made from the inputs there are now: unknown is not different.
+
+    In a run whose record was lost, another version of what it was made from does not count against it either: the
+    file is believed, and then asked about.
+    """
+    if seal.input_digest in (evidence.input_digest, UNKNOWN):
+        return True
+    if not seal.made_from:
+        return UNKNOWN in evidence.parts.values()
+    if seal.step_version != evidence.version:
+        return False
+    others = differing(seal.made_from, evidence.parts)
+    return all(name in evidence.taken for name in others) and (not others or evidence.is_rebuilt)
 
 
 def _half_finished(evidence: Evidence) -> Sequence[str]:

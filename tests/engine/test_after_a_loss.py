@@ -1,0 +1,161 @@
+"""All state lost, and more: nothing is passed off as finished, and nothing whole is paid for unasked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from holdfast import Pipeline, Rewind
+from holdfast.errors import UsageError
+from holdfast.people import decide
+from holdfast.run import RunResult
+from holdfast.runs import open_project
+
+
+class Project:
+    """A draft, a review of it that is only a value, and a final text from both; `made` lists what ran."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.made: list[str] = []
+        self.words = "first"
+        (root / "in.txt").write_text("notes")
+
+    def run(self, **params: object) -> RunResult:
+        self.made.clear()
+        return self.pipeline().run(params, dir=self.root)
+
+    def lose(self, *names: str) -> None:
+        shutil.rmtree(self.root / ".holdfast")
+        for name in names:
+            (self.root / name).unlink()
+
+    def decide(self, result: RunResult, task: str, choice: str) -> None:
+        decide(open_project(self.root), result.run_id, task, choice)
+
+    def pipeline(self) -> Pipeline:
+        pipe = Pipeline("p", params={"mood": (str, "calm")})
+
+        @pipe.step(writes="draft.md")
+        def draft() -> str:
+            self.made.append("draft")
+            return f"{self.words} words\n"
+
+        @pipe.step
+        def review(draft: str) -> dict[str, bool]:
+            self.made.append("review")
+            if "bad" in draft:
+                raise Rewind("draft", feedback="bad words")
+            return {"ok": True}
+
+        @pipe.step(writes={"text": "final.md", "table": "final.csv"}, reads="in.txt")
+        def final(draft: str, review: dict[str, bool], mood: str) -> dict[str, str]:
+            self.made.append("final")
+            return {"text": f"{mood}: {draft}", "table": "1,2\n"}
+
+        return pipe
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    assert made.run().status == "completed"
+    return made
+
+
+def test_other_parameters_than_the_files_were_made_with_are_refused(project: Project) -> None:
+    """Also where another input of the file is lost: its seal names each."""
+    project.lose()
+    with pytest.raises(UsageError, match="another mood"):
+        project.run(mood="wild")
+    assert project.run().status == "completed"
+    assert not project.made
+
+
+def test_a_file_that_is_read_and_has_changed_is_noticed(project: Project) -> None:
+    """The lost value of the review does not hide it."""
+    project.lose()
+    (project.root / "in.txt").write_text("other notes")
+    assert project.run().status == "completed"
+    assert project.made == ["review", "final"]
+
+
+def test_a_draft_that_came_out_differently_is_asked_about(project: Project) -> None:
+    """What was made from the lost one is not finished unasked, although its other input is unknown."""
+    project.lose("draft.md")
+    project.words = "bad"
+    result = project.run()
+    assert (result.status, project.made) == ("paused", ["draft"])
+    project.words = "good"
+    project.decide(result, "final", "redo")
+    assert project.run().status == "completed"
+    assert "good words" in (project.root / "final.md").read_text()
+
+
+def test_an_edit_that_is_kept_redoes_what_depends_on_it(project: Project) -> None:
+    """A person decided: no second question is asked."""
+    project.lose()
+    path = project.root / "draft.md"
+    path.write_text(path.read_text().replace("first", "MY"))
+    result = project.run()
+    assert result.status == "paused"
+    project.decide(result, "draft", "keep")
+    assert project.run().status == "completed"
+    assert "MY words" in (project.root / "final.md").read_text()
+
+
+def test_one_of_several_files_that_was_edited_can_be_kept(project: Project) -> None:
+    """The answer ends the question, and nothing runs."""
+    project.lose()
+    path = project.root / "final.md"
+    path.write_text(path.read_text().replace("calm", "CALM"))
+    result = project.run()
+    assert result.status == "paused"
+    project.decide(result, "final", "keep")
+    assert (project.run().status, project.made) == ("completed", [])
+    assert "CALM" in path.read_text()
+
+
+def test_keeping_one_file_sets_what_was_done_to_the_other_aside(project: Project) -> None:
+    """With its record: the text is kept; the table is put back, and what was in it is in quarantine."""
+    text, table = project.root / "final.md", project.root / "final.csv"
+    text.write_text(text.read_text().replace("calm", "CALM"))
+    table.write_text("1,2\n9,9\n")
+    result = project.run()
+    project.decide(result, "final", "keep")
+    assert project.run().status == "completed"
+    assert "CALM" in text.read_text()
+    assert table.read_text() == "1,2\n"
+    assert [p for p in project.root.rglob("*") if p.is_file() and b"9,9" in p.read_bytes()]
+
+
+def test_lost_copies_alone_cost_nothing(project: Project) -> None:
+    """Values that nothing unfinished needs are not made again."""
+    shutil.rmtree(project.root / ".holdfast" / "objects")
+    assert (project.run().status, project.made) == ("completed", [])
+
+
+@pytest.mark.parametrize(
+    ("task", "choice", "words"),
+    [
+        ("draft", "keep", "as they were accepted"),
+        ("draft", "restore", "as they were accepted"),
+        ("draft", "continue", "not half finished"),
+        ("review", "keep", "no files"),
+    ],
+)
+def test_an_answer_to_nothing_is_refused(project: Project, task: str, choice: str, words: str) -> None:
+    """It would lie in wait for an edit that nobody has seen yet."""
+    result = project.run()
+    with pytest.raises(UsageError, match=words):
+        project.decide(result, task, choice)
+
+
+def test_an_edit_that_nothing_can_tell_from_damage_cannot_be_kept(project: Project) -> None:
+    """A table has its seal beside it: `keep` says so instead of promising."""
+    result = project.run()
+    (project.root / "final.csv").write_text("1,2\n9,9\n")
+    with pytest.raises(UsageError, match="nobody can tell"):
+        project.decide(result, "final", "keep")

@@ -164,9 +164,7 @@ class Scan:
         if seal is None or is_inferred(self.graph, node, self._inferred):
             return ""
         parts = self.inputs.parts(node)
-        if seal.input_digest in (UNKNOWN, self.inputs.digest(node, parts)):
-            return ""
-        if UNKNOWN in parts.values() and not (seal.made_from and differing(seal.made_from, parts)):
+        if seal.input_digest in (UNKNOWN, self.inputs.digest(node, parts)) or _is_beyond_telling(seal, parts):
             return ""
         if seal.step_version != node.spec.version:
             return _other_version(seal, node)
@@ -242,6 +240,11 @@ class Scan:
             return Stranger(path, SEAL, "the seal of a file that belongs to no task")
         seal = tail_seal(self.artifacts.tree, path)
         return Stranger(path, STRANGER, f"sealed by {seal.task} of run {seal.run}" if seal else "")
+
+
+def _is_beyond_telling(seal: Seal, parts: Mapping[str, str]) -> bool:
+    """Whether an input is unknown and nothing that is known differs from what the seal says."""
+    return UNKNOWN in parts.values() and not (seal.made_from and differing(seal.made_from, parts))
 
 
 def _other_version(seal: Seal, node: Node) -> str:

@@ -30,13 +30,15 @@ class FilePattern:
         # `{a}-{b}.md` can be read in more than one way: then only the seal knows.
         self.is_plain = all(sum(field in fan for field in templates.fields(part)) <= 1 for part in segments)
         self._whole = re.compile(_expression(template, fan, values))
+        last_text, last_field = templates.parse(template)[-1]
+        self._ending = last_text if last_field is None else ""
         self._folders = [
             re.compile(_expression("/".join(segments[:depth]), fan, values)) for depth in range(1, len(segments))
         ]
 
     def item_at(self, path: str) -> Path | None:
         """The item whose file would have this path."""
-        match = self._whole.fullmatch(path)
+        match = self._whole.fullmatch(path) if path.endswith(self._ending) else None
         return tuple(match[var] for var in self.fan) if match is not None else None
 
     def item_of(self, task: str) -> Path | None:

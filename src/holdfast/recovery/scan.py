@@ -282,9 +282,12 @@ def in_order(graph: Graph) -> Iterator[Node]:
 def named_items(spec: PipelineSpec, tree: WorkTree, state: RunState) -> dict[str, list[tuple[str, ...]]]:
     """The items that the names of files suggest, by fan-out. Only their seals can prove that they are items."""
     suggested: dict[str, list[tuple[FilePattern, tuple[str, ...]]]] = {}
+    listings: dict[str, frozenset[str]] = {}  # several steps may write to one folder
     for pattern, template in file_patterns(spec, _values(state)):
         for folder in matching_folders(tree, pattern, template):
-            for name in _names(tree, folder):
+            if folder not in listings:
+                listings[folder] = _names(tree, folder)
+            for name in listings[folder]:
                 path = f"{folder}/{name}" if folder else name
                 item = pattern.item_at(path)
                 if item is not None and templates.check_path(path) is None:

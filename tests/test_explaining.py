@@ -6,6 +6,7 @@ from pathlib import Path
 
 from holdfast import Pipeline
 from holdfast.layout import ProjectLayout
+from holdfast.people import approve
 from holdfast.planning import explain
 
 
@@ -40,10 +41,12 @@ def test_a_blocked_task_names_what_it_waits_for(tmp_path: Path) -> None:
     for task in ("write[b]", "bind"):
         told = why(tmp_path, run.run_id, task)
         assert told.startswith(f"{task}: blocked\n")
-        assert told.count("which needs a person") == 1
-        assert "  waits for find[b], which needs a person" in told
+        assert told.count("waits for") == 1
+        assert told.endswith("\n  next: waits for find[b]: holdfast retry 'find[b]'")
     assert "waits for" not in why(tmp_path, run.run_id, "write[a]")
-    assert why(tmp_path, run.run_id, "find[b]").startswith("find[b]: needs_review")
+    told = why(tmp_path, run.run_id, "find[b]")
+    assert told.startswith("find[b]: needs review\n")
+    assert told.endswith("\n  next: it waits for a person: holdfast retry 'find[b]'")
 
 
 def test_a_task_behind_a_gate_or_a_checklist_names_it(tmp_path: Path) -> None:
@@ -67,8 +70,45 @@ def test_a_task_behind_a_gate_or_a_checklist_names_it(tmp_path: Path) -> None:
         return "text"
 
     run = pipe.run(dir=tmp_path)
-    assert "waits for read_it, which needs a person" in why(tmp_path, run.run_id, "behind_gate")
-    assert "waits for phase:two, which needs a person" in why(tmp_path, run.run_id, "behind_checklist")
+    assert "next: waits for read_it: holdfast approve read_it" in why(tmp_path, run.run_id, "behind_gate")
+    waits = "next: waits for phase:two: holdfast approve phase:two"
+    assert waits in why(tmp_path, run.run_id, "behind_checklist")
+    assert why(tmp_path, run.run_id, "read_it") == "read_it: waits for approval\n  next: holdfast approve read_it"
+    told = why(tmp_path, run.run_id, "phase:two")
+    assert told == "phase:two: refused: not yet\n  next: holdfast approve phase:two"
+    assert why(tmp_path, run.run_id, "phase:one") == "phase:one: started"
+
+
+def test_a_gate_that_is_not_reached_names_what_comes_before(tmp_path: Path) -> None:
+    """Approved, it says that, and nothing more."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def first() -> str:
+        raise RuntimeError("no luck")
+
+    pipe.gate("read_it", after=["first"], ask="Read it")
+    run = pipe.run(dir=tmp_path)
+    told = "read_it: not reached yet\n  next: waits for first: holdfast retry first"
+    assert why(tmp_path, run.run_id, "read_it") == told
+    approve(ProjectLayout(tmp_path), run.run_id, "read_it")
+    assert why(tmp_path, run.run_id, "read_it") == "read_it: approved"
+
+
+def test_a_question_is_no_error(tmp_path: Path) -> None:
+    """An edited file is told as a question, with the command that answers it."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.md")
+    def first() -> str:
+        return "text"
+
+    run = pipe.run(dir=tmp_path)
+    (tmp_path / "a.md").write_text("more " + (tmp_path / "a.md").read_text())
+    told = why(tmp_path, run.run_id, "first")
+    assert "  question: a.md was changed after it was accepted" in told
+    assert "last error" not in told
+    assert "\n  next: it waits for a person: holdfast decide first keep" in told
 
 
 def test_a_task_that_ran_again_says_why(tmp_path: Path) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast import Context, Pipeline
+from holdfast import events as ev
+from holdfast.choosing import Request
 from holdfast.layout import ProjectLayout
 from holdfast.planning import Plan, explain, make_plan
+from holdfast.recovering import recover
+from holdfast.showing import append
 
 
 def book(version: int = 1, *, drop: str = "", title: str = "draft", was: str = "") -> Pipeline:
@@ -111,4 +115,81 @@ def test_why_tells_from_recorded_facts(tmp_path: Path) -> None:
     lines = "\n".join(explain(ProjectLayout(tmp_path), run.run_id, "draft[a]"))
     assert "completed" in lines
     assert "made from outline" in lines
-    assert "next: trust" in lines
+    assert "next: nothing, it is used as it is (intact" in lines
+
+
+def test_what_runs_only_perhaps_is_counted_and_priced_apart(tmp_path: Path) -> None:
+    """A draft is done again for certain; that the book behind it is, depends on how it comes out."""
+
+    def pipeline(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(version=version)
+        def first(ctx: Context) -> int:
+            ctx.usage(cost_usd=0.25)
+            return 1
+
+        @pipe.step
+        def second(ctx: Context, first: int) -> int:
+            ctx.usage(cost_usd=0.5)
+            return first
+
+        return pipe
+
+    pipeline(1).run(dir=tmp_path)
+    plan = make_plan(pipeline(2).compile(), ProjectLayout(tmp_path))
+    assert {task.id: (task.action, task.if_different) for task in plan.tasks} == {
+        "first": ("redo", False),
+        "second": ("redo", True),
+    }
+    assert (plan.expected_cost_usd, plan.most_cost_usd) == (0.25, 0.75)
+
+
+def test_a_task_behind_a_gate_names_the_gate(tmp_path: Path) -> None:
+    """And the command that opens it, also behind another task and for a gate that is not reached yet."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def first() -> int:
+        return 1
+
+    pipe.gate("publish_ok", after=["first"])
+
+    @pipe.step(after=["publish_ok"])
+    def second() -> int:
+        return 2
+
+    @pipe.step
+    def third(second: int) -> int:
+        return second
+
+    reason = "after gate publish_ok is approved: holdfast approve publish_ok"
+    for _ in range(2):
+        plan = make_plan(pipe.compile(), ProjectLayout(tmp_path))
+        reasons = {task.id: task.reason for task in plan.tasks}
+        assert (reasons["second"], reasons["third"]) == (reason, reason)
+        pipe.run(dir=tmp_path)
+
+
+def test_a_cut_off_or_failed_task_has_one_reason(tmp_path: Path) -> None:
+    """`plan` and `recover --dry-run` say the same of it, though only one of them continues the run."""
+    pipe = Pipeline("p")
+
+    @pipe.step(retries=5, backoff=0.0)
+    def broken() -> int:
+        raise RuntimeError("no luck")
+
+    pipe.run(dir=tmp_path, run_id="one")
+    layout = ProjectLayout(tmp_path)
+    again = ev.NodeEntered(step_id="broken", node="broken", attempt=7)
+    failed = ev.NodeExited(step_id="broken", node="broken", status="failed", attempt=7, error="no luck")
+    for event, reason in (
+        (None, "failed before, and is tried again: "),
+        (again, "an earlier attempt was cut off"),
+        (failed, "failed before, and is tried again: "),
+    ):
+        append(layout, "one", [event] if event else [])
+        (planned,) = make_plan(pipe.compile(), layout, "one").tasks
+        (foreseen,) = recover(pipe.compile(), layout, Request(resume="one"), dry_run=True).tasks
+        assert planned.reason == foreseen.reason
+        assert planned.reason.startswith(reason)

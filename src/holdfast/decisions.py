@@ -29,10 +29,14 @@ class Decision(msgspec.Struct, frozen=True):
     action: str
     reason: str
     paths: tuple[str, ...] = ()  # the files it is about
-    about: str = ""  # of a question: changed | partial | input | path; of an adoption: the kind of proof
+    about: str = ""  # of a question: changed | partial | input | path; of an adoption: its proof; or BEHIND
     partial: str | None = None
     # The files as they were read: whoever acts need not read them again. Not to be kept, for the bodies are in it.
     looks: Mapping[str, Look] = {}
+
+
+BEHIND = "behind"
+"""What a decision is about that holds only if what the task was made from comes out differently."""
 
 
 PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, HOLD: ASK}
@@ -52,6 +56,7 @@ class Planned(msgspec.Struct, frozen=True):
     expected_cost_usd: float | None = None
     evidence: str = ""  # what was believed: journal | sealed artifact | plain marker | file | ...
     problem: str = ""  # which file is not as it should be, and how
+    if_different: bool = False  # only if what it was made from comes out differently
 
 
 def public_action(action: str) -> str:

@@ -8,7 +8,7 @@ already: a task that is being sent back is not sent back twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast import clock
@@ -18,12 +18,13 @@ from holdfast.folding import fold
 from holdfast.journal.scan import scan
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.picture import Picture
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.runs import load_value
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores.objects import ObjectStore
 from holdfast.views.claims import Claims
-from holdfast.views.edits import WANTED_DONE, Wish, wishes
-from holdfast.views.shelf import Kept
+from holdfast.views.edits import WANTED_DONE, WANTED_REDO, Wish, wishes
+from holdfast.views.shelf import Kept, ViewShelf
 
 
 def wanted(layout: ProjectLayout, edited: Sequence[Claims], now: Picture) -> list[ev.Event]:
@@ -34,6 +35,24 @@ def wanted(layout: ProjectLayout, edited: Sequence[Claims], now: Picture) -> lis
         for wish in wishes(claims, then):
             found.setdefault((wish.task, wish.wanted), wish)
     return [event for wish in found.values() for event in _events(wish, now.state)]
+
+
+def foreseen(layout: ProjectLayout, spec: PipelineSpec, state: RunState) -> list[ev.Event]:
+    """What the edited views of a run on record ask for, and a run of it would record first. Read-only."""
+    if not state.run_id or state.rebuilt:
+        return []  # the views of a lost run are evidence, and are read as such
+    shelf = ViewShelf(layout, layout.run(state.run_id))
+    try:
+        edited = shelf.edited(spec)
+        return wanted(layout, edited, _drawn(layout, state)) if edited else []
+    finally:
+        shelf.close()
+
+
+def turned_back(events: Iterable[ev.Event]) -> dict[str, str]:
+    """Task -> the view in which somebody asked to have it done again."""
+    edits = [event for event in events if isinstance(event, ev.ViewEdited)]
+    return {event.step_id: event.source for event in edits if event.wanted == WANTED_REDO}
 
 
 def kept_events(layout: ProjectLayout, kept: Sequence[Kept]) -> list[ev.Event]:
@@ -61,8 +80,11 @@ def _events(wish: Wish, state: RunState) -> Iterator[ev.Event]:
 
 def _at(layout: ProjectLayout, run_id: str, seq: int) -> Picture:
     """The run as it was at that line of its journal."""
-    state = _state_at(layout.run(run_id), seq)
-    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    return _drawn(layout, _state_at(layout.run(run_id), seq))
+
+
+def _drawn(layout: ProjectLayout, state: RunState) -> Picture:
+    objects = ObjectStore(layout.objects, state.run_id, layout.tmp, read_only=True)
     try:
         return draw(state, lambda accepted: load_value(objects, accepted))
     finally:

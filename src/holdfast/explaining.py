@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast import clock
@@ -13,7 +13,17 @@ from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDIN
 
 if TYPE_CHECKING:
     from holdfast.decisions import Planned
+    from holdfast.picture import Need
 
+_NEXT = {
+    "run": "it runs",
+    "redo": "it runs again",
+    "continue": "it goes on from its half-finished text",
+    "heal": "it is put back from objects/",
+    "adopt": "it is adopted",
+    "ask": "it waits for a person",
+}
+_NAMED_MAX = 5
 _EVIDENCE = {
     "sealed": "adopted: its file was whole and sealed, only the record was missing",
     "marker": "adopted: its file ends in the plain completion marker",
@@ -21,8 +31,14 @@ _EVIDENCE = {
 }
 
 
-def tell(task: str, state: RunState, graph: Graph, planned: Planned | None) -> list[str]:
-    """What is known of one task; UsageError if there is no such task."""
+def tell(
+    task: str, state: RunState, graph: Graph, planned: Planned | None, needs: Sequence[Need] = ()
+) -> list[str]:
+    """What is known of one task, gate or phase; UsageError if there is none of that name."""
+    commands = {need.task: need.command for need in needs}
+    node = graph.nodes.get(task)
+    if node is not None and node.kind in ("gate", "phase"):
+        return list(_tell_barrier(node, state, graph, commands))
     if task not in graph.nodes and task not in state.tasks:
         near = did_you_mean(task, [node.id for node in graph.tasks()])
         raise UsageError(f"There is no task {printable(task)} in run {state.run_id}.", fix=near)
@@ -34,19 +50,55 @@ def tell(task: str, state: RunState, graph: Graph, planned: Planned | None) -> l
         inputs = {name: part.removeprefix("?") or "not known" for name, part in record.inputs.items()}
         lines += [f"  made from {name}: {part}" for name, part in inputs.items()]
         lines += [f"  made by version {record.version} of the step"] if record.version > 1 else []
-    node = graph.nodes.get(task)
     if node is not None and node.parents:
         lines.append("  depends on " + ", ".join(parent.id for parent in node.parents))
-    lines += [f"  waits for {name}, which needs a person" for name in waited_for]
-    if planned is not None:
-        lines.append(f"  next: {planned.action}, because: {planned.reason}")
-    return lines
+    return lines + list(_next(task, record, planned, waited_for, commands))
+
+
+def _tell_barrier(node: Node, state: RunState, graph: Graph, commands: Mapping[str, str]) -> Iterator[str]:
+    """How a gate or a phase stands, and what leads on."""
+    standing = state.gates.get(node.id, "") if node.kind == "gate" else state.phases.get(node.id, "")
+    yield f"{node.id}: {_BARRIERS.get(standing) or standing}"
+    if node.id in commands:
+        if getattr(node.spec, "ask", ""):
+            yield f"  asks: {node.spec.ask}"
+        yield f"  next: {commands[node.id]}"
+    elif not standing:
+        yield from _waits(_waited_for(node.id, graph, state), commands)
+
+
+_BARRIERS = {"": "not reached yet", "reached": "waits for approval"}
+
+
+def _next(
+    task: str,
+    record: TaskState | None,
+    planned: Planned | None,
+    waited_for: Sequence[str],
+    commands: Mapping[str, str],
+) -> Iterator[str]:
+    """What happens to a task from here, and who has to do something for it."""
+    if waited_for and (record is None or record.status != COMPLETED):
+        yield from _waits(waited_for, commands)
+    elif task in commands:
+        yield f"  next: it waits for a person: {commands[task]}"
+    elif planned is not None and planned.action == "trust":
+        yield f"  next: nothing, it is used as it is ({planned.reason})"
+    elif planned is not None:
+        yield f"  next: {_NEXT.get(planned.action, planned.action)}, because: {planned.reason}"
+
+
+def _waits(names: Sequence[str], commands: Mapping[str, str]) -> Iterator[str]:
+    for name in names[:_NAMED_MAX]:
+        yield f"  next: waits for {name}: {commands.get(name, 'it needs a person')}"
+    if len(names) > _NAMED_MAX:
+        yield f"  and for {len(names) - _NAMED_MAX} more: holdfast status"
 
 
 def _status(record: TaskState | None, waited_for: list[str]) -> str:
     if waited_for and (record is None or record.status == PENDING):
         return BLOCKED
-    return record.status if record is not None else "not started"
+    return record.status.replace("_", " ") if record is not None else "not started"
 
 
 def _waited_for(task: str, graph: Graph, state: RunState) -> list[str]:
@@ -92,6 +144,6 @@ def _past(record: TaskState) -> Iterator[str]:
     if record.status == NEEDS_REVIEW:
         yield f"  needs a person after {record.failures} failed attempts ({record.kind})"
     if record.error:
-        yield f"  last error: {record.error}"
+        yield f"  question: {record.error}" if record.question else f"  last error: {record.error}"
     if record.cost_usd:
         yield f"  has cost ${record.cost_usd:.4f}"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast import clock
 from holdfast import events as ev
-from holdfast.choosing import Request, choose
+from holdfast.choosing import Choice, Request, choose
 from holdfast.decisions import Planned
+from holdfast.editing import foreseen
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
-from holdfast.picture import decode_spec
+from holdfast.picture import Picture, decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import PipelineSpec, renamed_steps
+from holdfast.recovery.sources import NO_VIEWS, read_views
 from holdfast.runs import read_run
 from holdfast.settings import Settings
 from holdfast.state import RunState
@@ -31,8 +33,16 @@ class Plan:
     changes: list[str] = field(default_factory=list)
     unknown_items: list[str] = field(default_factory=list)
 
+    is_lost: bool = False  # the record of the run is, and would be made anew from its files and views
+
     @property
     def expected_cost_usd(self) -> float:
+        """Of what would run for certain."""
+        return sum(task.expected_cost_usd or 0.0 for task in self.tasks if not task.if_different)
+
+    @property
+    def most_cost_usd(self) -> float:
+        """With all that would run only if what it was made from comes out differently."""
         return sum(task.expected_cost_usd or 0.0 for task in self.tasks)
 
 
@@ -42,29 +52,47 @@ def make_plan(
     run_id: str | None = None,
     params: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    known_params: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The plan for what `run` (or, with `run_id`, `resume`) would do."""
-    settings = settings or Settings()
-    request = Request(params=dict(params or {}), resume=run_id, settings=settings)
+    """The plan for what `run` (or, with `run_id`, `resume`) would do; `known_params` are those of a lost run."""
+    request = Request(dict(params or {}), run_id, settings=settings or Settings(), known_params=known_params or {})
     choice = choose(compiled, layout, request)
     state = RunState(run_id=choice.run_id) if choice.is_new else read_run(layout, choice.run_id).state
-    recorded = None if choice.is_new else decode_spec(state)
-    changes = _changes(recorded, compiled.spec, state.params, choice.params) if recorded is not None else []
+    changes = [] if choice.is_new else _continue(state, compiled, layout, choice)
     state.params = choice.params
     state.rebuilt = state.rebuilt or choice.found_again
-    if recorded is not None:
-        renamed = renamed_steps(recorded, compiled.spec)
-        fold(state, ev.PipelineDeclared(spec=state.spec, renamed=renamed), state.seq, clock.now())
-        fold(state, ev.RunContinued(fresh_attempts=True), state.seq, clock.now())
-    with looking(compiled.spec, layout, state, request, compiled) as walker:
+    views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
+    with looking(compiled.spec, layout, state, request, compiled, views) as walker:
         walker.go()
         return Plan(
-            None if choice.is_new else choice.run_id,
+            None if choice.is_new and not choice.found_again else choice.run_id,
             list(walker.planned.values()),
             walker.orphans(),
             changes,
             walker.open_fans(),
+            choice.found_again,
         )
+
+
+def _continue(state: RunState, compiled: CompiledPipeline, layout: ProjectLayout, choice: Choice) -> list[str]:
+    """Bring `state` to where a continued run begins, and tell what differs from where it stopped."""
+    recorded = decode_spec(state)
+    wishes = foreseen(layout, compiled.spec, state)
+    changes = [*_changes(recorded, compiled.spec, state.params, choice.params), *_wanted(wishes)]
+    declared = ev.PipelineDeclared(spec=state.spec, renamed=renamed_steps(recorded, compiled.spec))
+    for event in (declared, ev.RunContinued(fresh_attempts=True), *wishes):
+        fold(state, event, state.seq, clock.now())
+    return changes
+
+
+def _wanted(wishes: Sequence[ev.Event]) -> list[str]:
+    """What somebody asked for by editing a view, in words."""
+    words = {"redo": "is to be done again", "done": "is said to be done; it counts only if a file proves it"}
+    return [
+        f"{wish.source} was edited: {wish.step_id} {words.get(wish.wanted, wish.wanted)}"
+        for wish in wishes
+        if isinstance(wish, ev.ViewEdited)
+    ]
 
 
 def explain(layout: ProjectLayout, run_id: str, task: str) -> list[str]:
@@ -72,9 +100,13 @@ def explain(layout: ProjectLayout, run_id: str, task: str) -> list[str]:
     from holdfast.explaining import tell
 
     state = read_run(layout, run_id).state
-    with looking(decode_spec(state), layout, state, Request()) as walker:
+    spec = decode_spec(state)
+    for wish in foreseen(layout, spec, state):
+        fold(state, wish, state.seq, clock.now())
+    with looking(spec, layout, state, Request()) as walker:
         walker.go()
-        return tell(task, walker.state, walker.graph, walker.planned.get(task))
+        needs = Picture(walker.state, spec, {}, ()).needs()
+        return tell(task, walker.state, walker.graph, walker.planned.get(task), needs)
 
 
 def _changes(

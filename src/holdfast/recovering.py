@@ -20,7 +20,7 @@ from holdfast import events as ev
 from holdfast.choosing import Choice, Request, choose
 from holdfast.collecting import seldom
 from holdfast.decisions import Planned
-from holdfast.editing import kept_events, wanted
+from holdfast.editing import foreseen, kept_events, turned_back, wanted
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph, recorded_graph
@@ -126,13 +126,14 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
     if not choice.is_new:
         history = read_run(layout, choice.run_id, must_begin=False)
         state, damage = history.state, [*history.damage, *history.journal_damage]
-    for event in _opening(compiled, choice, state):
+    wishes = foreseen(layout, compiled.spec, state)
+    for event in (*_opening(compiled, choice, state), *wishes):
         fold(state, event, state.seq, clock.now())
     views = read_views(layout, compiled.spec, choice.run_id)
     before = _statuses(state)
     with looking(compiled.spec, layout, state, request, compiled, views) as walker:
         walker.go()
-        return _report(choice, walker, views, before, damage)
+        return _report(choice, walker, views, before, damage, turned_back(wishes))
 
 
 def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Iterator[ev.Event]:
@@ -161,7 +162,7 @@ def _carry_out(opened: OpenRun) -> Recovery:
     opened.say([*beginning, *wishes, *opened.told()], durable=False)
     before = _statuses(state)
     walker = _walk(opened, views)
-    report = _report(opened.choice, walker, views, before, opened.damage)
+    report = _report(opened.choice, walker, views, before, opened.damage, turned_back(wishes))
     if journal.position.seq > begun or state.rebuilt:
         was_lost = state.rebuilt
         opened.say([_recovered(walker, report.disagreements), *_stopped(walker, state)], durable=True)
@@ -250,14 +251,19 @@ def _statuses(state: RunState) -> dict[str, str]:
 
 
 def _report(
-    choice: Choice, walker: Walker, views: Views, before: Mapping[str, str], damage: Sequence[str]
+    choice: Choice,
+    walker: Walker,
+    views: Views,
+    before: Mapping[str, str],
+    damage: Sequence[str],
+    wished: Mapping[str, str],
 ) -> Recovery:
     return Recovery(
         choice.run_id,
         choice.is_new,
         list(walker.planned.values()),
         walker.orphans(),
-        list(disagreements(walker.planned, before, views)),
+        list(disagreements(walker.planned, before, views, wished)),
         (*damage, *views.problems),
         walker.open_fans(),
     )

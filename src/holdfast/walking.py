@@ -13,6 +13,7 @@ done is then on record, and is trusted.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +24,7 @@ from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts import FOREIGN, MARKED, SEALED, Artifacts
 from holdfast.choosing import Choice, Request
-from holdfast.decisions import MADE_FROM_IT, Decision, Planned, public_action
+from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_action
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.considering import tasks_behind
 from holdfast.engine.desk import DeafDesk
@@ -32,7 +33,7 @@ from holdfast.folding import fold
 from holdfast.inputs import UNKNOWN, Inputs, known_items
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import OK, OPEN, SKIPPED, Graph, Node, build_graph, split_task_id, task_id
+from holdfast.pipeline.graph import OK, OPEN, SETTLE, SKIPPED, Graph, Node, build_graph, split_task_id, task_id
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 from holdfast.recovery.judge import Judge
@@ -181,13 +182,14 @@ class Walker:
 
     def _note_waiting(self) -> None:
         """What was never reached stands behind something that waits for a person, or for unknown items."""
+        held = _held_by(self.graph)
         for node in self.graph.tasks():
             if node.id in self.planned:
                 continue
             if self.state.task(node.id).status == COMPLETED:
                 self._note(node, Decision(decisions.TRUST, "finished; what it depends on waits for a person"))
             else:
-                self._note(node, Decision(decisions.RUN, "once what it depends on is through"))
+                self._note(node, Decision(decisions.RUN, _once_through(held.get(node.id))))
 
     def _forget_unproved(self) -> None:
         """Items that only a file's name suggested, and nothing proved, are none: the file is somebody's own."""
@@ -298,7 +300,7 @@ class Walker:
         named = [name for name, part in self._parts(node, fresh).items() if part == UNKNOWN]
         if all(record.inputs.get(name, "").startswith(UNKNOWN) for name in named):
             return Decision(decisions.TRUST, f"finished; asked about if it does not fit {_listed(fresh)}")
-        return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently")
+        return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently", about=BEHIND)
 
     def _parts(self, node: Node, fresh: list[str]) -> dict[str, str]:
         """The digests of a task's inputs; what is not known yet, or only inferred, is unknown."""
@@ -371,7 +373,8 @@ class Walker:
         cost = self._costs.get(node.spec.name) if action in _RUNS else None
         noted = self.planned.get(node.id)  # if so, what is lost of it is needed after all
         evidence = noted.evidence if noted is not None else self._evidence(node, decision)
-        self.planned[node.id] = Planned(node.id, action, decision.reason, cost, evidence, _problem(decision))
+        problem, is_behind = _problem(decision), decision.about == BEHIND
+        self.planned[node.id] = Planned(node.id, action, decision.reason, cost, evidence, problem, is_behind)
 
     def _evidence(self, node: Node, decision: Decision) -> str:
         if decision.about == "lost":
@@ -381,6 +384,28 @@ class Walker:
         if decision.action == decisions.ADOPT:
             return _EVIDENCE[decision.about]
         return "journal" if node.id in self.state.tasks else ""
+
+
+def _held_by(graph: Graph) -> dict[str, Node]:
+    """What waits for a person before each node that cannot be reached: one of several is named."""
+    found: dict[str, Node] = {}
+    for held in [node for node in graph.nodes.values() if node.stuck]:
+        stack = [held]
+        while stack:
+            for consumer, kind in stack.pop().consumers:
+                if kind != SETTLE and consumer.id not in found:
+                    found[consumer.id] = held
+                    stack.append(consumer)
+    return found
+
+
+def _once_through(held: Node | None) -> str:
+    """When a task comes on that is not reached yet."""
+    if held is None:
+        return "once what it depends on is through"
+    if held.kind == "gate":
+        return f"after gate {held.id} is approved: holdfast approve {shlex.quote(held.id)}"
+    return f"after {held.id}, which needs a person"
 
 
 def _problem(decision: Decision) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -44,6 +45,31 @@ def test_scan_needs_no_arguments(lost: Project) -> None:
     said = lost("scan")
     assert said.code == 0
     assert "1 sealed and whole" in said.out
+
+
+@pytest.mark.parametrize("words", [(), ("--resume", "first")])
+def test_plan_needs_no_arguments(lost: Project, words: tuple[str, ...]) -> None:
+    """It says what `resume` would do with the run's own parameters, and creates nothing."""
+    before = lost.files()
+    said = lost("plan", *words)
+    assert said.code == 0, said.err
+    assert said.lines[0] == "book: run first (its record is lost)"
+    plan = json.loads(lost("plan", *words, "--json").out)
+    assert (plan["run_id"], plan["record_lost"]) == ("first", True)
+    foreseen = json.loads(lost("recover", "--dry-run", "--json").out)
+    actions = {task["id"]: (task["action"], task["reason"]) for task in plan["tasks"]}
+    assert actions == {task["id"]: (task["action"], task["reason"]) for task in foreseen["tasks"]}
+    assert actions["title"][0] == "adopt" and "draft[ch03]" in actions
+    assert lost.files() == before
+
+
+@pytest.mark.parametrize("words", [("status",), ("status", "first"), ("verify",), ("why", "title"), ("list",)])
+def test_a_lost_record_is_not_no_runs(lost: Project, words: tuple[str, ...]) -> None:
+    """One line says that it is lost and what brings it back; the exit status is that of a project without runs."""
+    said = lost(*words)
+    assert said.code == (0 if words == ("list",) else 2)
+    (line,) = (said.out + said.err).splitlines()
+    assert "The record of run first is lost. 'holdfast recover' (or 'holdfast resume') rebuilds it" in line
 
 
 def test_another_id_is_still_unknown(lost: Project) -> None:

@@ -176,13 +176,33 @@ def test_plan_shows_what_would_be_done(project: Project) -> None:
     assert project.files() == before
 
 
+def test_plan_tells_apart_what_runs_only_perhaps(project: Project) -> None:
+    """It is neither counted nor priced with what runs for certain."""
+    project.run("--run-id", "one")
+    project("decide", "draft[ch01]", "redo")
+    said = project("plan")
+    assert "1 would run again, about $0.010; 1 behind only if that comes out differently" in said.lines
+    assert said.lines[-1] == "Expected cost: about $0.010"
+
+
+def test_a_decision_about_a_finished_run_shows_the_way_on(project: Project) -> None:
+    """`status` names the command, `resume` alone carries it out, and then nothing is left."""
+    project.run("--run-id", "one")
+    project("decide", "draft[ch01]", "redo")
+    said = project("status")
+    assert said.lines[0] == "book, run one: not finished (something is to be done again)"
+    assert said.lines[-1].startswith("Continue with: holdfast resume one")
+    assert "✓ draft[ch01]" in project("resume").err
+    assert project("status").lines[0] == "book, run one: completed"
+
+
 def test_plan_as_json(project: Project) -> None:
     """plan --json lists every task with action, reason and expected cost."""
     project.run("--run-id", "one")
     document = json.loads(project("plan", "--json").out)
     assert document["run_id"] == "one"
     assert {task["action"] for task in document["tasks"]} == {"trust"}
-    assert set(document["tasks"][0]) == {"id", "action", "reason", "expected_cost_usd"}
+    assert set(document["tasks"][0]) == {"id", "action", "reason", "expected_cost_usd", "if_different"}
     assert document["orphans"] == document["changes"] == []
     assert document["expected_cost_usd"] == 0
 

@@ -57,6 +57,26 @@ def test_a_cell_turned_back_is_a_request_to_redo(finished: Book, symbol: str) ->
     assert re.search(r"\| ch02 \|.*✅ \|$", finished.path("checkpoint.md").read_text(), re.MULTILINE)
 
 
+def test_an_edit_is_foreseen(finished: Book) -> None:
+    """`plan` and `recover --dry-run` say what the edit asks for, and change nothing; then `recover` does that."""
+    edited = turn_cell(finished, "ch02", "final", "—")
+    set_row(finished, "draft[ch03]", "pending")
+    journal = finished.path(f".holdfast/runs/{RUN_ID}/events.jsonl").read_bytes()
+    plan = finished("plan")
+    assert "  changed: checkpoint.md was edited: final[ch02] is to be done again" in plan.out.splitlines()
+    assert "  changed: todos.db was edited: draft[ch03] is to be done again" in plan.out.splitlines()
+    assert finished.plan()["final[ch02]"] == finished.plan()["draft[ch03]"] == "redo"
+    dry = finished("recover", "--dry-run")
+    assert "final[ch02]: checkpoint.md: pending, journal: completed; taken as a wish: checkpoint.md" in dry.out
+    assert "believed: journal" not in dry.out
+    assert finished.path("checkpoint.md").read_bytes() == edited
+    assert finished.path(f".holdfast/runs/{RUN_ID}/events.jsonl").read_bytes() == journal
+    assert "runs again" in finished("why", "final[ch02]").out
+    foreseen = finished("recover", "--dry-run", "--json").json()
+    done = finished("recover", "--json").json()
+    assert (foreseen["tasks"], foreseen["disagreements"]) == (done["tasks"], done["disagreements"])
+
+
 def test_a_cell_turned_to_done_is_a_claim_to_verify(broken: Book) -> None:
     """No file proves it: the claim is told and not believed, and the task runs like any other."""
     edited = turn_cell(broken, "ch02", "research", "✅")

@@ -38,6 +38,21 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str]) 
     return Meant(load_named(layout, letter), None, letter.params, letter.run_id or None)
 
 
+def find_lost(layout: ProjectLayout, run_id: str | None) -> Letter | None:
+    """RESUME.md, if the run that is meant has lost its folder and the letter is of it.
+
+    Without `run_id` only if nothing at all is on record: else one of the runs there is meant.
+    """
+    from holdfast.recovery.sources import read_letter
+    from holdfast.runs import run_ids
+
+    known = run_ids(layout)
+    if run_id in known or (run_id is None and known):
+        return None
+    letter = read_letter(layout)
+    return letter if letter.run_id and run_id in (None, letter.run_id) else None
+
+
 def _recorded(layout: ProjectLayout) -> str | None:
     """The newest unfinished run that can be read, else the newest."""
     from holdfast.runs import list_runs, newest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import holder_of, json_option, project_options
+from holdfast.cli.options import LOST_FIX, holder_of, json_option, project_options
 from holdfast.cli.printing import money, plain, print_json, say, say_all, table
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @json_option
 def command(directory: str, as_json: bool) -> None:
     """List the runs of this project with parameters, tags, status, steps done and cost."""
+    from holdfast.cli.finding import find_lost
     from holdfast.runs import list_runs, open_project
 
     layout = open_project(directory)
@@ -27,7 +28,9 @@ def command(directory: str, as_json: bool) -> None:
     if as_json:
         print_json([_document(info, info.run_id == held) for info in runs])
     elif not runs:
-        say("This project has no runs yet. Start one: holdfast run FILE.py")
+        lost = find_lost(layout, None)
+        none = "This project has no runs yet. Start one: holdfast run FILE.py"
+        say(f"The record of run {lost.run_id} is lost. {LOST_FIX}" if lost else none)
     else:
         say_all(_lines(runs, held))
 

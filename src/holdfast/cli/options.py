@@ -66,11 +66,18 @@ params_option = click.option(
 )
 
 
+LOST_FIX = "'holdfast recover' (or 'holdfast resume') rebuilds it from the files."
+
+
 def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
-    from holdfast.errors import CheckpointCorruptionError
+    from holdfast.cli.finding import find_lost
+    from holdfast.errors import CheckpointCorruptionError, UnknownRunError
     from holdfast.runs import list_runs, newest, run_layout
 
+    lost = find_lost(layout, run_id)
+    if lost is not None:
+        raise UnknownRunError(f"The record of run {lost.run_id} is lost.", fix=LOST_FIX)
     if run_id is not None:
         run_layout(layout, run_id)
         return run_id

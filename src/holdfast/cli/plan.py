@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,26 +49,36 @@ def command(file: str | None, params: dict[str, str], resume: str | None, direct
 
     layout = open_project(directory)
     settings = load_settings(layout.root)
-    compiled, resume = _pipeline(layout, file, resume)
-    plan = make_plan(compiled, layout, resume, params, settings)
+    with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
+        compiled, resume, known = _pipeline(layout, file, resume)
+        plan = make_plan(compiled, layout, resume, params, settings, known)
     if as_json:
         print_json(_document(plan))
     else:
         say_all(_lines(compiled.spec.name, plan))
 
 
-def _pipeline(layout: ProjectLayout, file: str | None, resume: str | None) -> tuple[CompiledPipeline, str | None]:
-    """The pipeline, and the run it would continue if that is settled: without FILE a run must name it."""
+def _pipeline(
+    layout: ProjectLayout, file: str | None, resume: str | None
+) -> tuple[CompiledPipeline, str | None, dict[str, Any]]:
+    """The pipeline, the run it would continue if that is settled, and parameters if its record is lost.
+
+    Without FILE a run must name it, or RESUME.md.
+    """
+    from holdfast.cli.finding import find_lost, load_named
     from holdfast.cli.resume import load_recorded
     from holdfast.cli.running import find_file
     from holdfast.pipeline.loader import load_pipeline
 
-    if resume is not None or file is None:
+    lost = find_lost(layout, resume) if resume is not None or file is None else None
+    if lost is None and (resume is not None or file is None):
         resume = pick_run(layout, resume)
     if file is not None:
-        return load_pipeline(file, base=find_file(file, layout)), resume
+        return load_pipeline(file, base=find_file(file, layout)), resume, lost.params if lost else {}
+    if lost is not None:
+        return load_named(layout, lost), lost.run_id, lost.params
     assert resume is not None
-    return load_recorded(layout, resume), resume
+    return load_recorded(layout, resume), resume, {}
 
 
 def _document(plan: Plan) -> dict[str, Any]:
@@ -78,6 +90,7 @@ def _document(plan: Plan) -> dict[str, Any]:
                 "action": task.action,
                 "reason": task.reason,
                 "expected_cost_usd": task.expected_cost_usd,
+                "if_different": task.if_different,
             }
             for task in plan.tasks
         ],
@@ -85,11 +98,14 @@ def _document(plan: Plan) -> dict[str, Any]:
         "changes": list(plan.changes),
         "unknown_items": list(plan.unknown_items),
         "expected_cost_usd": plan.expected_cost_usd,
+        "most_cost_usd": plan.most_cost_usd,
+        "record_lost": plan.is_lost,
     }
 
 
 def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
-    yield f"{pipeline}: {f'run {plan.run_id}' if plan.run_id else 'a new run'}"
+    lost = " (its record is lost)" if plan.is_lost else ""
+    yield f"{pipeline}: {f'run {plan.run_id}{lost}' if plan.run_id else 'a new run'}"
     for change in plan.changes:
         yield f"  changed: {change}"
     groups: dict[str, list[Planned]] = {}
@@ -108,18 +124,37 @@ def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
 
 
 def _group(action: str, tasks: Sequence[Planned]) -> Iterator[str]:
-    costs = [task.expected_cost_usd for task in tasks if task.expected_cost_usd]
-    price = f", about {money(sum(costs))}" if costs else ""
-    yield f"{len(tasks)} would {_MEANING.get(action, action)}{price}"
+    certain = [task for task in tasks if not task.if_different]
+    behind = [task for task in tasks if task.if_different]
+    meaning = _MEANING.get(action, action)
+    if certain:
+        yield f"{len(certain)} would {meaning}{_price(certain, 'about')}{_behind(behind)}"
+    else:
+        only = "only if what they were made from comes out differently"
+        yield f"{len(behind)} would {meaning} {only}{_price(behind, 'at most')}"
     shown = _REUSED_SHOWN_MAX if action == "trust" else _SHOWN_MAX
-    for task in tasks[:shown]:
+    for task in (certain + behind)[:shown]:
         yield f"  {task.id}: {task.reason}" if task.reason else f"  {task.id}"
     if len(tasks) > shown:
         yield f"  and {len(tasks) - shown} more"
+
+
+def _behind(tasks: Sequence[Planned]) -> str:
+    """What runs again only if something before it comes out differently is neither counted nor priced with it."""
+    if not tasks:
+        return ""
+    return f"; {len(tasks)} behind only if that comes out differently{_price(tasks, 'at most', ' more')}"
+
+
+def _price(tasks: Sequence[Planned], about: str, more: str = "") -> str:
+    cost = sum(task.expected_cost_usd or 0.0 for task in tasks)
+    return f", {about} {money(cost)}{more}" if cost else ""
 
 
 def _cost(plan: Plan) -> str:
     """The sum of what is known; steps that never ran have no price yet."""
     new = sum(1 for task in plan.tasks if task.action in _RUNNING and task.expected_cost_usd is None)
     remark = f", not counting {new} tasks of steps that have never run" if new else ""
-    return f"about {money(plan.expected_cost_usd)}{remark}"
+    most = plan.most_cost_usd
+    more = f", at most {money(most)}" if most > plan.expected_cost_usd else ""
+    return f"about {money(plan.expected_cost_usd)}{more}{remark}"

@@ -79,7 +79,7 @@ def _document(recovery: Recovery, *, dry_run: bool) -> dict[str, Any]:
         ],
         "orphans": recovery.orphans,
         "disagreements": [
-            {"task": one.task, "said": one.said, "believed": one.believed or None}
+            {"task": one.task, "said": one.said, "believed": one.believed or None, "is_wish": one.is_wish}
             for one in recovery.disagreements
         ],
         "remarks": list(recovery.remarks),

@@ -35,13 +35,15 @@ def command(
 ) -> int:
     """Continue the newest unfinished run of this project, or the one that is named."""
     from holdfast.choosing import Request
+    from holdfast.cli.finding import find_lost, load_named
     from holdfast.runs import open_project
     from holdfast.settings import load_settings
 
     layout = open_project(directory)
     settings = load_settings(layout.root, settings_options(**options))
-    if _is_nothing_on_record(layout, run_id):
-        compiled, chosen = load_lost(layout, run_id)
+    lost = find_lost(layout, run_id)
+    if lost is not None:
+        compiled, chosen = load_named(layout, lost), lost.run_id
     else:
         chosen = pick_run(layout, run_id)
         if run_id is None and not redo and not params and _is_completed(layout, chosen):
@@ -57,25 +59,6 @@ def command(
         only_needed=only_needed,
     )
     return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))
-
-
-def _is_nothing_on_record(layout: ProjectLayout, run_id: str | None) -> bool:
-    """Whether the run that is meant has lost its folder, and RESUME.md still speaks of it."""
-    from holdfast.recovery.sources import read_letter
-    from holdfast.runs import run_ids
-
-    known = run_ids(layout)
-    lost = read_letter(layout).run_id if not known or (run_id is not None and run_id not in known) else ""
-    return bool(lost) and run_id in (None, lost)
-
-
-def load_lost(layout: ProjectLayout, run_id: str | None) -> tuple[CompiledPipeline, str]:
-    """The pipeline and the run that RESUME.md names."""
-    from holdfast.cli.finding import load_named
-    from holdfast.recovery.sources import read_letter
-
-    letter = read_letter(layout)
-    return load_named(layout, letter), run_id or letter.run_id
 
 
 def _is_completed(layout: ProjectLayout, run_id: str) -> bool:

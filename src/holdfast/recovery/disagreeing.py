@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from holdfast import decisions
 from holdfast.decisions import Planned
@@ -21,19 +22,30 @@ class Disagreement:
     task: str
     said: dict[str, str]  # source -> what it says
     believed: str  # a source; "" while a person has to decide
+    is_wish: bool = False  # somebody edited the view: what it says is wanted, not claimed
 
     def words(self) -> str:
         said = ", ".join(f"{source}: {what}" for source, what in self.said.items())
+        if self.is_wish:
+            return f"{self.task}: {said}; taken as a wish: {self.believed} was edited, so it is done again"
         return f"{self.task}: {said}; " + (f"believed: {self.believed}" if self.believed else "a person decides")
 
 
 def disagreements(
-    planned: Mapping[str, Planned], recorded: Mapping[str, str], views: Views
+    planned: Mapping[str, Planned],
+    recorded: Mapping[str, str],
+    views: Views,
+    wished: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Disagreement]:
-    """Every task of which journal, files and views do not all say the same. `recorded` is the journal's status."""
+    """Every task of which journal, files and views do not all say the same.
+
+    `recorded` is the journal's status, `wished` the view in which somebody turned a task back.
+    """
     for task, plan in planned.items():
         said = _said(task, plan, recorded.get(task, ""), views)
-        if len(said) > 1:
+        if len(said) > 1 and task in wished:
+            yield Disagreement(task, said, wished[task], is_wish=True)
+        elif len(said) > 1:
             yield Disagreement(task, said, _believed(plan))
 
 

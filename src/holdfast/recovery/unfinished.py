@@ -12,6 +12,7 @@ from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, Decision
 from holdfast.inputs import UNKNOWN, differing
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.seals import Seal
+from holdfast.state import IN_PROGRESS
 from holdfast.values import decode_json
 
 PARTIAL_MIN_CHARS = 100
@@ -47,12 +48,13 @@ def _decide_changed_unrecorded(evidence: Evidence, changed: tuple[str, ...], pol
 def _why_open(evidence: Evidence) -> str:
     if evidence.record.claimed:
         return f"{evidence.record.claimed} says that it is done, but there is nothing that proves it"
-    if evidence.record.redo_reason:
-        return evidence.record.redo_reason
-    if evidence.record.cut_off:
+    record = evidence.record
+    if record.redo_reason:
+        return record.redo_reason
+    if record.cut_off or record.status == IN_PROGRESS:
         return "an earlier attempt was cut off"
-    if evidence.record.failures:
-        return f"failed before: {evidence.record.error}"
+    if record.error and not record.question:
+        return f"failed before, and is tried again: {record.error}"
     return "not started" if not evidence.recorded else "its attempts begin anew"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import iso
+from holdfast.folding import REOPENED
 from holdfast.picture import Picture
 from holdfast.pipeline.graph import split_task_id
 from holdfast.pipeline.spec import StepSpec
@@ -26,6 +27,7 @@ from holdfast.views.matrix import is_expanded
 from holdfast.views.stamp import stamp_json
 
 INTERRUPTED = "interrupted"
+UNFINISHED = "not finished"
 
 _TOTALS = (COMPLETED, FAILED, NEEDS_REVIEW, BLOCKED, SKIPPED, PENDING, IN_PROGRESS)
 
@@ -85,9 +87,11 @@ def status_document(picture: Picture, holder: Mapping[str, Any] | None) -> Json:
 
 
 def shown_status(picture: Picture, running: bool) -> str:
-    """The run's status as people see it: one in progress that nobody runs was interrupted."""
+    """The run's status as people see it: one in progress that nobody runs was interrupted, or is open again."""
     status = picture.state.status
-    return INTERRUPTED if status == IN_PROGRESS and not running else status
+    if status != IN_PROGRESS or running:
+        return status
+    return UNFINISHED if picture.state.reason == REOPENED else INTERRUPTED
 
 
 def totals(picture: Picture) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -189,9 +190,10 @@ def _new(
     take_over = compiled.spec.overwrite
     if rivals and not request.force and not take_over:
         path, owner = next(iter(rivals.items()))
+        others = "Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True)."
         raise UsageError(
             f"This would write over {path}, which belongs to run {owner}.",
-            fix="Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True).",
+            fix=_change_words(compiled, next(info for info in runs if info.run_id == owner), params) + others,
         )
     again = None
     if not request.force:
@@ -210,6 +212,15 @@ def _new(
         set_aside=request.force,
         take_over=take_over or request.force,
     )
+
+
+def _change_words(compiled: CompiledPipeline, owner: RunInfo, params: Mapping[str, Any]) -> str:
+    """How to give a run of this very pipeline the parameters that were asked for; "" for one of another."""
+    if owner.problem or owner.pipeline != compiled.spec.name:
+        return ""
+    changed = [f"{name}={value}" for name, value in params.items() if owner.params.get(name) != value]
+    given = "".join(f" -p {shlex.quote(word)}" for word in changed)
+    return f"Change that run: holdfast run FILE.py --resume {owner.run_id}{given}. " if given else ""
 
 
 def _sealed_paths(compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:

@@ -37,7 +37,7 @@ def wanted(layout: ProjectLayout, edited: Sequence[Claims], now: Picture) -> lis
     return [event for wish in found.values() for event in _events(wish, now.state)]
 
 
-def foreseen(layout: ProjectLayout, spec: PipelineSpec, state: RunState) -> list[ev.Event]:
+def foreseen_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState) -> list[ev.Event]:
     """What the edited views of a run on record ask for, and a run of it would record first. Read-only."""
     if not state.run_id or state.rebuilt:
         return []  # the views of a lost run are evidence, and are read as such

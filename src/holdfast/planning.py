@@ -10,7 +10,7 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.choosing import Choice, Request, choose
 from holdfast.decisions import Planned
-from holdfast.editing import foreseen
+from holdfast.editing import foreseen_wishes
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture, decode_spec
@@ -77,7 +77,7 @@ def make_plan(
 def _continue(state: RunState, compiled: CompiledPipeline, layout: ProjectLayout, choice: Choice) -> list[str]:
     """Bring `state` to where a continued run begins, and tell what differs from where it stopped."""
     recorded = decode_spec(state)
-    wishes = foreseen(layout, compiled.spec, state)
+    wishes = foreseen_wishes(layout, compiled.spec, state)
     changes = [*_changes(recorded, compiled.spec, state.params, choice.params), *_wanted(wishes)]
     declared = ev.PipelineDeclared(spec=state.spec, renamed=renamed_steps(recorded, compiled.spec))
     for event in (declared, ev.RunContinued(fresh_attempts=True), *wishes):
@@ -101,7 +101,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str) -> list[str]:
 
     state = read_run(layout, run_id).state
     spec = decode_spec(state)
-    for wish in foreseen(layout, spec, state):
+    for wish in foreseen_wishes(layout, spec, state):
         fold(state, wish, state.seq, clock.now())
     with looking(spec, layout, state, Request()) as walker:
         walker.go()

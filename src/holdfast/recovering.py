@@ -20,7 +20,7 @@ from holdfast import events as ev
 from holdfast.choosing import Choice, Request, choose
 from holdfast.collecting import seldom
 from holdfast.decisions import Planned
-from holdfast.editing import foreseen, kept_events, turned_back, wanted
+from holdfast.editing import foreseen_wishes, kept_events, turned_back, wanted
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph, recorded_graph
@@ -36,7 +36,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.sources import Views, read_views
 from holdfast.runs import list_runs, load_value, read_run
 from holdfast.sessions import OpenRun, copied, encoded_spec, locked, make_folders
-from holdfast.state import COMPLETED, IN_PROGRESS, RunState
+from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, RunState
 from holdfast.views.shelf import ViewShelf
 from holdfast.walking import Walker, looking, make_walker
 
@@ -59,6 +59,7 @@ class Recovery:
     remarks: tuple[str, ...] = ()
     unknown_items: list[str] = field(default_factory=list)
     recorded: int = 0  # events
+    is_complete: bool = False  # after it; nothing is left to do
 
     @property
     def found_anything(self) -> bool:
@@ -126,7 +127,7 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
     if not choice.is_new:
         history = read_run(layout, choice.run_id, must_begin=False)
         state, damage = history.state, [*history.damage, *history.journal_damage]
-    wishes = foreseen(layout, compiled.spec, state)
+    wishes = foreseen_wishes(layout, compiled.spec, state)
     for event in (*_opening(compiled, choice, state), *wishes):
         fold(state, event, state.seq, clock.now())
     views = read_views(layout, compiled.spec, choice.run_id)
@@ -165,11 +166,11 @@ def _carry_out(opened: OpenRun) -> Recovery:
     report = _report(opened.choice, walker, views, before, opened.damage, turned_back(wishes))
     if journal.position.seq > begun or state.rebuilt:
         was_lost = state.rebuilt
-        opened.say([_recovered(walker, report.disagreements), *_stopped(walker, state)], durable=True)
+        opened.say([_recovered(walker, report.disagreements), *_stopped(opened, walker)], durable=True)
         opened.write_snapshot()
         _keep_pages(opened, shelf, report.disagreements if was_lost else ())
     opened.say(_refresh_views(opened, walker, shelf), durable=False)
-    return replace(report, recorded=journal.position.seq - begun)
+    return replace(report, recorded=journal.position.seq - begun, is_complete=state.status == COMPLETED)
 
 
 def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]) -> None:
@@ -227,12 +228,23 @@ def _recovered(walker: Walker, found: list[Disagreement]) -> ev.Recovered:
     return ev.Recovered(counts=dict(counts), disagreements=(*words, *more))
 
 
-def _stopped(walker: Walker, state: RunState) -> Iterator[ev.Event]:
+def _stopped(opened: OpenRun, walker: Walker) -> Iterator[ev.Event]:
     """A run that was complete, or is found again, and has something left to do, is no longer complete."""
+    state = opened.state
     done = (decisions.TRUST, decisions.HEAL)
     is_over = all(task.action in done for task in walker.planned.values())
-    if state.rebuilt or (state.status == COMPLETED and not is_over):
+    is_open = state.rebuilt or state.status == IN_PROGRESS or (state.status == COMPLETED and not is_over)
+    if is_open and _only_waits(opened, walker):
+        yield ev.RunStopped(status=PAUSED, reason="waiting for a person")
+    elif is_open and (state.rebuilt or state.status == COMPLETED):
         yield ev.RunStopped(status=IN_PROGRESS, reason="recovered, and not continued yet")
+
+
+def _only_waits(opened: OpenRun, walker: Walker) -> bool:
+    """Whether nothing can start before a person has spoken."""
+    graph = recorded_graph(opened.compiled.spec, opened.state, walker.items())
+    picture = draw_graph(graph, opened.state)
+    return bool(picture.needs()) and not picture.next_steps()
 
 
 def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.Event]:

@@ -94,6 +94,20 @@ def test_a_letter_does_not_make_us_run_files_outside_the_project(lost: Project, 
     assert "executed" not in said.err + said.out
 
 
+def test_other_parameters_than_the_owner_of_the_files_name_the_way_out(lost: Project) -> None:
+    """A run found again with one parameter wrong is not stuck: the refusal says how to change it."""
+    (lost.root / "RESUME.md").unlink()
+    (lost.root / "checkpoint.md").unlink()
+    assert lost("recover", "book.py", "-p", "topic=tides").code == 0  # n was 3, and no seal knows it
+    said = lost.run("-p", "topic=tides", "-p", "n=3")
+    assert said.code == 2
+    assert (
+        "title.md, which belongs to run first. Change that run: holdfast run FILE.py --resume first -p n=3."
+        in (said.err)
+    )
+    assert lost.run("--resume", "first", "-p", "n=3").code == 0
+
+
 def test_without_letter_and_seals_there_is_nothing_to_resume(project: Project) -> None:
     """One clear line."""
     said = project("resume")

@@ -96,6 +96,48 @@ def test_recover_exits_3_if_a_person_must_decide(notes: Project) -> None:
     assert any(line.startswith("  outline: outline.md") for line in said.lines), said.out
 
 
+def test_recover_of_a_whole_run_says_that_it_is_complete(notes: Project) -> None:
+    """There is nothing to continue; also if a file was put back."""
+    said = notes("recover")
+    assert (said.code, said.lines[-1]) == (0, "The run is complete.")
+    (notes.root / "outline.md").unlink()
+    said = notes("recover")
+    assert (said.code, said.lines[-1]) == (0, "The run is complete.")
+    assert (notes.root / "outline.md").exists()
+    assert "holdfast resume" not in said.out
+
+
+def test_status_after_recover_says_that_a_person_is_waited_for(notes: Project) -> None:
+    """A run of which only a question is open was not interrupted; one that has to run something is to go on."""
+    write = notes.root / "notes" / "n1.md"
+    write.write_text("mine\n" + write.read_text(encoding="utf-8"), encoding="utf-8")
+    assert notes("recover").code == 3
+    said = notes("status")
+    assert said.lines[0] == "notes, run first: paused (waiting for a person)"
+    assert "paused" in notes("list").lines[1]
+    lose(notes)
+    assert notes("recover").code == 3
+    assert notes("status").lines[0] == "notes, run first: not finished (recovered, and not continued yet)"
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        ("recover", "holdfast recover FILE.py"),
+        ("scan", "holdfast scan FILE.py"),
+        ("plan", "holdfast plan FILE.py --resume first"),
+    ],
+)
+def test_a_pipeline_that_is_gone_is_asked_for_in_the_same_command(
+    notes: Project, command: str, advice: str
+) -> None:
+    """The advice is what was typed, with FILE."""
+    (notes.root / "book.py").rename(notes.root / "other.py")
+    said = notes(command)
+    assert said.code == 2
+    assert said.err.rstrip().endswith(f"Say where it is: {advice}")
+
+
 def test_recover_without_anything_says_so(project: Project) -> None:
     """A pipeline that never ran has nothing to recover, and nothing is created."""
     (project.root / "book.py").write_text(FILES, encoding="utf-8")

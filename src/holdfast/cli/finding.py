@@ -20,8 +20,11 @@ class Meant(NamedTuple):
     lost_run: str | None = None  # its id, if RESUME.md has it
 
 
-def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str]) -> Meant:
-    """The pipeline of FILE, else of the newest run on record, else the one that RESUME.md names."""
+def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str], *, command: str) -> Meant:
+    """The pipeline of FILE, else of the newest run on record, else the one that RESUME.md names.
+
+    `command` is the one that was typed: where FILE is gone, it is told how to give another.
+    """
     from holdfast.cli.running import find_file
     from holdfast.pipeline.loader import load_pipeline
     from holdfast.recovery.sources import read_letter
@@ -33,7 +36,8 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str]) 
     if run_id is not None:
         from holdfast.cli.resume import load_recorded
 
-        return Meant(load_recorded(layout, run_id), run_id, {})
+        fix = f"Say where it is: holdfast {command} FILE.py"
+        return Meant(load_recorded(layout, run_id, fix=fix), run_id, {})
     letter = read_letter(layout)
     return Meant(load_named(layout, letter), None, letter.params, letter.run_id or None)
 

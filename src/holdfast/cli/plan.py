@@ -78,7 +78,8 @@ def _pipeline(
     if lost is not None:
         return load_named(layout, lost), lost.run_id, lost.params
     assert resume is not None
-    return load_recorded(layout, resume), resume, {}
+    fix = f"Say where it is: holdfast plan FILE.py --resume {resume}"
+    return load_recorded(layout, resume, fix=fix), resume, {}
 
 
 def _document(plan: Plan) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def command(file: str | None, dry_run: bool, params: dict[str, str], directory: 
     layout = open_project(directory)
     settings = load_settings(layout.root)
     with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
-        meant = find_meant(layout, file, params)
+        meant = find_meant(layout, file, params, command="recover")
         request = Request(
             params,
             resume=meant.run_id or meant.lost_run,
@@ -111,7 +111,10 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
         if recovery.recorded
         else "Nothing to do: all of this was on record."
     )
-    yield f"Continue with: {addressed(f'holdfast resume {recovery.run_id}', directory)}"
+    if recovery.is_complete:
+        yield "The run is complete."
+    else:
+        yield f"Continue with: {addressed(f'holdfast resume {recovery.run_id}', directory)}"
 
 
 def _group(words: str, tasks: Sequence[Planned], *, short: bool) -> Iterator[str]:

@@ -79,15 +79,15 @@ def _nothing_to_continue(layout: ProjectLayout, run_id: str, as_json: bool) -> i
     return EXIT_OK
 
 
-def load_recorded(layout: ProjectLayout, run_id: str) -> CompiledPipeline:
-    """The pipeline of a run, from the file that its record names."""
+def load_recorded(layout: ProjectLayout, run_id: str, *, fix: str = "") -> CompiledPipeline:
+    """The pipeline of a run, from the file that its record names; `fix` says what to do if that is gone."""
     from holdfast.errors import UsageError
     from holdfast.pipeline.loader import load_pipeline
     from holdfast.runs import read_run, run_info
 
     info = run_info(layout, run_id)
     reference = read_run(layout, run_id).state.file if info.problem else info.file
-    fix = f"Say where it is: holdfast run FILE.py --resume {run_id}"
+    fix = fix or f"Say where it is: holdfast run FILE.py --resume {run_id}"
     if not reference:
         raise UsageError(f"Run {run_id} was started from Python: its record names no file.", fix=fix)
     file = reference if reference.endswith(".py") else reference.rpartition(":")[0]

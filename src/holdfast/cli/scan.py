@@ -46,7 +46,7 @@ def command(file: str | None, step: str | None, params: dict[str, str], director
 
     layout = open_project(directory)
     with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
-        meant = find_meant(layout, file, params)
+        meant = find_meant(layout, file, params, command="scan")
         scanned = scan_project(
             meant.compiled,
             layout,

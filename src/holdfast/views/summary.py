@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import iso
-from holdfast.folding import REOPENED
 from holdfast.picture import Picture
 from holdfast.pipeline.graph import split_task_id
 from holdfast.pipeline.spec import StepSpec
@@ -91,7 +90,7 @@ def shown_status(picture: Picture, running: bool) -> str:
     status = picture.state.status
     if status != IN_PROGRESS or running:
         return status
-    return UNFINISHED if picture.state.reason == REOPENED else INTERRUPTED
+    return INTERRUPTED if picture.state.reason in ("", INTERRUPTED) else UNFINISHED
 
 
 def totals(picture: Picture) -> dict[str, int]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import Pipeline
-from holdfast.auditing import DAMAGED, DIFFERENT, TORN, Audit, audit
+from holdfast.auditing import DAMAGED, DIFFERENT, FORBIDDEN, REPEATED, SHORTENED, TORN, Audit, audit
 from holdfast.choosing import Request
 from holdfast.history import decode_state, encode_state
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.recovering import recover
 from holdfast.snapshots import read_snapshot, write_snapshot
+from holdfast.stores import atomic
 
 
 def pipeline() -> Pipeline:
@@ -49,6 +52,18 @@ def flip(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 0x10
     path.write_bytes(data)
+
+
+def refuse_reading(refused: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user without the right to read it, whoever runs the test."""
+    really = atomic.open_regular
+
+    def open_regular(name: str, *rest: Any, **options: Any) -> int:
+        if name == os.fspath(refused):
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return really(name, *rest, **options)
+
+    monkeypatch.setattr(atomic, "open_regular", open_regular)
 
 
 def test_a_whole_record_has_no_flaw(run: RunLayout) -> None:
@@ -118,11 +133,37 @@ def test_a_snapshot_must_say_what_the_journal_says(run: RunLayout) -> None:
     assert flaw.detail.endswith(": cost_usd")
 
 
-def test_a_journal_that_lost_its_end_contradicts_the_snapshot(run: RunLayout) -> None:
-    """Whole lines cut off cleanly are missed all the same."""
+def test_a_journal_that_lost_its_end_is_the_one_flaw(run: RunLayout) -> None:
+    """Whole lines cut off cleanly are missed all the same; the snapshots that know more are right."""
     lines = run.journal.read_bytes().splitlines(keepends=True)
     run.journal.write_bytes(b"".join(lines[:4]))
-    assert [flaw.problem for flaw in audit(run).flaws] == [DIFFERENT, DIFFERENT]
+    newest = snapshots(run)[-1].name
+    (flaw,) = audit(run).flaws
+    assert (flaw.path, flaw.problem) == (run.journal, SHORTENED)
+    assert flaw.detail.startswith(f"it ends at line 4; {newest} knows all up to line ")
+
+
+def test_a_journal_that_is_gone_is_a_flaw(run: RunLayout) -> None:
+    """The snapshots stand in for all of it."""
+    run.journal.unlink()
+    (flaw,) = audit(run).flaws
+    assert (flaw.path, flaw.problem) == (run.journal, SHORTENED)
+    assert flaw.detail.startswith("nothing of it is left")
+
+
+def test_repeated_lines_are_a_flaw_of_the_journal_alone(run: RunLayout) -> None:
+    """In the middle they are damage, at the end a tail; a snapshot whose line they moved is right."""
+    lines = run.journal.read_bytes().splitlines(keepends=True)
+    run.journal.write_bytes(b"".join([*lines[:3], lines[2], *lines[3:]]))
+    assert problems(audit(run)) == [("events.jsonl", DAMAGED)]
+    run.journal.write_bytes(b"".join([*lines, lines[2]]))
+    assert problems(audit(run)) == [("events.jsonl", REPEATED)]
+
+
+def test_a_journal_that_may_not_be_read_is_a_flaw(run: RunLayout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known about its lines, so it is not called damaged."""
+    refuse_reading(run.journal, monkeypatch)
+    assert problems(audit(run)) == [("events.jsonl", FORBIDDEN)]
 
 
 def test_after_a_repair_with_a_gap_the_snapshots_are_no_flaw(run: RunLayout) -> None:

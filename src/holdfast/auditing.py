@@ -6,6 +6,7 @@ journal up to the line that it names. Memory: the fold, and one snapshot at a ti
 While an engine runs: an append that is under way looks like a torn tail, so a tail is looked at again before it
 counts; a snapshot that is rotated away meanwhile is none. After a repair the journal lacks lines that an older
 snapshot knows: a difference that such a gap explains is a note, and the snapshot's state is believed from there.
+A journal that ends before the newest snapshot's line has lost its end: that is its own flaw, not the snapshot's.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from holdfast.snapshots import examine_snapshot, snapshots
 from holdfast.state import RunState
 
 DAMAGED, TORN, DIFFERENT, UNREADABLE_LINE = "damaged", "torn", "different", "unreadable"
+REPEATED, SHORTENED, FORBIDDEN = "repeated", "shortened", "forbidden"
 
 _LOOKS_AT_A_TAIL = 5
 _PAUSE_S = 0.02
@@ -71,7 +73,7 @@ def audit(run: RunLayout, tell: Callable[[int], None] = lambda lines: None) -> A
     except OSError as error:
         if error.errno not in UNREADABLE:
             raise
-        found.flaws.append(Flaw(run.journal, DAMAGED, error.strerror or "cannot be read"))
+        found.flaws.append(Flaw(run.journal, FORBIDDEN, error.strerror or "cannot be read"))
     return found
 
 
@@ -126,11 +128,17 @@ class _Auditor:
                 break
             time.sleep(_PAUSE_S)  # an append may be under way
             reading = self._pass_over(reading.position)
+        last = self._last.seq if self._last is not None else 0
         for snapshot in self._due:
-            self._compare(snapshot)
+            if snapshot.position.seq <= last:
+                self._compare(snapshot)
         if reading.torn:
-            detail = f"{reading.torn} bytes after its last whole line; the next run cuts them off and keeps them"
-            self._found.flaws.append(Flaw(self._run.journal, TORN, detail))
+            detail = (
+                f"{reading.torn} bytes after its last line that counts; the next run cuts them off and keeps them"
+            )
+            self._found.flaws.append(Flaw(self._run.journal, REPEATED if reading.repeated else TORN, detail))
+        if self._due and self._due[-1].position.seq > last:
+            self._found.flaws.append(Flaw(self._run.journal, SHORTENED, _lost_end(last, self._due[-1])))
         self._settle_differences()
 
     def _pass_over(self, after: Position | None) -> Scan:
@@ -165,13 +173,12 @@ class _Auditor:
             return  # rotated away meanwhile
         seq, last = saved.position.seq, self._last
         if last is None or last.seq < seq:
-            ends = last.seq if last is not None else 0
-            self._differs(snapshot, f"the journal ends at line {ends}, the snapshot was made at line {seq}")
+            self._differs(snapshot, f"the journal has no line {seq}, at which it was made")
         elif self._state != saved.state:
             names = [n for n in RunState.__struct_fields__ if getattr(self._state, n) != getattr(saved.state, n)]
             self._differs(snapshot, f"its state is not what the journal says up to line {seq}: {', '.join(names)}")
             self._state = saved.state
-        elif last.position != saved.position:
+        elif last.sum != saved.position.sum:
             self._displaced.append((seq, Flaw(snapshot.path, DIFFERENT, f"it names another line {seq}")))
 
     def _differs(self, snapshot: _Due, detail: str) -> None:
@@ -187,3 +194,9 @@ class _Auditor:
                 self._found.flaws.append(flaw)
         # A repair chains every line anew, so that what was written before names lines by their old sums.
         self._found.flaws += [flaw for seq, flaw in self._displaced if seq > self._repaired_at]
+
+
+def _lost_end(last: int, snapshot: _Due) -> str:
+    """What is lost of a journal that ends before the line of a whole snapshot, and who knows it."""
+    left = f"it ends at line {last}" if last else "nothing of it is left"
+    return f"{left}; {snapshot.path.name} knows all up to line {snapshot.position.seq}, and stands in for it"

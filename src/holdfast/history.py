@@ -1,11 +1,12 @@
 """A run's state from its disk: the newest snapshot that proves itself, and the journal from there on. Read-only.
 
-The journal is the truth; the snapshot only saves time. One whose line is not in the journal is not used, unless
-the journal itself is damaged before that line: then the snapshot covers the gap.
+The journal is the truth; the snapshot only saves time. One whose line is not in the journal is not used, and set
+aside where that is allowed, unless the journal itself is damaged before that line: then it covers the gap.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError, FormatTooNewError
 from holdfast.folding import fold
-from holdfast.journal.scan import Line, Position, scan
+from holdfast.journal.scan import START, Line, Position, is_whole, scan
 from holdfast.layout import RunLayout
-from holdfast.snapshots import newest_snapshot
+from holdfast.snapshots import newest_snapshot, put_away
 from holdfast.state import RunState
 
 FORMAT = 1
@@ -38,7 +39,8 @@ class History:
     state: RunState
     position: Position | None
     tail_events: int = 0  # lines read after the snapshot
-    torn: int = 0
+    tail: str = ""  # what stands behind the journal's last line, and is cut off by whoever appends
+    begun: Position = START  # where reading began: lines before it were not proved
     damage: list[str] = field(default_factory=list)  # of snapshots
     journal_damage: list[str] = field(default_factory=list)
 
@@ -63,47 +65,50 @@ def decode_state(payload: bytes) -> SavedState:
 def read_history(run: RunLayout, *, quarantine: Path | None = None) -> History:
     """The state of a run. With `quarantine` given, damaged snapshots are put there; else nothing is touched."""
     damage: list[str] = []
-    saved = _newest(run, quarantine, damage)
+    path, saved = _newest(run, quarantine, damage)
     reading = scan(run.journal, saved.position if saved is not None else None)
     lines = list(reading)
-    history = History(RunState(), reading.position, len(lines), reading.torn, damage, list(reading.damage))
-    if saved is not None and not reading.anchored:
-        lines = _after_the_gap(saved, lines, history)
-    elif saved is not None:
+    history = History(RunState(), reading.position, len(lines), reading.tail, damage=damage)
+    history.journal_damage += reading.damage
+    if saved is not None and reading.anchored:
+        history.state, history.begun = saved.state, saved.position
+    elif saved is not None and _stands_in(saved, lines, history):
         history.state = saved.state
+        lines = [line for line in lines if line.seq > saved.position.seq]
+    elif path is not None and saved is not None:
+        damage.append(put_away(path, quarantine, "names a line that the journal does not have"))
     for line in lines:
         fold(history.state, ev.decode(line.raw), line.seq, clock.parse_iso(line.ts))
     return history
 
 
-def _after_the_gap(saved: SavedState, lines: list[Line], history: History) -> list[Line]:
-    """The lines to fold when the journal no longer has the line that the snapshot names.
+def _stands_in(saved: SavedState, lines: list[Line], history: History) -> bool:
+    """Whether the snapshot is one of this journal, although the line that it names is not in its place.
 
-    If the journal is damaged, or was repaired since, the snapshot knows what was lost with the damage: repairing
-    keeps the numbers, so the lines after the snapshot's own follow it. Otherwise it belongs to another journal.
+    It may be at another one, moved by what was put in or taken out before it. If the journal is damaged, or was
+    repaired since, the snapshot knows what was lost with the damage: repairing keeps the numbers, so the lines
+    after the snapshot's own follow it. Otherwise it belongs to another journal.
     """
-    repaired = any(isinstance(ev.decode(line.raw), ev.JournalRepaired) for line in lines)
-    if (
-        lines[-1].seq if lines else 0
-    ) < saved.position.seq:  # a snapshot is written only after the journal is synced
-        history.journal_damage.append(f"the journal lost its end, up to line {saved.position.seq} at least")
-    if not history.journal_damage and not repaired:
-        history.damage.append("the newest snapshot names a line that the journal does not have")
-        return lines
-    history.state = saved.state
-    return [line for line in lines if line.seq > saved.position.seq]
+    seq, sum_ = saved.position.seq, saved.position.sum
+    if not lines or lines[-1].seq < seq:  # a snapshot is written only after the journal is synced
+        history.journal_damage.append(f"the journal lost its end, up to line {seq} at least")
+    if history.journal_damage or any((line.seq, line.sum) == (seq, sum_) for line in lines):
+        return True
+    return any(isinstance(ev.decode(line.raw), ev.JournalRepaired) for line in lines)
 
 
-def _newest(run: RunLayout, quarantine: Path | None, damage: list[str]) -> SavedState | None:
+def _newest(
+    run: RunLayout, quarantine: Path | None, damage: list[str]
+) -> tuple[Path, SavedState] | tuple[None, None]:
     loaded = newest_snapshot(run.dir, quarantine=quarantine, damaged=damage)
     if loaded is None:
-        return None
+        return None, None
     try:
-        return decode_state(loaded.payload)
+        return loaded.path, decode_state(loaded.payload)
     except msgspec.ValidationError as error:
         _refuse_newer(loaded.payload, loaded.number)
-        damage.append(f"checkpoint_{loaded.number:04d}.json does not read: {error}")
-        return None
+        damage.append(put_away(loaded.path, quarantine, f"does not read: {error}"))
+        return None, None
 
 
 def _refuse_newer(payload: bytes, number: int) -> None:
@@ -114,6 +119,15 @@ def _refuse_newer(payload: bytes, number: int) -> None:
             f"checkpoint_{number:04d}.json was written by a newer Holdfast: format {found.format}, not {FORMAT}.",
             fix="Upgrade Holdfast; nothing was touched.",
         )
+
+
+def damage_before(run: RunLayout, history: History) -> list[str]:
+    """What is wrong with the lines that a snapshot spared us reading."""
+    if is_whole(run.journal, history.begun):
+        return []
+    reading = scan(run.journal)
+    deque(reading, maxlen=0)
+    return reading.damage
 
 
 def require_run(state: RunState, run: RunLayout) -> RunState:

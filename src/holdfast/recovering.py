@@ -26,6 +26,7 @@ from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph, recorded_graph
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
 from holdfast.folding import fold
+from holdfast.history import damage_before
 from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
 from holdfast.picture import decode_spec
@@ -97,7 +98,7 @@ def _recover(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         if list_runs(layout) != runs:  # another engine was at work until now
             choice = choose(compiled, layout, request)
         choice = replace(choice, found_again=choice.is_new)
-        with OpenRun(compiled, layout, request, choice, lock, mended, thorough=True) as opened:
+        with OpenRun(compiled, layout, request, choice, lock, mended) as opened:
             return _carry_out(opened)
 
 
@@ -126,7 +127,8 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
     state, damage = RunState(), []
     if not choice.is_new:
         history = read_run(layout, choice.run_id, must_begin=False)
-        state, damage = history.state, [*history.damage, *history.journal_damage]
+        damage = [*history.damage, *history.journal_damage, *damage_before(layout.run(choice.run_id), history)]
+        state = history.state
     wishes = foreseen_wishes(layout, compiled.spec, state)
     for event in (*_opening(compiled, choice, state), *wishes):
         fold(state, event, state.seq, clock.now())

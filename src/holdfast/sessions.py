@@ -1,7 +1,8 @@
 """One run open for writing: engine lock, journal, objects and work tree; what `run`, `resume` and `recover` share.
 
-Crash story. Opening repairs what a dead process left: litter in tmp/, a torn or damaged journal, a torn pack. It
-records nothing by itself. A run of which nothing was recorded leaves no folder behind.
+Crash story. Opening proves the journal from its first line on, and repairs what a dead process left: litter in
+tmp/, a torn or damaged journal, a torn pack. It records nothing by itself. A run of which nothing was recorded
+leaves no folder behind.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from holdfast.history import History, encode_state
 from holdfast.inputs import Inputs
 from holdfast.journal.log import EventLog
 from holdfast.journal.repair import repair
+from holdfast.journal.scan import is_whole
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -92,8 +94,6 @@ class OpenRun:
         choice: Choice,
         lock: EngineLock,
         mended: Sequence[str] = (),
-        *,
-        thorough: bool = False,
     ) -> None:
         self.compiled = compiled
         self.layout = layout
@@ -105,7 +105,6 @@ class OpenRun:
         self.damage: list[str] = []  # what was wrong with journal and snapshots, and is mended
         self.mended = list(mended)  # what was wrong with our own state, and what was done about it
         self._lost_calls: dict[str, tuple[str, ...]] = {}
-        self._thorough = thorough  # the journal is proved from its first line on, not only behind the snapshot
         self._lock = lock
         self._stack = ExitStack()
 
@@ -159,15 +158,25 @@ class OpenRun:
         read = partial(read_run, self.layout, self.choice.run_id, quarantine=True, must_begin=False)
         history = read()
         self.mended += history.damage
-        self.damage = [*history.damage, *history.journal_damage]
-        if history.torn and not history.journal_damage:
-            self.mended.append(f"{history.torn} bytes of a torn line at the journal's end are kept in quarantine")
-        if history.journal_damage or self._thorough:
-            with AppendLock(self.layout.append_lock):
-                path, quarantine = self.run_layout.journal, self.run_layout.quarantine
-                self.mended += repair(path, quarantine, known_seq=history.state.seq)[-1:]  # all is in the journal
+        self.damage = list(history.damage)
+        if history.journal_damage or not self._is_proved(history):
+            self._repair(known_seq=history.state.seq)
             history = read()
+        elif history.tail:
+            words = f"{history.tail} at the journal's end are kept in quarantine"
+            self.mended.append(words)
+            self.damage.append(words)
         return history
+
+    def _is_proved(self, history: History) -> bool:
+        """Whether the lines are whole that the snapshot spares us reading; `--quick` believes it."""
+        return self.request.quick or is_whole(self.run_layout.journal, history.begun)
+
+    def _repair(self, *, known_seq: int) -> None:
+        with AppendLock(self.layout.append_lock):
+            found = repair(self.run_layout.journal, self.run_layout.quarantine, known_seq=known_seq)
+        self.damage += found
+        self.mended += found[-1:]  # all is in the journal
 
     def _mend_objects(self) -> None:
         """Copies that are lost or rotten are made again from the files that are whole; values cannot be."""
@@ -275,7 +284,12 @@ class OpenRun:
         # So that the number is not used again, even if every snapshot is lost.
         self.submit((ev.SnapshotWritten(number=number),), durable=False)
         self.committer.pump()
-        rotate(self.run_layout.dir, self.request.settings.snapshots)
+        damaged: list[str] = []
+        keep, quarantine = self.request.settings.snapshots, self.run_layout.quarantine
+        rotate(self.run_layout.dir, keep, quarantine=quarantine, damaged=damaged)
+        if damaged:
+            self.submit((ev.StateMended(findings=tuple(damaged)),), durable=False)
+            self.committer.pump()
 
 
 def encoded_spec(compiled: CompiledPipeline) -> msgspec.Raw:

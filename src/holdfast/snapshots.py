@@ -148,7 +148,7 @@ def newest_snapshot(run_dir: Path, *, quarantine: Path | None, damaged: list[str
             if payload is not None:
                 return Loaded(number, path, payload, found)
             if os.path.lexists(path):
-                found.append(_put_away(path, quarantine))
+                found.append(put_away(path, quarantine, "is damaged"))
     except OSError as error:
         raise StorageError.from_os(error, "read the snapshots") from error
     return None
@@ -165,13 +165,14 @@ def _read_or_none(path: Path) -> bytes | None:
         raise
 
 
-def _put_away(path: Path, quarantine: Path | None) -> str:
+def put_away(path: Path, quarantine: Path | None, why: str) -> str:
+    """Move a snapshot that cannot be used, and its sidecar, to `quarantine`; gives what to say about it."""
     if quarantine is None:
-        return f"{path.name} is damaged"
+        return f"{path.name} {why}"
     kept_as = atomic.set_aside(path, quarantine)
     if os.path.lexists(_sidecar(path)):
         atomic.set_aside(_sidecar(path), quarantine)
-    return f"{path.name} was damaged and is kept as {kept_as.name}"
+    return f"{path.name} {why}; it is kept as {kept_as.name}"
 
 
 def snapshots(run_dir: Path) -> list[tuple[int, Path]]:
@@ -188,8 +189,13 @@ def next_number(run_dir: Path, floor: int = 0) -> int:
     return 1 + max([floor, *numbers])
 
 
-def rotate(run_dir: Path, keep: int) -> list[Path]:
-    """Delete snapshots older than the newest `keep` (at least 2) that prove themselves; gives the deleted."""
+def rotate(
+    run_dir: Path, keep: int, *, quarantine: Path | None = None, damaged: list[str] | None = None
+) -> list[Path]:
+    """Delete snapshots older than the newest `keep` (at least 2) that prove themselves; gives the deleted.
+
+    Those on the way that do not are moved to `quarantine`, if one is given, and named in `damaged`.
+    """
     verified = 0
     surplus: list[Path] = []
     for _, path in snapshots(run_dir):
@@ -197,6 +203,8 @@ def rotate(run_dir: Path, keep: int) -> list[Path]:
             surplus.append(path)
         elif _read_or_none(path) is not None:
             verified += 1
+        elif quarantine is not None and damaged is not None and os.path.lexists(path):
+            damaged.append(put_away(path, quarantine, "is damaged"))
     return [path for path in reversed(surplus) if _delete(path)]
 
 

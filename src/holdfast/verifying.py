@@ -12,6 +12,7 @@ task with a finding is looked at again if the journal has moved on. Files are re
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import Any
 
 from holdfast import artifacts as look
 from holdfast.artifacts import UNREADABLE, Artifacts, LostValueError
-from holdfast.auditing import TORN, audit
+from holdfast.auditing import DIFFERENT, FORBIDDEN, SHORTENED, TORN, Flaw, audit
 from holdfast.context import Context, Desk
 from holdfast.engine.attempt import Attempts
 from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError, UsageError
@@ -119,11 +120,19 @@ class _Verification:
         self._report.counts["snapshot"] = found.snapshots
         self._report.notes += found.notes
         for flaw in found.flaws:
-            # A resume reads the journal from the newest snapshot on; all of it is proved by `recover`.
-            fix = self._resume if flaw.problem == TORN else "holdfast recover keeps every line that is whole"
-            if flaw.path != self._run.journal:
-                fix = f"{self._resume} sets it aside; the journal says the same"
-            self._find("", flaw.path, flaw.problem, flaw.detail, fix)
+            self._find("", flaw.path, flaw.problem, flaw.detail, self._remedy(flaw))
+
+    def _remedy(self, flaw: Flaw) -> str:
+        """What leads out of a flaw of the record."""
+        if flaw.problem == FORBIDDEN:
+            return f"chmod u+r {shlex.quote(os.path.relpath(flaw.path, self._layout.root))}"
+        if flaw.problem == DIFFERENT:  # it proves itself, so that nobody but us would notice
+            return "Move it away: the journal says all that is needed"
+        if flaw.path != self._run.journal:
+            return f"{self._resume} sets it aside; the journal says the same"
+        if flaw.problem == SHORTENED:
+            return f"{self._resume} writes the journal anew, with a word about what it lost"
+        return f"{self._resume} keeps every line that is whole"
 
     def _state(self) -> RunState | None:
         """The run as the next `resume` would read it; None, and a finding, if nothing is left to read."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.journal.codec import LINE_MAX, NO_SUM, encode_line
-from holdfast.journal.scan import START, Position, scan
+from holdfast.journal.scan import START, Position, is_whole, scan
 
 from .journal_lines import TS, make_lines
 
@@ -78,11 +78,57 @@ def test_bom_and_crlf_cost_only_their_lines(path):
 
 
 def test_duplicates_are_ignored_and_counted(path):
-    """The same line again, at once or later, changes nothing."""
+    """The same line again, at once or later, changes nothing, and is told."""
     lines = make_lines(4)
     seqs, found = scanned(path, lines[0] + lines[1] * 2 + lines[2] + lines[0] + lines[3])
     assert seqs == [1, 2, 3, 4]
-    assert (found.duplicates, found.damage) == (2, [])
+    assert found.duplicates == 2
+    assert found.damage == ["line 2 stands there a second time", "line 1 stands there a second time"]
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"seq":'])
+def test_duplicates_at_the_end_are_part_of_the_tail(path, torn):
+    """The position is that of the last line that counts: one can go on from there."""
+    lines = make_lines(4)
+    whole = b"".join(lines)
+    seqs, found = scanned(path, whole + lines[1] + lines[3] + torn)
+    assert (seqs, found.damage) == ([1, 2, 3, 4], [])
+    assert (found.torn, found.repeated) == (len(lines[1] + lines[3] + torn), 2)
+    assert found.position.offset == len(whole)
+    assert scan(path, found.position).anchored
+    assert found.tail.endswith("bytes of repeated lines")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda lines: lines.__setitem__(1, lines[1].replace(b"e2", b"e9")),
+        lambda lines: lines.__setitem__(slice(1, 3), [lines[2], lines[1]]),
+        lambda lines: lines.insert(2, lines[1]),
+        lambda lines: lines.pop(2),
+        lambda lines: lines.pop(0),
+        lambda lines: lines.insert(2, b"\n"),
+    ],
+)
+def test_a_journal_is_whole_only_without_any_damage(path, damage):
+    """The quick proof sees a flipped byte, swapped, repeated and lost lines, and a blank one."""
+    lines = make_lines(6)
+    path.write_bytes(b"".join(lines))
+    upto = list(scan(path))[4].position
+    assert is_whole(path, upto) and is_whole(path, START)
+    damage(lines)
+    path.write_bytes(b"".join(lines))
+    assert not is_whole(path, upto)
+    assert is_whole(path, START)
+
+
+def test_a_journal_that_ends_early_is_not_whole(path):
+    """Lines that were there before, and are not any more, are missed."""
+    lines = make_lines(6)
+    path.write_bytes(b"".join(lines))
+    upto = list(scan(path))[4].position
+    path.write_bytes(b"".join(lines[:3]))
+    assert not is_whole(path, upto)
 
 
 def test_swapped_lines_are_told_and_none_is_lost(path):

@@ -212,7 +212,7 @@ def test_the_newest_snapshots_can_all_be_damaged(tmp_path: Path, bases: Bases, c
     assert_right(project, bases, ended, BOOK)
     assert_whole(project)
     if how != "deleted":
-        assert "checkpoint_0003.json was damaged and is kept as" in ended.said
+        assert "checkpoint_0003.json is damaged; it is kept as" in ended.said
 
 
 @pytest.mark.parametrize("how", DAMAGED)
@@ -397,12 +397,85 @@ def test_a_run_of_which_nothing_is_known_says_how_to_go_on(tmp_path: Path, bases
     assert_whole(project)
 
 
-def test_damage_behind_a_snapshot_is_found_and_recovered(tmp_path: Path, bases: Bases) -> None:
-    """Old lines are not proved at every start; `verify` finds the damage, and `recover` keeps what is whole."""
+BEHIND: dict[str, Damage] = {
+    "flipped": flipped(0.1),
+    "swapped": LINES["swapped"],
+    "duplicated": LINES["duplicated"],
+    "lost": LINES["middle-gone"],
+    "repeated-at-the-end": with_lines(lambda lines: [*lines, lines[4]]),
+    "repeated-twice-and-torn": with_lines(lambda lines: [*lines, lines[4], lines[-1], b"{"]),
+}
+
+
+@pytest.mark.parametrize("how", BEHIND)
+@pytest.mark.parametrize("command", ["run book.py", "resume", "recover"])
+def test_damage_behind_a_snapshot_is_mended_and_told_once(
+    tmp_path: Path, bases: Bases, how: str, command: str
+) -> None:
+    """`verify` finds it and names `resume`; whichever command comes next mends it, keeps the old one, says so."""
+    project = bases.failed.copy(tmp_path)
+    BEHIND[how](project.journal)
+    found = continued(project, "verify")
+    assert found.code == 4 and f"holdfast resume {RUN_ID} keeps every line that is whole" in found.out
+    assert not [line for line in found.out.splitlines() if "checkpoint_" in line and not line.startswith("note: ")]
+    ended = continued(project, *command.split())
+    assert ended.code == 0, ended.said
+    told = [line for line in ended.said.splitlines() if "journal" in line]
+    assert len(told) == 1 or (command == "recover" and told), ended.said
+    assert list((project.run_dir / "quarantine").glob("events.jsonl*"))
+    assert_whole(project)
+    assert_right(project, bases, continued(project, "run", "book.py"), BOOK)
+    assert "quarantine" not in continued(project, "run", "book.py").said
+
+
+@pytest.mark.parametrize("how", BEHIND)
+def test_damage_behind_a_snapshot_of_a_finished_run_is_mended(tmp_path: Path, bases: Bases, how: str) -> None:
+    """Although there is nothing to do, what was found is told before that is said."""
+    project = bases.finished.copy(tmp_path)
+    BEHIND[how](project.journal)
+    ended = continued(project, "run", "book.py")
+    assert_right(project, bases, ended, set())
+    assert "! " in ended.said and "journal" in ended.said
+    assert_whole(project)
+    assert "journal" not in continued(project, "run", "book.py").said
+
+
+@pytest.mark.parametrize("base", ["failed", "killed"])
+def test_lines_repeated_at_the_end_stop_nobody(tmp_path: Path, bases: Bases, base: str) -> None:
+    """Neither who records a note, nor the next run."""
+    project = bases.named(base).copy(tmp_path)
+    BEHIND["repeated-at-the-end"](project.journal)
+    for number in range(2):
+        assert continued(project, "note", f"word {number}").code == 0
+        BEHIND["repeated-at-the-end"](project.journal)
+    assert_right(project, bases, continued(project), BOOK)
+    assert_whole(project)
+
+
+def test_quick_believes_the_snapshot(tmp_path: Path, bases: Bases) -> None:
+    """The lines before it are not read; the next run without --quick finds what is wrong with them."""
     project = bases.failed.copy(tmp_path)
     flipped(0.1)(project.journal)
-    found = continued(project, "verify")
-    assert found.code == 4 and "holdfast recover" in found.out
-    assert continued(project, "recover").code == 0  # the step that failed is tried again by the next run
+    assert "journal" not in continued(project, "resume", "--quick").said
+    assert "the journal was damaged" in continued(project, "run", "book.py").said
     assert_whole(project)
-    assert_right(project, bases, continued(project), BOOK)
+
+
+def test_a_journal_that_lost_its_end_is_written_anew(tmp_path: Path, bases: Bases) -> None:
+    """`verify` says what is true of it: the snapshot stands in, and resume writes the journal anew."""
+    for number, damage in enumerate([with_lines(lambda lines: lines[:6]), removed]):
+        project = bases.finished.copy(tmp_path / str(number))
+        damage(project.journal)
+        (line, *_) = continued(project, "verify").out.splitlines()
+        assert "events.jsonl has lost its end" in line and "checkpoint_0001.json" in line
+        assert line.endswith(f"holdfast resume {RUN_ID} writes the journal anew, with a word about what it lost")
+        assert_right(project, bases, continued(project, "resume", RUN_ID), set())
+        assert_whole(project)
+
+
+def test_an_older_damaged_snapshot_is_set_aside_too(tmp_path: Path, bases: Bases) -> None:
+    """Nobody needs it, but `verify` would find it for ever."""
+    project = bases.failed.copy(tmp_path)
+    zeroed(project.snapshots()[0])
+    assert "checkpoint_0001.json is damaged" in continued(project).said
+    assert_whole(project)

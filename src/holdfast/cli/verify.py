@@ -26,6 +26,9 @@ _SAID = {
     "value lost": "has lost its value",
     "different": "does not say what the journal says",
     "torn": "ends in a torn line",
+    "repeated": "ends in lines that it has already",
+    "shortened": "has lost its end",
+    "forbidden": "may not be read",
     "refused": "is refused by its check",
 }
 _COUNTED = ("artifact", "object", "journal line", "snapshot", "check")

@@ -191,7 +191,7 @@ class EventLog:
             raise _lost(self._name, f"does not contain line {before.seq}, which was read before")
         if found.torn:
             kept_as = atomic.cut_tail(self._fd, self.path, found.position.offset, self._quarantine)
-            self.notices.append(f"{found.torn} bytes of a torn tail were cut off and kept as {kept_as.name}")
+            self.notices.append(f"{found.tail} at its end were cut off and kept as {kept_as.name}")
         self.notices += found.damage
         self.position = found.position
         self._is_first_read = False

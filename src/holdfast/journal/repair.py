@@ -46,7 +46,7 @@ def _cut(path: Path, quarantine: Path, found: Scan) -> str:
         kept_as = atomic.cut_tail(fd, path, found.position.offset, quarantine)
     finally:
         os.close(fd)
-    return f"{found.torn} bytes of a torn tail were cut off and kept as {kept_as.name}"
+    return f"{found.tail} at its end were cut off and kept as {kept_as.name}"
 
 
 def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line], last_seq: int) -> list[str]:
@@ -54,20 +54,28 @@ def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line], last_
     good = sorted([*lines, *found.late], key=lambda line: line.seq)
     chained, last_sum = _chain_anew(good)
     missing = _still_missing(found, {line.seq for line in good})
+    lost = sum(last - first + 1 for first, last in missing)
     body = encode_json(
         {
             "event": "journal_repaired",
             "findings": found.damage[:_FINDINGS_TOLD],
             "findings_total": len(found.damage),
             "missing": missing[:_GAPS_TOLD],
-            "missing_total": sum(last - first + 1 for first, last in missing),
+            "missing_total": lost,
             "torn_bytes": found.torn,
             "kept_as": kept_as,
         }
     )
     told, _ = encode_line(last_seq + 1, clock.iso(clock.now()), body, last_sum)
     atomic.write_file(path, b"".join([*chained, told]), sync=True)
-    return [*found.damage, f"the journal was written anew; the damaged one is kept as {kept_as}"]
+    return [*found.damage, f"{_summed_up(found.damage, lost)}; the damaged one is kept as {kept_as}"]
+
+
+def _summed_up(damage: list[str], lost: int) -> str:
+    """One line for all of it; what was found is listed in the journal itself."""
+    others = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
+    said = {0: "no line is", 1: "1 line is"}.get(lost, f"{lost} lines are")
+    return f"the journal was damaged ({damage[0]}{others}) and was written anew: {said} lost"
 
 
 def _kept(path: Path, quarantine: Path) -> str:

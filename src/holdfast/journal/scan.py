@@ -4,10 +4,12 @@ Rules. A line is good if it proves itself (`codec.check_line`). It *continues* t
 the sum of the last good line and its number is higher. A repaired journal has jumps in its numbers but is
 chained without a break, so a jump alone is no damage; a broken chain is.
 
-- A good line seen before is a duplicate and ignored; the same number with other bytes is damage.
+- A good line seen before is a duplicate: ignored, and counted with the bad ones, so that it is damage in the
+  middle and part of the tail at the end. The same number with other bytes is damage.
 - A good line with a lower number that was not seen before stands in the wrong place: it goes to `late`.
 - Something that is no regular file is damage, and never followed.
-- Bad lines followed by a good one are damage. Bad bytes with no good line after them are the torn tail.
+- Bad lines followed by a good one are damage. Bad bytes with no good line after them are the torn tail. Where it
+  begins, `position` ends: whoever appends cuts it off first.
 
 Memory: one block, one line of at most LINE_MAX, and eight bytes for each line (its sum, to know duplicates).
 """
@@ -24,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.journal.codec import LINE_MAX, NO_SUM, SUM_BYTES, LineDamaged, check_line
+from holdfast.journal.codec import LINE_MAX, NO_SUM, SUM_BYTES, LineDamaged, check_line, sum_after
 from holdfast.journal.upgrade import upgrade
 from holdfast.stores import atomic
 
@@ -80,7 +82,8 @@ class Scan:
         self.path = path
         self.position = after or START
         self.anchored = True  # the line that `after` names is there; if not, the pass starts at byte 0
-        self.torn = 0  # bytes after the last good line
+        self.torn = 0  # bytes after the last line that counts
+        self.repeated = 0  # duplicates among these
         self.damage: list[str] = []
         self.missing: list[tuple[int, int]] = []  # first and last number of each gap in the chain
         self.late: list[Line] = []  # good lines that stand after one with a higher number
@@ -117,14 +120,18 @@ class Scan:
             self.position = START
         self._first = self.position.seq
         end = self.position.offset
-        last_good = end
         for raw, end in _split(fd, self.position.offset):
             line = self._judge(raw, end)
-            if line is not None:
-                last_good = end
-                if self._place(line):
-                    yield line
-        self.torn = max(0, end - last_good)
+            if line is not None and self._place(line):
+                yield line
+        self.torn = end - self.position.offset
+
+    @property
+    def tail(self) -> str:
+        """What stands after the last line that counts, in words; empty if nothing does."""
+        if not self.torn:
+            return ""
+        return f"{self.torn} bytes of " + ("repeated lines" if self.repeated else "a torn line")
 
     def _judge(self, raw: bytes, end: int) -> Line | None:
         """The line if it proves itself; a bad one waits until a good one shows that it is no tail."""
@@ -133,15 +140,24 @@ class Scan:
                 raise LineDamaged(f"longer than {LINE_MAX} bytes")
             envelope = check_line(raw)
         except LineDamaged as damaged:
-            if len(self._bad) < _DAMAGE_TOLD:
-                self._bad.append(f"the line ending at byte {end} is damaged: {damaged}")
+            self._note_bad(f"the line ending at byte {end} is damaged: {damaged}")
             return None
-        self.damage += self._bad
-        self._bad.clear()
         return Line(envelope.seq, envelope.ts, raw, end, envelope.sum, envelope.v)
+
+    def _note_bad(self, words: str) -> None:
+        if len(self._bad) < _DAMAGE_TOLD:
+            self._bad.append(words)
 
     def _place(self, line: Line) -> bool:
         """Whether the line comes next; if not, what that means is noted."""
+        if line.seq <= self.position.seq and self._is_duplicate(line):
+            self.duplicates += 1
+            self.repeated += 1
+            self._note_bad(f"line {line.seq} stands there a second time")
+            return False
+        self.damage += self._bad
+        self._bad.clear()
+        self.repeated = 0
         if line.seq <= self.position.seq:
             self._place_late(line)
             self.position = Position(self.position.seq, self.position.sum, line.end)
@@ -160,15 +176,14 @@ class Scan:
         else:
             self.damage.append(f"line {seq} does not continue line {self.position.seq}")
 
+    def _is_duplicate(self, line: Line) -> bool:
+        # Of lines before `after` nothing is known here but that they were complete.
+        return line.seq <= self._first or self._sum_of(line.seq) == int(line.sum, 16)
+
     def _place_late(self, line: Line) -> None:
-        known = self._sum_of(line.seq)
-        if line.seq <= self._first:
-            self.duplicates += 1  # of a line before `after`, which was complete up to there
-        elif known is None:
+        if self._sum_of(line.seq) is None:
             self.late.append(line)
             self.damage.append(f"line {line.seq} stands after line {self.position.seq}")
-        elif known == int(line.sum, 16):
-            self.duplicates += 1
         else:
             self.damage.append(f"there are two different lines {line.seq}; the first is kept")
 
@@ -181,6 +196,25 @@ class Scan:
             if line.seq == seq:
                 return int(line.sum, 16)
         return None
+
+
+def is_whole(path: Path, upto: Position) -> bool:
+    """Whether every line up to there proves itself and continues the one before it.
+
+    Much cheaper than a scan, for those who know what the lines say; what is wrong, only a scan can tell.
+    """
+    if upto == START:
+        return True
+    last = NO_SUM.encode()
+    fd = atomic.open_regular(os.fspath(path))
+    try:
+        for raw, end in _split(fd, 0):
+            last = sum_after(raw, last)
+            if not last or end >= upto.offset:
+                return end == upto.offset and last == upto.sum.encode()
+    finally:
+        os.close(fd)
+    return False
 
 
 def _prev(line: Line) -> str:

@@ -47,6 +47,41 @@ def test_an_attempt_cut_off_by_a_crash_does_not_count() -> None:
     assert (task.status, task.failures, task.attempt, task.cut_off) == (PENDING, 1, 1, True)
 
 
+def spent(task: str, cost: float, **facts: object) -> ev.UsageRecorded:
+    return ev.UsageRecorded(step_id=task, cost_usd=cost, **facts)
+
+
+def adopted(task: str, **facts: object) -> ev.TaskAdopted:
+    return ev.TaskAdopted(step_id=task, node=task, evidence="sealed", **facts)
+
+
+def test_what_a_cut_off_attempt_has_cost_is_wasted_once() -> None:
+    """It is not counted again when the round is thrown away later."""
+    state = told(started("a"), spent("a", 1.0), ev.RunContinued(), started("a"), spent("a", 2.0), ended("a"))
+    assert (state.cost_usd, state.wasted_cost_usd) == (3.0, 1.0)
+    told(ev.TaskInvalidated(step_id="a", reason="x"), state=state)
+    assert state.wasted_cost_usd == 3.0
+
+
+def test_what_a_cut_off_attempt_has_cost_is_not_wasted_if_its_output_is_adopted() -> None:
+    """Only its end was not on record. Thrown away later, it is wasted, once."""
+    state = told(started("a"), spent("a", 1.0), ev.RunContinued())
+    assert state.wasted_cost_usd == 1.0
+    told(ev.RunContinued(), adopted("a", cost_usd=1.0), state=state)
+    assert (state.cost_usd, state.wasted_cost_usd, state.task("a").round_cost_usd) == (1.0, 0.0, 1.0)
+    told(adopted("a", cost_usd=1.0), state=state)
+    assert state.wasted_cost_usd == 0.0
+    told(ev.TaskInvalidated(step_id="a", reason="x"), state=state)
+    assert state.wasted_cost_usd == 1.0
+
+
+def test_what_another_attempt_or_round_has_cost_stays_wasted() -> None:
+    """The output that is adopted is the last attempt's; that of another round was never cut off."""
+    twice = [started("a"), spent("a", 1.0), ev.RunContinued(), started("a"), spent("a", 2.0), ev.RunContinued()]
+    assert told(*twice, adopted("a", cost_usd=2.0)).wasted_cost_usd == 1.0
+    assert told(*twice, adopted("a", cost_usd=2.0, round=1)).wasted_cost_usd == 3.0
+
+
 @pytest.mark.parametrize("fresh", [True, False])
 def test_continuing_gives_fresh_attempts_unless_told_not_to(fresh: bool) -> None:
     """`--no-retry` leaves what needs review as it is."""

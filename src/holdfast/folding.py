@@ -118,6 +118,8 @@ def _cut_off(state: RunState, task: TaskState) -> TaskState:
         status=PENDING,
         attempt=max(0, task.attempt - 1),
         cut_off=True,
+        round_cost_usd=task.round_cost_usd - task.loose_cost_usd,
+        cut_off_cost_usd=task.loose_cost_usd,
         loose_cost_usd=0.0,
         started_at=None,
     )
@@ -153,6 +155,7 @@ def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
         decided="",
         claimed="",
         loose_cost_usd=0.0,
+        cut_off_cost_usd=0.0,
     )
     if event.partial_chars:
         text = f"{event.partial_chars:,} characters of half-finished text were there; it went on from them"
@@ -226,11 +229,13 @@ def _new_round(state: RunState, task_id: str, task: TaskState, **changes: Any) -
     """Begin a new round: nothing is replayed, and what the old one cost is wasted."""
     state.wasted_cost_usd += task.round_cost_usd
     state.once.pop(task_id, None)
-    state.tasks[task_id] = _replace(task, round=task.round + 1, attempt=0, round_cost_usd=0.0, **changes)
+    state.tasks[task_id] = _replace(
+        task, round=task.round + 1, attempt=0, round_cost_usd=0.0, cut_off_cost_usd=0.0, **changes
+    )
 
 
 def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
-    task = state.task(event.step_id)
+    task = _not_wasted(state, event)
     state.cost_usd += max(0.0, event.cost_usd - task.cost_usd)
     state.input_tokens += max(0, event.tokens - task.input_tokens - task.output_tokens)
     state.tasks[event.step_id] = _replace(
@@ -247,6 +252,8 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
         cost_usd=max(event.cost_usd, task.cost_usd),
         input_tokens=max(event.tokens - task.output_tokens, task.input_tokens),
         round_cost_usd=max(event.cost_usd, task.round_cost_usd),
+        loose_cost_usd=0.0,
+        cut_off_cost_usd=0.0,
         previous=None,
         feedback=(),
         error="",
@@ -261,6 +268,15 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
     )
     state.once.pop(event.step_id, None)
     state.last_completed = event.step_id
+
+
+def _not_wasted(state: RunState, event: ev.TaskAdopted) -> TaskState:
+    """The task, with what its cut-off attempt had spent, if that attempt's output is the one that was found."""
+    task = state.task(event.step_id)
+    if event.round != task.round:
+        return task
+    state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - task.cut_off_cost_usd)
+    return _replace(task, round_cost_usd=task.round_cost_usd + task.cut_off_cost_usd)
 
 
 def _invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:

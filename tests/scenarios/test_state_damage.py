@@ -7,6 +7,7 @@ snapshots), one that was killed before any snapshot, and a finished one to compa
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -353,6 +354,17 @@ def test_damaged_lines_cost_no_finished_step(tmp_path: Path, bases: Bases, how: 
     assert not project.ran().keys() & FILES_ONLY
     if base == "failed":
         assert project.ran() == Counter(BOOK)
+
+
+def test_a_lost_line_about_a_finished_step_wastes_nothing(tmp_path: Path, bases: Bases) -> None:
+    """Its file is adopted; what it has cost was not thrown away."""
+    project = bases.killed.copy(tmp_path)
+    is_end = re.compile(rb'"event":"node_exit","step_id":"outline"')
+    with_lines(lambda lines: [b"\0\n" if is_end.search(line) else line for line in lines])(project.journal)
+    ended = continued(project, "run", "book.py")
+    assert_right(project, bases, ended, BOOK)
+    assert "cost $0.500 ($0.00 now, $0.00 wasted)" in ended.said
+    assert_whole(project)
 
 
 def test_a_journal_cut_at_any_byte_goes_on(tmp_path: Path, bases: Bases) -> None:

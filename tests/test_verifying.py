@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,38 @@ def pipeline(*checks: Any) -> Pipeline:
     def large(ctx: Context, value: dict[str, Any]) -> Path:
         ctx.out.write_text(LARGE)
         return ctx.out
+
+    return pipe
+
+
+def telling() -> Pipeline:
+    """One step that leaves a section in progress.md."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="told.md")
+    def tells(ctx: Context) -> str:
+        ctx.section("What was found.", title="Found")
+        return "text\n"
+
+    return pipe
+
+
+def remembering() -> Pipeline:
+    """A memory file that a step of its own opens."""
+    pipe = Pipeline("p")
+    pipe.items("n", ["a", "b"])
+
+    @pipe.step
+    def first() -> str:
+        return "This opens the file.\n"
+
+    @pipe.step(each="n", writes="out/{n}.md")
+    def one(n: str) -> str:
+        return f"text of {n}\n"
+
+    @pipe.step(each="n", appends="words.md", sources=["one"], head="first")
+    def words(source: str) -> str:
+        return source.rsplit(maxsplit=1)[-1] + "\n"
 
     return pipe
 
@@ -126,11 +159,23 @@ def test_changed_inputs_are_found(project: Path) -> None:
 
 
 def test_lost_copies_and_values_are_found(project: Path) -> None:
-    """All of objects/ gone: each file without copy, and the value that nothing else has."""
+    """All of objects/ gone: the files without copy in one line, and the value that nothing else has."""
     shutil.rmtree(project / ".holdfast" / "objects")
     report = look(project)
-    assert {problem for _, _, problem in told(report)} == {"no copy", "value lost"}
-    assert len(report.findings) == 6
+    assert told(report) == [("", ".holdfast/objects", "no copy"), ("value", "", "value lost")]
+    assert report.findings[0].detail == "of 5 files: data/a.csv, data/b.csv, large.md, and 2 more"
+
+
+def test_no_copy_is_promised_of_a_file_that_is_not_whole(project: Path) -> None:
+    """With file and copy lost, or the file edited, the way out is another one, and only that is named."""
+    shutil.rmtree(project / ".holdfast" / "objects")
+    (project / "out" / "a.md").unlink()
+    edited = project / "out" / "b.md"
+    edited.write_bytes(edited.read_bytes().replace(b"text", b"TEXT"))
+    found = {finding.path: finding for finding in look(project).findings}
+    assert found["out/a.md"].fix == "holdfast resume r makes it again"
+    assert found["out/b.md"].fix.endswith("; its copy is lost, so restore makes it again")
+    assert found[".holdfast/objects"].detail == "of 3 files: data/a.csv, data/b.csv, large.md"
 
 
 def test_a_rotten_object_is_found(project: Path) -> None:
@@ -191,6 +236,86 @@ def test_a_missing_view_is_a_note(project: Path, name: str) -> None:
     report = look(project)
     assert report.ok
     assert report.notes == [f"{name} is missing; the next run writes it anew"]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: path.mkdir(), "is no file that can be read"),
+        (lambda path: path.symlink_to("/etc/passwd"), "is no file that can be read"),
+        (lambda path: path.write_bytes(b"garbage" * 99), ""),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "garbage"),
+    [(".holdfast/todos.db", "is no database"), (".holdfast/runs/r/progress.md", "carries no stamp")],
+)
+def test_a_view_that_was_replaced_is_a_note(
+    tmp_path: Path, name: str, garbage: str, make: Callable[[Path], Any], words: str
+) -> None:
+    """A folder, a link or garbage in the place of the database or of the partial result; a run mends it."""
+    telling().run(dir=tmp_path, run_id="r")
+    assert look(tmp_path).notes == []
+    (tmp_path / name).unlink()
+    make(tmp_path / name)
+    report = look(tmp_path)
+    assert report.ok
+    assert report.notes == [f"{name} {words or garbage}; the next run writes it anew"]
+    telling().run(dir=tmp_path)
+    assert look(tmp_path).notes == []
+
+
+@pytest.mark.parametrize("name", ["checkpoint.md", "RESUME.md", ".holdfast/runs/r/progress.md"])
+def test_no_view_is_old_after_one_was_kept(tmp_path: Path, name: str) -> None:
+    """That it was kept is an event too, and the summary knows of it."""
+    telling().run(dir=tmp_path, run_id="r")
+    (tmp_path / name).write_text("my own\n")
+    telling().run(dir=tmp_path)
+    assert look(tmp_path).notes == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda data: data.replace(b"opens", b"op\0ns"), "damaged"),
+        (lambda data: data[data.index(b"<!-- holdfast section=words[a]") :], "missing"),
+        (lambda data: data.replace(b"opens", b"OPENS"), ""),
+    ],
+)
+def test_the_beginning_of_a_memory_file_is_looked_at(
+    tmp_path: Path, damage: Callable[[bytes], bytes], problem: str
+) -> None:
+    """NULs in it, or its loss, are one finding, and a run puts it back; a person's edit of it stands."""
+    remembering().run(dir=tmp_path, run_id="r")
+    assert look(tmp_path).ok
+    memory = tmp_path / "words.md"
+    memory.write_bytes(damage(memory.read_bytes()))
+    report = look(tmp_path)
+    assert told(report) == ([("first", "words.md", problem)] if problem else [])
+    assert all(finding.fix == "holdfast resume r puts it back" for finding in report.findings)
+    remembering().run(dir=tmp_path)
+    assert look(tmp_path).ok
+
+
+def test_a_journal_that_may_not_be_read_names_what_to_type(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`verify` and every other command say the same; nothing is set aside."""
+    journal = ProjectLayout(project).run("r").journal
+    whole = atomic.open_regular
+
+    def refusing(path: str, *, dir_fd: int | None = None) -> int:
+        if path == os.fspath(journal):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return whole(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(atomic, "open_regular", refusing)
+    (finding,) = look(project).findings
+    assert (finding.problem, finding.fix) == ("forbidden", "chmod u+r .holdfast/runs/r/events.jsonl")
+    with pytest.raises(StorageError) as raised:
+        pipeline().run(dir=project)
+    assert raised.value.fix.endswith(f"chmod u+r {journal}")
+    monkeypatch.undo()
+    assert pipeline().run(dir=project).status == "completed"
+    assert look(project).ok
 
 
 def test_a_lost_beginning_is_found(project: Path) -> None:

@@ -207,6 +207,13 @@ class Inputs:
             known = self._memory_paths[key] = render_path(step.appends or "", values)
         return known
 
+    def head_of(self, node: Node) -> Node | None:
+        """The task whose text opens the memory file that `node` has a section in, if one does."""
+        head = getattr(node.spec, "head", None)
+        if head is None:
+            return None
+        return self.graph.nodes[self.graph.related(head, node.path, self.graph.fan_of(node.spec.name))]
+
     def memory_fields(self, step: StepSpec) -> tuple[str, ...]:
         """The names that the path of a memory file is made from."""
         return fields_of(step.appends or "")

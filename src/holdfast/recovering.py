@@ -171,7 +171,10 @@ def _carry_out(opened: OpenRun) -> Recovery:
         opened.say([_recovered(walker, report.disagreements), *_stopped(opened, walker)], durable=True)
         opened.write_snapshot()
         _keep_pages(opened, shelf, report.disagreements if was_lost else ())
-    opened.say(_refresh_views(opened, walker, shelf), durable=False)
+    kept = _refresh_views(opened, walker, shelf)
+    if kept:
+        opened.say(kept, durable=False)
+        _refresh_views(opened, walker, shelf)  # they know of it too
     return replace(report, recorded=journal.position.seq - begun, is_complete=state.status == COMPLETED)
 
 

@@ -83,10 +83,9 @@ class Remembering:
         return Section(node.names, seal, self.inputs.artifacts.section_body(file))
 
     def _head(self, place: Node) -> Section | None:
-        step, graph = place.spec, self.inputs.graph
-        if step.head is None:
+        head = self.inputs.head_of(place)
+        if head is None:
             return None
-        head = graph.nodes[graph.related(step.head, place.path, graph.fan_of(step.name))]
         record = self.inputs.state.task(head.id)
         if record.status != COMPLETED or record.accepted is None or record.value_lost:
             return None

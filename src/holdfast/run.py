@@ -285,7 +285,10 @@ class _Session:
             return
         self.open.say(self._wishes(), durable=False)  # nothing starts any more: the next run takes them up
         self.open.write_snapshot()
-        self.open.say(self._write_views(sync=True), durable=False)
+        kept = self._write_views(sync=True)
+        if kept:
+            self.open.say(kept, durable=False)
+            self._write_views(sync=True)  # no view is older than the journal after a stop
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -33,7 +33,10 @@ def refresh_views(layout: ProjectLayout, run_id: str) -> None:
         if wishes:
             append(layout, run_id, wishes)
             picture, graph = _drawn(layout, run_id)
-        append(layout, run_id, kept_events(layout, shelf.write(picture, graph, sync=True)))
+        kept = kept_events(layout, shelf.write(picture, graph, sync=True))
+        if kept:
+            append(layout, run_id, kept)
+            shelf.write(*_drawn(layout, run_id), sync=True)  # they know of it too
     finally:
         shelf.close()
 

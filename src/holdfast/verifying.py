@@ -45,7 +45,11 @@ Tell = Callable[[str, int], None]
 
 LoadPipeline = Callable[[], CompiledPipeline]
 
+NO_COPY = "no copy"
+
+_NAMED_MAX = 3  # files in one line
 _VIEW_MAX = 64 << 20
+_SQLITE = b"SQLite format 3\0"
 _LOOKS_AT_A_TAIL = 5
 _PAUSE_S = 0.02
 
@@ -109,7 +113,7 @@ class _Verification:
             whole = self._prove_pack()
             compiled = self._pipeline()
             report.findings += self._look_at_tasks(state, whole, compiled)
-            report.notes += _view_notes(self._layout, self._report.run_id, state.seq)
+            report.notes += _view_notes(self._layout, state)
         return report
 
     # --- the record ------------------------------------------------------------------------------------------
@@ -192,7 +196,20 @@ class _Verification:
             now = read_history(self._run).state
             if now.seq != state.seq:  # an engine is at work: what was off may have been on its way
                 findings = self._one_look(now, set(), compiled, list(tasks), count=False)
-        return findings
+        return self._copies_in_one(findings)
+
+    def _copies_in_one(self, findings: list[Finding]) -> list[Finding]:
+        """The findings, with all lost copies as one: where one is lost, most are."""
+        lost = [finding for finding in findings if finding.problem == NO_COPY]
+        if len(lost) < 2:
+            return findings
+        paths = sorted(finding.path for finding in lost)
+        more = f", and {len(paths) - _NAMED_MAX} more" if len(paths) > _NAMED_MAX else ""
+        detail = f"of {len(paths)} files: {', '.join(paths[:_NAMED_MAX])}{more}"
+        fix = f"{self._resume} makes new ones from the files"
+        where = os.path.relpath(self._layout.objects, self._layout.root)
+        others = [finding for finding in findings if finding.problem != NO_COPY]
+        return [Finding("", where, NO_COPY, detail, fix), *others]
 
     def _one_look(
         self,
@@ -249,6 +266,7 @@ class _Tasks:
         self.other_objects = 0  # not in the run's own pack: large ones, and those another run kept first
         self.checks = 0
         self.notes: list[str] = []
+        self._opened: set[str] = set()  # memory files whose beginning was looked at
         self._state = state
         self._artifacts = artifacts
         self._whole = whole
@@ -265,12 +283,12 @@ class _Tasks:
         record, node = self._state.task(task), self._graph.nodes.get(task)
         accepted = record.accepted or Accepted()
         names = node.names if node is not None else (task,)
-        found = [self._file(task, file, names) for file in accepted.files]
-        found += [self._copy(task, file) for file in accepted.files if file.stored]
+        found = [self._file(task, file, names) or self._copy(task, file) for file in accepted.files]
         found += [self._value(task, ref) for ref in self._refs(task, record)]
         off = [finding for finding in found if finding is not None]
         yield from off
         if node is not None and node.is_task:
+            yield from self._opening(node)
             yield from self._staleness(node, record)
             if not off:
                 yield from self._refusals(node, accepted)
@@ -285,18 +303,43 @@ class _Tasks:
             return Finding(task, file.path, look.DAMAGED, error.message, f"mend that, then: {self._resume}")
         if seen.kind == look.SEALED:
             return None
+        can_heal = self._artifacts.can_heal(file)
         if seen.kind == look.CHANGED:
             fix = f"{self._resume} --on-changed restore (or keep)"
+            fix += "" if can_heal else "; its copy is lost, so restore makes it again"
             return Finding(task, file.path, seen.kind, seen.detail or "not what was accepted", fix)
-        can_heal = self._artifacts.can_heal(file)
         fix = f"{self._resume} puts it back" if can_heal else f"{self._resume} makes it again"
         return Finding(task, file.path, seen.kind, seen.detail, fix)
 
     def _copy(self, task: str, file: FileRecord) -> Finding | None:
-        if self._has(file.sha256):
+        """Of a file that is whole: a copy can be made from it."""
+        if not file.stored or self._has(file.sha256):
             return None
         fix = f"{self._resume} makes a new one from the file"
-        return Finding(task, file.path, "no copy", f"objects/ has no whole copy {file.sha256[:12]} of it", fix)
+        return Finding(task, file.path, NO_COPY, f"objects/ has no whole {file.sha256[:12]}", fix)
+
+    def _opening(self, node: Node) -> Iterator[Finding]:
+        """The text that opens a memory file belongs to another task than its sections, and is looked at once."""
+        head = self._inputs.head_of(node)
+        path = self._inputs.memory_path(node.spec, node.path) if head is not None else ""
+        if head is None or path in self._opened or path not in self._state.memories:
+            return
+        self._opened.add(path)
+        seen = self._artifacts.look_section(path, head.names)
+        # One that a person edited is left as it is.
+        if seen.kind not in (look.MISSING, look.DAMAGED) or not self._has_text(self._state.task(head.id)):
+            return
+        yield Finding(head.id, path, seen.kind, seen.detail, f"{self._resume} puts it back")
+
+    def _has_text(self, record: TaskState) -> bool:
+        """Whether what it gave is still there to be put back."""
+        if record.status != COMPLETED or record.accepted is None or record.value_lost:
+            return False
+        try:
+            self._artifacts.load(record.accepted)
+        except LostValueError:
+            return False
+        return True
 
     def _value(self, task: str, ref: str) -> Finding | None:
         if self._has(ref):
@@ -403,15 +446,30 @@ def _scanned(pack: Pack) -> int:
 # --- views -----------------------------------------------------------------------------------------------------
 
 
-def _view_notes(layout: ProjectLayout, run_id: str, seq: int) -> Iterator[str]:
+def _view_notes(layout: ProjectLayout, state: RunState) -> Iterator[str]:
     """Views are derived: whatever is wrong with one is worth a word, and no more."""
-    run = layout.run(run_id)
-    for path in (layout.checkpoint_view, layout.resume_view, run.summary):
-        words = _view_problem(path, run_id, seq)
+    run = layout.run(state.run_id)
+    pages = [layout.checkpoint_view, layout.resume_view, run.summary, *([run.progress] if state.sections else [])]
+    problems = {path: _view_problem(path, state.run_id, state.seq) for path in pages}
+    problems[layout.todos_db] = _database_problem(layout.todos_db)
+    for path, words in problems.items():
         if words:
             yield f"{os.path.relpath(path, layout.root)} {words}; the next run writes it anew"
-    if not os.path.lexists(layout.todos_db):
-        yield f"{os.path.relpath(layout.todos_db, layout.root)} is missing; the next run writes it anew"
+
+
+def _database_problem(path: Path) -> str:
+    try:
+        fd = atomic.open_regular(os.fspath(path))
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        return "is no file that can be read"
+    try:
+        return "" if os.read(fd, len(_SQLITE)) == _SQLITE else "is no database"
+    finally:
+        os.close(fd)
 
 
 def _view_problem(path: Path, run_id: str, seq: int) -> str:
@@ -422,7 +480,7 @@ def _view_problem(path: Path, run_id: str, seq: int) -> str:
     except OSError as error:
         if error.errno not in UNREADABLE:
             raise
-        return "cannot be read"
+        return "is no file that can be read"
     stamp = _stamp_of(path, data)
     if stamp is None:
         return "carries no stamp"

@@ -288,7 +288,7 @@ def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, mu
         raise UnknownRunError(f"Run {run_id} has no journal.", fix=f"Look at {run.dir}.") from error
     except PermissionError as error:
         # A journal is never set aside unread: it may be whole, and it is the truth.
-        fix = f"What was recorded is safe. Let yourself read it: chmod u+r {shlex.quote(os.fspath(run.journal))}"
+        fix = f"What was recorded is safe. Let yourself read it: chmod u+rw {shlex.quote(os.fspath(run.journal))}"
         raise StorageError(f"Could not read {run.journal}: {error.strerror}.", fix=fix) from error
     except OSError as error:
         raise StorageError.from_os(error, "read") from error

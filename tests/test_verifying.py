@@ -14,6 +14,7 @@ import pytest
 from holdfast import Context, Pipeline
 from holdfast.errors import StorageError
 from holdfast.layout import ProjectLayout
+from holdfast.stores import atomic
 from holdfast.verifying import Finding, Report, verify
 
 LARGE = "x" * (2 << 20)

@@ -341,6 +341,7 @@ def copied(state: RunState) -> RunState:
         tasks=dict(state.tasks),
         sections=dict(state.sections),
         gates=dict(state.gates),
+        recalls=dict(state.recalls),
         phases=dict(state.phases),
         notes=list(state.notes),
         decisions=list(state.decisions),

@@ -285,6 +285,8 @@ class _Tasks:
         names = node.names if node is not None else (task,)
         found = [self._file(task, file, names) or self._copy(task, file) for file in accepted.files]
         found += [self._value(task, ref) for ref in self._refs(task, record)]
+        if record.value_lost:
+            self.notes.append(f"the value of {task} was lost with the record; it is made again when it is needed")
         off = [finding for finding in found if finding is not None]
         yield from off
         if node is not None and node.is_task:
@@ -344,12 +346,15 @@ class _Tasks:
     def _value(self, task: str, ref: str) -> Finding | None:
         if self._has(ref):
             return None
-        fix = f"{self._resume} makes it again if it is needed"
+        fix = f"{self._resume} makes it again when a task needs it, or at once with --redo '{task}'"
         return Finding(task, "", "value lost", f"objects/ has no whole {ref[:12]}", fix)
 
     def _refs(self, task: str, record: TaskState) -> list[str]:
         """The values of a task that are kept by hash."""
-        refs = [record.accepted.value_ref] if record.accepted is not None and record.accepted.value_ref else []
+        accepted = record.accepted
+        # A value that went with the record is known to be lost: a note says so.
+        is_kept = accepted is not None and accepted.value_ref and not record.value_lost
+        refs = [accepted.value_ref] if accepted is not None and is_kept else []
         return refs + [once.result_ref for once in self._state.once.get(task, {}).values() if once.result_ref]
 
     def _has(self, sha: str) -> bool:

@@ -12,6 +12,7 @@ from holdfast.errors import UsageError
 from holdfast.people import decide
 from holdfast.run import RunResult
 from holdfast.runs import open_project
+from holdfast.verifying import verify
 
 
 class Project:
@@ -159,3 +160,12 @@ def test_an_edit_that_nothing_can_tell_from_damage_cannot_be_kept(project: Proje
     (project.root / "final.csv").write_text("1,2\n9,9\n")
     with pytest.raises(UsageError, match="nobody can tell"):
         project.decide(result, "final", "keep")
+
+
+def test_verify_is_clean_after_a_loss(project: Project) -> None:
+    """What is known to be lost, and made again when it is needed, is a note."""
+    project.lose()
+    result = project.run()
+    report = verify(open_project(project.root), result.run_id)
+    assert report.ok, report.findings
+    assert any("review" in note for note in report.notes)

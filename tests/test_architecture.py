@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
     {"journal", "state", "pipeline", "memory", "seals"},
     {"events", "stores", "escaping", "settings"},
     {"values"},
-    {"errors", "clock", "collecting", "layout"},
+    {"errors", "clock", "collecting", "layout", "wording"},
 ]
 LEVEL = {name: level for level, group in enumerate(LAYERS) for name in group}
 

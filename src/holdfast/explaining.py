@@ -10,6 +10,7 @@ from holdfast.errors import UsageError
 from holdfast.pipeline.graph import SETTLE, Graph, Node
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, RunState, TaskState
+from holdfast.wording import counted
 
 if TYPE_CHECKING:
     from holdfast.decisions import Planned
@@ -28,6 +29,7 @@ _EVIDENCE = {
     "sealed": "adopted: its file was whole and sealed, only the record was missing",
     "marker": "adopted: its file ends in the plain completion marker",
     "exists": "adopted: its file is there and no marker is expected",
+    "kept": "kept as it was, as a person decided",
 }
 
 
@@ -142,7 +144,7 @@ def _past(record: TaskState) -> Iterator[str]:
     if record.feedback:
         yield "  sent back with: " + "; ".join(record.feedback)
     if record.status == NEEDS_REVIEW:
-        yield f"  needs a person after {record.failures} failed attempts ({record.kind})"
+        yield f"  needs a person after {counted(record.failures, 'failed attempt')} ({record.kind})"
     if record.error:
         yield f"  question: {record.error}" if record.question else f"  last error: {record.error}"
     if record.cost_usd:

@@ -30,13 +30,14 @@ from holdfast.state import (
     TaskState,
     rounds_key,
 )
+from holdfast.wording import counted
 
 SURPRISES_MAX = 200
 """RESUME.md tells the latest; the journal has them all."""
 
-_LOST_WITH_THE_RECORD = (
-    "the record of this run was lost and made anew from its files and views; attempts, decisions, notes, and what"
-    " steps without files have cost, are not known any more"
+_MADE_FROM_FILES = (
+    "there was no record of this run, so it was made from the files and views; lost, if there were any: attempts,"
+    " decisions, notes, and what steps without files have cost"
 )
 
 REOPENED = "something is to be done again"
@@ -65,7 +66,7 @@ def _run_started(state: RunState, event: ev.RunStarted, at: float) -> None:
     state.status = IN_PROGRESS
     state.rebuilt = event.rebuilt
     if event.rebuilt:
-        _surprise(state, "", _LOST_WITH_THE_RECORD, at)
+        _surprise(state, "", _MADE_FROM_FILES, at)
 
 
 def _recovered(state: RunState, event: ev.Recovered, at: float) -> None:
@@ -352,7 +353,7 @@ def _healed(state: RunState, event: ev.ArtifactHealed, at: float) -> None:
     task = state.tasks.get(event.step_id)
     if task is not None and task.decided:
         state.tasks[event.step_id] = _replace(task, decided="")
-    _surprise(state, event.step_id, f"{event.path} was {event.problem}; put back from objects/", at)
+    _surprise(state, event.step_id, f"{event.path} was {event.problem}; put back from objects/", at, "none")
 
 
 def _set_aside(state: RunState, event: ev.ArtifactSetAside, at: float) -> None:
@@ -364,7 +365,10 @@ def _overran(state: RunState, event: ev.Overran, at: float) -> None:
 
 
 def _repaired(state: RunState, event: ev.JournalRepaired, at: float) -> None:
-    words = f"the journal was damaged: {event.missing_total} lines are lost; what was found is in {event.kept_as}"
+    words = "the journal was missing and was written anew from a snapshot"
+    if event.kept_as:
+        lost = counted(event.missing_total, "line is lost", "lines are lost")
+        words = f"the journal was damaged and was written anew; {lost}; the damaged one is kept as {event.kept_as}"
     _surprise(state, "", words, at)
 
 
@@ -376,8 +380,8 @@ def _mended(state: RunState, event: ev.StateMended, at: float) -> None:
             state.once.get(task_id, {}).pop(key, None)
 
 
-def _surprise(state: RunState, task_id: str, text: str, at: float) -> None:
-    state.surprises.append(Note(text, "", task_id, at))
+def _surprise(state: RunState, task_id: str, text: str, at: float, impact: str = "") -> None:
+    state.surprises.append(Note(text, impact, task_id, at))
     del state.surprises[:-SURPRISES_MAX]
 
 

@@ -54,6 +54,7 @@ class Recovery:
 
     run_id: str
     is_lost: bool  # the record of the run was lost, or there never was one
+    is_first: bool  # there never was one: no seal and no view speaks of it
     tasks: list[Planned]
     orphans: list[str] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
@@ -97,9 +98,10 @@ def _recover(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
     with locked(layout, choice.run_id) as lock:
         if list_runs(layout) != runs:  # another engine was at work until now
             choice = choose(compiled, layout, request)
+        is_first = choice.is_new and not choice.found_again
         choice = replace(choice, found_again=choice.is_new)
         with OpenRun(compiled, layout, request, choice, lock, mended) as opened:
-            return _carry_out(opened)
+            return replace(_carry_out(opened), is_first=is_first)
 
 
 def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
@@ -129,14 +131,16 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         history = read_run(layout, choice.run_id, must_begin=False)
         damage = [*history.damage, *history.journal_damage, *damage_before(layout.run(choice.run_id), history)]
         state = history.state
+    history_end = state.seq
     wishes = foreseen_wishes(layout, compiled.spec, state)
     for event in (*_opening(compiled, choice, state), *wishes):
         fold(state, event, state.seq, clock.now())
     views = read_views(layout, compiled.spec, choice.run_id)
+    told = views if state.rebuilt else views.newer_than(history_end)
     before = _statuses(state)
     with looking(compiled.spec, layout, state, request, compiled, views) as walker:
         walker.go()
-        return _report(choice, walker, views, before, damage, turned_back(wishes))
+        return _report(choice, walker, told, before, damage, turned_back(wishes))
 
 
 def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Iterator[ev.Event]:
@@ -165,7 +169,8 @@ def _carry_out(opened: OpenRun) -> Recovery:
     opened.say([*beginning, *wishes, *opened.told()], durable=False)
     before = _statuses(state)
     walker = _walk(opened, views)
-    report = _report(opened.choice, walker, views, before, opened.damage, turned_back(wishes))
+    told = views if state.rebuilt else views.newer_than(begun)
+    report = _report(opened.choice, walker, told, before, opened.damage, turned_back(wishes))
     if journal.position.seq > begun or state.rebuilt:
         was_lost = state.rebuilt
         opened.say([_recovered(walker, report.disagreements), *_stopped(opened, walker)], durable=True)
@@ -278,6 +283,7 @@ def _report(
     return Recovery(
         choice.run_id,
         choice.is_new,
+        choice.is_new and not choice.found_again,
         list(walker.planned.values()),
         walker.orphans(),
         list(disagreements(walker.planned, before, views, wished)),

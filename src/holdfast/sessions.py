@@ -45,6 +45,7 @@ from holdfast.stores.lock import AppendLock, EngineLock
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.places import room_for_file, room_for_folder, sound_quarantine
 from holdfast.stores.tree import WorkTree
+from holdfast.wording import counted
 
 
 def make_folders(layout: ProjectLayout) -> list[str]:
@@ -191,7 +192,7 @@ class OpenRun:
         made = sum(self.artifacts.keep_again(file) for file in lost)
         self.mended += self.objects.damage
         if made:
-            self.mended.append(f"{made} copies were missing from objects/ and were made again from their files")
+            self.mended.append(_made_again(made))
         self._find_lost_calls()
 
     def _find_lost_calls(self) -> None:
@@ -361,3 +362,8 @@ def _remove_unbegun(run: RunLayout) -> None:
         disk.rmdir(os.fspath(run.dir))
     except OSError:
         pass  # not empty, or never made: it harms nobody
+
+
+def _made_again(copies: int) -> str:
+    one = "copy was missing from objects/ and was made again from its file"
+    return counted(copies, one, "copies were missing from objects/ and were made again from their files")

@@ -12,6 +12,7 @@ import click
 from holdfast.cli.completion import complete_file, complete_run
 from holdfast.cli.options import json_option, params_option, pick_run, project_options
 from holdfast.cli.printing import money, print_json, say_all
+from holdfast.wording import counted
 
 if TYPE_CHECKING:
     from holdfast.decisions import Planned
@@ -155,7 +156,7 @@ def _price(tasks: Sequence[Planned], about: str, more: str = "") -> str:
 def _cost(plan: Plan) -> str:
     """The sum of what is known; steps that never ran have no price yet."""
     new = sum(1 for task in plan.tasks if task.action in _RUNNING and task.expected_cost_usd is None)
-    remark = f", not counting {new} tasks of steps that have never run" if new else ""
+    remark = f", not counting {counted(new, 'task')} of steps that have never run" if new else ""
     most = plan.most_cost_usd
     more = f", at most {money(most)}" if most > plan.expected_cost_usd else ""
     return f"about {money(plan.expected_cost_usd)}{more}{remark}"

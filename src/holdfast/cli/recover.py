@@ -12,6 +12,7 @@ import click
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import addressed, print_json, say_all
+from holdfast.wording import counted
 
 if TYPE_CHECKING:
     from holdfast.decisions import Planned
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 # What needs attention first; what is merely trusted last.
 _DONE = {
-    "ask": "wait for a person",
-    "redo": "run again",
-    "continue": "are to be continued",
-    "run": "are still to run",
+    "ask": "to be answered by a person",
+    "redo": "to be done again",
+    "continue": "to be continued",
+    "run": "still to run",
     "heal": "put back from objects/",
     "adopt": "adopted",
     "trust": "trusted",
@@ -92,7 +93,9 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
     if not recovery.found_anything:
         yield f"{pipeline}: nothing to recover: no run is on record, and no file proves that there was one."
         return
-    lost = " (its record was lost)" if recovery.is_lost else ""
+    lost = " (its record is lost)" if recovery.is_lost else ""
+    if recovery.is_first:
+        lost = " (no record yet; whole files are adopted)"
     yield f"{pipeline}: run {recovery.run_id}{lost}"
     yield from (f"  note: {remark}" for remark in recovery.remarks)
     for action, words in (_WOULD if dry_run else _DONE).items():
@@ -107,7 +110,7 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
         yield f"Nothing was changed. To do it: {addressed('holdfast recover', directory)}"
         return
     yield (
-        f"{recovery.recorded} events recorded."
+        f"{counted(recovery.recorded, 'event')} recorded."
         if recovery.recorded
         else "Nothing to do: all of this was on record."
     )

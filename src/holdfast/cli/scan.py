@@ -13,6 +13,7 @@ import click
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import print_json, say_all, table
+from holdfast.wording import counted
 
 if TYPE_CHECKING:
     from holdfast.recovery.scan import Finding, Stranger
@@ -24,7 +25,7 @@ _MEANING = {
     "plain marker": "with a plain marker, or none expected",
     "stale": "whole, but made from inputs that are no longer there",
     "refused": "refused by check",
-    "changed": "edited since they were sealed",
+    "changed": "edited after sealing",
     "half-finished": "half-finished",
     "damaged": "damaged",
     "empty": "empty",
@@ -76,7 +77,8 @@ def _document(pipeline: str, scanned: Scanned) -> dict[str, Any]:
 
 def _lines(pipeline: str, scanned: Scanned) -> Iterator[str]:
     counts = Counter(finding.kind for finding in scanned.findings)
-    yield f"{pipeline}: {len(scanned.findings)} files of {len({f.task for f in scanned.findings})} tasks looked at"
+    tasks = counted(len({finding.task for finding in scanned.findings}), "task")
+    yield f"{pipeline}: {counted(len(scanned.findings), 'file')} of {tasks} looked at"
     for kind, words in _MEANING.items():
         if counts[kind]:
             yield f"  {counts[kind]} {words}"
@@ -100,7 +102,7 @@ def _strangers(strangers: list[Stranger]) -> Iterator[str]:
     backups = sum(1 for stranger in strangers if stranger.kind == "backup")
     others = [stranger for stranger in strangers if stranger.kind != "backup"]
     if backups:
-        yield f"{backups} backups (*.bak.*) lie beside the files"
+        yield f"{counted(backups, 'backup (NAME.bak.TIME) lies', 'backups (NAME.bak.TIME) lie')} beside the files"
     if others:
         yield "Files that belong to no task; they are left alone:"
     for stranger in others[:_SHOWN_MAX]:

@@ -18,6 +18,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from holdfast.cli.console import Console
+from holdfast.wording import counted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -53,7 +54,7 @@ class Stopper:
     def _kindly(self, running: int) -> str:
         if not running:
             return "Stopping."
-        steps = "1 running step" if running == 1 else f"{running} running steps"
+        steps = counted(running, "running step")
         return f"Stopping: waiting up to {self._grace_s:g} s for {steps}; Ctrl-C again stops at once"
 
     # --- listening -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from holdfast import clock
 from holdfast.cli.options import json_option, project_options, run_argument
 from holdfast.cli.printing import addressed, print_json, say_all
 from holdfast.errors import EXIT_DAMAGE, EXIT_OK
+from holdfast.wording import counted
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
@@ -112,14 +113,14 @@ def _remedy(fix: str, directory: str) -> str:
 
 def _counted(report: Report) -> str:
     found = [(report.counts.get(name, 0), name) for name in _COUNTED]
-    return ", ".join(f"{number:,} {name}{'s' if number != 1 else ''}" for number, name in found if number)
+    return ", ".join(counted(number, name) for number, name in found if number)
 
 
 def _verdict(report: Report) -> str:
     number = len(report.findings)
     if not number:
         return "all is whole"
-    return f"{number:,} finding{'s' if number != 1 else ''}"
+    return counted(number, "finding")
 
 
 class _Counter:

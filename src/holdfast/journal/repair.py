@@ -12,10 +12,11 @@ from pathlib import Path
 
 from holdfast import clock
 from holdfast.journal.codec import NO_SUM, PREV_BYTES, SUM_BYTES, close_line, encode_line
-from holdfast.journal.scan import Line, Scan, scan
+from holdfast.journal.scan import Line, Scan, lines_named, scan
 from holdfast.stores import atomic, disk
 from holdfast.stores.places import is_something_else
 from holdfast.values import encode_json
+from holdfast.wording import counted
 
 # A line has its limit too; a journal with more holes than this is told by numbers.
 _FINDINGS_TOLD = 100
@@ -31,7 +32,7 @@ def repair(path: Path, quarantine: Path, *, known_seq: int = 0) -> list[str]:
     lines = list(found)
     last_seq = max((line.seq for line in (*lines, *found.late)), default=0)
     if known_seq > last_seq:
-        found.damage.append(f"lines {last_seq + 1} to {known_seq} are gone from its end")
+        found.damage.append(f"{lines_named(last_seq + 1, known_seq)} gone from its end")
         found.missing.append((last_seq + 1, known_seq))
     if found.damage:
         return _rewrite(path, quarantine, found, lines, max(last_seq, known_seq))
@@ -68,20 +69,23 @@ def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line], last_
     )
     told, _ = encode_line(last_seq + 1, clock.iso(clock.now()), body, last_sum)
     atomic.write_file(path, b"".join([*chained, told]), sync=True)
-    return [*found.damage, f"{_summed_up(found.damage, lost)}; the damaged one is kept as {kept_as}"]
+    return [*found.damage, _told(found.damage, lost, kept_as)]
 
 
-def _summed_up(damage: list[str], lost: int) -> str:
+def _told(damage: list[str], lost: int, kept_as: str) -> str:
     """One line for all of it; what was found is listed in the journal itself."""
+    if not kept_as:
+        return "the journal was missing and was written anew from a snapshot"
     others = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
-    said = {0: "no line is", 1: "1 line is"}.get(lost, f"{lost} lines are")
-    return f"the journal was damaged ({damage[0]}{others}) and was written anew: {said} lost"
+    said = counted(lost, "line is lost", "lines are lost") if lost else "no line is lost"
+    words = f"the journal was damaged ({damage[0]}{others}) and was written anew: {said}"
+    return f"{words}; the damaged one is kept as {kept_as}"
 
 
 def _kept(path: Path, quarantine: Path) -> str:
-    """The name under which the damaged journal is kept."""
+    """The name under which the damaged journal is kept; "" if there is none."""
     if not os.path.lexists(path):
-        return "nothing: it was missing"
+        return ""
     if is_something_else(path):
         return atomic.set_aside(path, quarantine).name
     return atomic.keep_copy(path, quarantine, label="damaged").name

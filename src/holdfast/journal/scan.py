@@ -172,7 +172,7 @@ class Scan:
     def _note_break(self, seq: int) -> None:
         if seq > self.position.seq + 1:
             self.missing.append((self.position.seq + 1, seq - 1))
-            self.damage.append(f"lines {self.position.seq + 1} to {seq - 1} are missing")
+            self.damage.append(f"{lines_named(self.position.seq + 1, seq - 1)} missing")
         else:
             self.damage.append(f"line {seq} does not continue line {self.position.seq}")
 
@@ -215,6 +215,11 @@ def is_whole(path: Path, upto: Position) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def lines_named(first: int, last: int) -> str:
+    """`line 3 is`, `lines 3 to 5 are`."""
+    return f"line {first} is" if first == last else f"lines {first} to {last} are"
 
 
 def _prev(line: Line) -> str:

@@ -55,6 +55,7 @@ class Recovered(Event, frozen=True, kw_only=True, tag="recovered"):
     counts: dict[str, int] = {}
     again: tuple[str, ...] = ()  # finished tasks that run again, the first of them
     behind: int = 0  # finished tasks behind those: looked at again when they are through
+    waiting: int = 0  # finished tasks not looked at yet: they stand behind one that is asked about
     disagreements: tuple[str, ...] = ()
 
 
@@ -120,11 +121,14 @@ class NodeExited(Event, frozen=True, kw_only=True, tag="node_exit"):
 
 
 class TaskAdopted(Event, frozen=True, kw_only=True, tag="task_adopted"):
-    """A whole artifact without a record was believed; `evidence` says what kind of proof it carried."""
+    """A whole artifact without a record was believed; `evidence` says what kind of proof it carried.
+
+    Of a `lost` one there is no artifact, only what was made from it, or a view's word.
+    """
 
     step_id: str
     node: str
-    evidence: str  # sealed | marker | exists | lost (nothing but what was made from it, or a view's word)
+    evidence: str  # sealed | marker | exists | kept (a person said so) | lost (see below)
     round: int = 0
     version: int = 1
     input_digest: str = msgspec.field(default="", name="in")

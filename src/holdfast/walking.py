@@ -421,6 +421,7 @@ _EVIDENCE = {
     "sealed": "sealed artifact",
     "marker": "plain marker",
     "exists": "file",
+    "kept": "file",
 }
 
 

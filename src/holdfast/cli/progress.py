@@ -12,6 +12,7 @@ from typing import Any
 from holdfast import events as ev
 from holdfast.cli.printing import money, span
 from holdfast.state import COMPLETED, FAILED, SKIPPED
+from holdfast.wording import counted
 
 GOOD, BAD, WARN, INFO = "green", "red", "yellow", "cyan"
 
@@ -102,38 +103,54 @@ class Progress:
         self.log(event.step_id, f"{event.name} {fields}".strip())
 
 
-def _compared(_: Progress, event: ev.Recovered) -> tuple[Any, ...]:
+def _compared(_: Progress, event: ev.Recovered) -> tuple[Any, ...] | None:
     """What was found valid, what was not, how far it rewinds and where it runs from."""
     counts = event.counts
-    words = [f"{counts['trust']} finished tasks are whole"] if counts.get("trust") else []
-    words += [f"{counts[action]} {said}" for action, said in _FOUND.items() if counts.get(action)]
+    words = [counted(counts[action], *said) for action, said in _FOUND.items() if counts.get(action)]
     if event.again:
         more = "" if counts.get("redo", 0) <= len(event.again) else " and others"
-        words.append(f"it runs again from {', '.join(event.again)}{more}")
+        words.append(f"the work begins again at {', '.join(event.again)}{more}")
     if event.behind:
-        words.append(f"{event.behind} behind that are compared again when it is through")
-    return (WARN if event.again or counts.get("ask") else INFO), "» compared with the record: " + "; ".join(words)
+        words.append(counted(event.behind, *_BEHIND))
+    if event.waiting:
+        words.append(counted(event.waiting, "waits for that answer", "wait for that answer"))
+    style = WARN if event.again or counts.get("ask") else INFO
+    return (style, "» looked at the files: " + "; ".join(words)) if words else None
 
 
 _FOUND = {
-    "heal": "put back",
-    "adopt": "found on disk without a record",
-    "redo": "rewound",
-    "continue": "continued",
-    "ask": "to be asked about",
+    "trust": ("finished task is whole", "finished tasks are whole"),
+    "heal": ("is put back", "are put back"),
+    "adopt": ("whole one is on record again", "whole ones are on record again"),
+    "redo": ("is to be done again", "are to be done again"),
+    "continue": ("is to be continued", "are to be continued"),
+    "ask": ("needs an answer from you", "need an answer from you"),
+    "run": ("is still to run", "are still to run"),
 }
+_BEHIND = (
+    "finished task after it runs again only if what it takes comes out differently",
+    "finished tasks after that run again only if what they take comes out differently",
+)
 _ADOPTED = {
     "sealed": "adopted from disk (sealed)",
     "marker": "adopted from disk (plain marker)",
     "exists": "adopted from disk (no marker expected)",
+    "kept": "kept as it is, as was decided",
     "lost": "was done before; its value is lost, and made again only if something needs it",
 }
-_WISHES = {"done": "it is said to be done", "redo": "it is to be done again"}
+_WISHES = {"done": "it is said to be done; that counts only if a file proves it", "redo": "it is to be done again"}
 
 
 def _task(event: Any) -> str:
     """The task an event is about, if it is about one: a view, say, is nobody's."""
     return f"{event.step_id}  " if event.step_id else ""
+
+
+def _repaired(_: Progress, event: ev.JournalRepaired) -> tuple[Any, ...]:
+    if not event.kept_as:
+        return WARN, "! the journal was missing and was written anew from a snapshot"
+    lost = counted(event.missing_total, "line is lost", "lines are lost")
+    return WARN, f"! the journal was damaged and repaired: {lost}; the damaged one is kept as {event.kept_as}"
 
 
 _Teller = Callable[["Progress", Any], tuple[Any, ...] | None]
@@ -163,8 +180,5 @@ _TELLERS: dict[type, _Teller] = {
     ev.ViewEdited: lambda _, e: (WARN, f"! {e.step_id}  {e.source} was edited: {_WISHES.get(e.wanted, e.wanted)}"),
     ev.NoteAdded: lambda _, e: (INFO, f"• {_task(e)}{e.text}"),
     ev.StateMended: lambda _, e: (WARN, f"! {'; '.join(e.findings)}"),
-    ev.JournalRepaired: lambda _, e: (
-        WARN,
-        f"! the journal was damaged and repaired: {e.missing_total} lines are lost, see {e.kept_as}",
-    ),
+    ev.JournalRepaired: _repaired,
 }

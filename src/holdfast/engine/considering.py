@@ -85,7 +85,7 @@ class Considering:
         """Once, when all that can be looked at before anything runs was looked at."""
         self._survey = None
         if survey.is_news and not self.board.state.rebuilt:
-            self.board.committer.record(survey.told(self.board.graph))
+            self.board.committer.record(survey.told(self.board.state))
 
     def _start_some(self, now: float) -> None:
         board = self.board
@@ -109,8 +109,7 @@ class Considering:
         if node.unmet or node.running or node.queued or node.recalled or node.condition != OPEN:
             return
         if node.kind == "page":
-            for event in self.remembering.turn(node):
-                self.board.committer.record(event)
+            self._turn(node)
         if node.is_virtual:
             self.board.scheduler.settle(node)
         elif node.kind == "gate":
@@ -119,6 +118,13 @@ class Considering:
             self._consider_phase(node)
         else:
             self._consider_task(node)
+
+    def _turn(self, page: Node) -> None:
+        """A memory file gets the sections that are due."""
+        for event in self.remembering.turn(page):
+            self.board.committer.record(event)
+            if self._survey is not None:
+                self._survey.take(event)
 
     def _consider_task(self, node: Node) -> None:
         board = self.board

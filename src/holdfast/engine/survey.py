@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from holdfast import decisions
 from holdfast import events as ev
 from holdfast.decisions import Decision, public_action
 from holdfast.engine.scheduler import real_consumers
-from holdfast.pipeline.graph import Graph, Node
+from holdfast.pipeline.graph import Node
+from holdfast.state import COMPLETED, RunState
 
 AGAIN_TOLD = 5
 _AGAIN = (decisions.REDO, decisions.CONTINUE)
@@ -20,6 +22,7 @@ class Survey:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._again: list[Node] = []
+        self._asked: list[Node] = []
 
     @property
     def is_news(self) -> bool:
@@ -28,27 +31,37 @@ class Survey:
 
     def add(self, node: Node, decision: Decision, was_completed: bool) -> None:
         action = public_action(decision.action)
-        if was_completed or action == decisions.ADOPT:
+        if was_completed or decision.action in (decisions.ADOPT, decisions.ASK):
             self._counts[action] += 1
         if was_completed and action in _AGAIN:
             self._again.append(node)
+        if decision.action == decisions.ASK:
+            self._asked.append(node)
 
-    def told(self, graph: Graph) -> ev.Recovered:
-        """The event that tells it."""
+    def take(self, event: ev.Event) -> None:
+        """Something of a memory file was put back with it, though its task had been found whole."""
+        if isinstance(event, ev.ArtifactHealed) and self._counts[decisions.TRUST]:
+            self._counts[decisions.TRUST] -= 1
+            self._counts[decisions.HEAL] += 1
+
+    def told(self, state: RunState) -> ev.Recovered:
+        """The event that tells it; `state` is the run's."""
+        unseen = (task for task in _behind(self._asked) if state.task(task).status == COMPLETED)
         return ev.Recovered(
             counts=dict(self._counts),
             again=tuple(node.id for node in self._again[:AGAIN_TOLD]),
-            behind=len(self._behind()),
+            behind=sum(1 for _ in _behind(self._again)),
+            waiting=sum(1 for _ in unseen),
         )
 
-    def _behind(self) -> set[str]:
-        """The tasks that stand behind those that run again."""
-        seen = {node.id for node in self._again}
-        stack, found = list(self._again), set()
-        while stack:
-            for consumer in real_consumers(stack.pop()):
-                if consumer.id not in seen:
-                    seen.add(consumer.id)
-                    found.add(consumer.id)
-                    stack.append(consumer)
-        return found
+
+def _behind(nodes: Iterable[Node]) -> Iterator[str]:
+    """The tasks that stand behind these."""
+    stack = list(nodes)
+    seen = {node.id for node in stack}
+    while stack:
+        for consumer in real_consumers(stack.pop()):
+            if consumer.id not in seen:
+                seen.add(consumer.id)
+                yield consumer.id
+                stack.append(consumer)

@@ -41,7 +41,7 @@ def _decide_changed_unrecorded(evidence: Evidence, changed: tuple[str, ...], pol
     listed = ", ".join(changed)
     whole = evidence.of_kind(look.CHANGED, look.SEALED)
     if policy.on_changed == "keep" and len(whole) == len(evidence.files):
-        return Decision(ADOPT, f"{listed} was edited, and the edit is kept", whole, about="exists")
+        return Decision(ADOPT, f"{listed} was edited, and the edit is kept", whole, about="kept")
     return Decision(ASK, f"{listed} was changed after it was accepted", changed, about="changed")
 
 
@@ -118,7 +118,7 @@ def _decide_half(evidence: Evidence, half: Sequence[str], policy: Policy) -> Dec
     unfinished = [p for p in half if evidence.at(p).kind in (look.HALF, look.MARKED)]
     reason = _why_not_believed(evidence, half)
     if unfinished and policy.on_partial == "keep" and _all_there(evidence):
-        return Decision(ADOPT, f"{', '.join(unfinished)} is kept as it is", tuple(unfinished), about="exists")
+        return Decision(ADOPT, f"{', '.join(unfinished)} is kept as it is", tuple(unfinished), about="kept")
     if unfinished and (policy.on_partial in ("ask", "keep") or evidence.record.claimed):
         return Decision(ASK, _half_words(evidence, unfinished), tuple(half), about="partial")
     if not unfinished or policy.on_partial != "continue":

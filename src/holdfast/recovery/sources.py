@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.artifacts import UNREADABLE
+from holdfast.artifacts import UNREADABLE, why_unreadable
 from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED
@@ -36,6 +36,11 @@ class Views:
                 if status == COMPLETED:
                     found.setdefault(task, view.source)
         return found
+
+    def newer_than(self, seq: int) -> Views:
+        """Without those that the journal has left behind: a view that is merely old contradicts nothing."""
+        is_old = {view.source for view in self.claims if view.is_stamped and not view.edited and view.seq <= seq}
+        return Views(tuple(view for view in self.claims if view.source not in is_old), self.problems)
 
     @property
     def listed(self) -> list[dict[str, list[tuple[str, ...]]]]:
@@ -98,4 +103,4 @@ def _text(path: Path) -> tuple[str | None, str]:
     except OSError as error:
         if error.errno not in (*UNREADABLE, errno.EFBIG):
             raise
-        return None, f"it cannot be read ({error.strerror})"
+        return None, f"it cannot be read ({why_unreadable(error)})"

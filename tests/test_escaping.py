@@ -14,6 +14,7 @@ from holdfast.escaping import (
     markdown_code,
     markdown_line,
     markdown_text,
+    markdown_words,
     terminal,
 )
 
@@ -198,3 +199,10 @@ def test_exact_json_needs_no_escaping(text):
         assert terminal(line).strip() == line
         assert "<!--" not in line
         assert json.loads(line) == value
+
+
+def test_task_ids_in_running_words_are_code():
+    """A task id reads as it is typed; all else in the line is escaped as ever."""
+    assert markdown_words("draft[ch01]: a *b* [c]") == "`draft[ch01]`: a \\*b\\* \\[c\\]"
+    assert markdown_words("plain words") == "plain words"
+    assert markdown_words("x`a[b]`") == "x\\`a\\[b\\]\\`"

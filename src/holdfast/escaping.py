@@ -35,6 +35,7 @@ _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _MEANT = {entity: char for char, entity in _ENTITIES.items()} | {"&quot;": '"', "&#39;": "'", "&nbsp;": " "}
 _WRITTEN = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:lt|gt|amp|quot|nbsp|#39);")
 _TICKS = re.compile("`+")
+_TASK_ID = re.compile(r"((?<![\w`])[^\W\d]\w*\[[^\[\]`\s|]+\])")
 # What begins a heading, a list or an underline when it stands first in a line.
 _FIRST = re.compile(r"(?:#{1,6}|[-+=]+)(?=\s|\Z)|\d{1,9}(?=[.)](?:\s|\Z))")
 
@@ -78,6 +79,17 @@ def markdown_code(text: str) -> str:
     ticks = "`" * (longest + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
     return f"{ticks}{pad}{line}{pad}{ticks}"
+
+
+def markdown_words(text: str) -> str:
+    """`text` as one line of running Markdown in which task ids, such as `draft[ch01]`, are code."""
+    line = terminal(text).strip()
+    if _is_plain(line):
+        return line
+    pieces = _TASK_ID.split(line)  # every second piece is a task id
+    return "".join(
+        markdown_code(piece) if n % 2 else _ANYWHERE.sub(_escaped, piece) for n, piece in enumerate(pieces)
+    )
 
 
 def markdown_text(written: str) -> str:

@@ -128,7 +128,7 @@ def test_recover_after_everything_was_lost_adopts_whole_sections(project: Path) 
 def test_views_show_a_memory_step_like_any_other(project: Path) -> None:
     """A column of the matrix, rows with their dependencies, and the file among the places in RESUME.md."""
     assert "| ch | draft | terms |" in (project / "checkpoint.md").read_text()
-    assert f"terms keeps `{FILE}`" in (project / "RESUME.md").read_text()
+    assert f"terms: `{FILE}`, a section an item" in (project / "RESUME.md").read_text()
     with sqlite3.connect(project / ".holdfast" / "todos.db") as todos:
         rows = todos.execute("SELECT todo_id, depends_on FROM todo_deps").fetchall()
     assert {("terms[b]", "draft[b]"), ("draft[b]", "terms[a]")} <= set(rows)

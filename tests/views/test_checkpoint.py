@@ -38,9 +38,9 @@ def test_the_whole_page():
         "\n"
         "- Last updated: 2026-01-09T14:30:38.000Z\n"
         "- Run: `run-1`\n"
-        "- Status: in_progress\n"
+        "- Status: in progress\n"
         "- Current batch: 1\n"
-        "- Progress: 4 of 9 tasks finished (44 %); 1 in progress, 1 need review, 2 blocked, 1 not started\n"
+        "- Progress: 4 of 9 tasks finished (44 %); 1 in progress, 1 needs review, 2 blocked, 1 not started\n"
         "- Cost: $0.8750 in total, of which $0.0000 was thrown away; 360 tokens (300 in, 60 out)\n"
         "- To continue: `holdfast resume run-1`\n"
         "\n"
@@ -197,3 +197,17 @@ def test_a_finished_run_says_nothing_of_continuing():
     assert "- Status: completed\n" in text
     assert "- Progress: 1 of 1 tasks finished (100 %)\n" in text
     assert "holdfast resume" not in text
+
+
+def test_a_batch_of_which_only_blocked_work_is_left_is_blocked():
+    """Nothing of it can go on, so it is not in progress."""
+    pipe = Pipeline("p")
+    pipe.items("x", [{"id": "a", "batch": 1}, {"id": "b", "batch": 2}])
+    pipe.step(name="early", each="x")(work)
+    pipe.step(name="all", after=["early"])(plan)
+    pipe.step(name="late", each="x", after=["all"])(work)
+    story = Story(pipe).finish("early[b]").fail("early[a]", status="needs_review")
+    assert section(render(story.picture()), "Each x")[:2] == [
+        "- Batch 1: ⚠️ needs human review, 1 item",
+        "- Batch 2: — blocked, 1 item",
+    ]

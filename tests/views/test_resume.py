@@ -38,7 +38,7 @@ def test_the_opening_says_when_and_how_to_continue():
     assert text.startswith(
         "# How to continue book\n"
         "\n"
-        "Generated 2026-01-09T14:30:38.000Z by Holdfast, in process 7 on box.\n"
+        "Generated 2026-01-09T14:30:38.000Z by Holdfast; last run in process 7 on box.\n"
         "Holdfast runs the steps of a pipeline, keeps what they made, and goes on where it stopped.\n"
         "\n"
         "This run is not finished. What is done is kept and proved: continuing repeats none of it.\n"
@@ -66,7 +66,7 @@ def test_progress_is_counted_by_state_and_by_step():
         "- Finished: 4 of 9 tasks (44 %)",
         "- In progress: 1",
         "- Not started: 3, 2 of them blocked: what they wait for needs a person",
-        "- Need human review: 1",
+        "- Waiting for human review: 1",
         "- Current batch: 1",
         "- Finished last: `draft[ch01]`",
     ]
@@ -157,7 +157,7 @@ def test_known_issues_are_errors_notes_and_surprises():
     assert section(render(story.picture()), "Known issues") == [
         "- `research[ch02]` needs review: no answer; impact: `draft`, `assemble` cannot go on without it",
         "- 2026-01-09T14:30:39.000Z (`draft[ch01]`): slow model; impact: a day late",
-        "- 2026-01-09T14:30:40.000Z (`outline`): outline.md was missing; put back from objects/",
+        "- 2026-01-09T14:30:40.000Z (`outline`): outline.md was missing; put back from objects/; impact: none",
     ]
 
 
@@ -167,8 +167,44 @@ def test_an_open_question_is_told_once():
     issues = section(render(story.picture()), "Known issues")
     assert [line for line in issues if "was changed" in line] == [
         "- `outline` waits for an answer: was changed;"
-        " impact: `chapters`, `research`, `draft`, `assemble` cannot go on without it"
+        " impact: `research`, `draft`, `assemble` cannot go on without it"
     ]
+
+
+def test_what_is_finished_is_no_impact():
+    """Finished steps behind a question can go on; they may only have to be made again."""
+    story = Story(book()).finish("outline").finish("chapters", value=[]).finish("assemble")
+    story.tell(ev.QuestionAsked(step_id="outline", about="changed", detail="was changed"))
+    issues = section(render(story.picture()), "Known issues")
+    assert issues == [
+        "- `outline` waits for an answer: was changed;"
+        " impact: what was made from it is finished, and may have to be made again"
+    ]
+
+
+def test_one_happening_is_one_line():
+    """A file that was set aside and then put back is told once, with both."""
+    story = half_written_book().tell(
+        ev.ArtifactSetAside(step_id="outline", path="outline.md", to="quarantine/outline.md.1", reason="damaged"),
+        ev.ArtifactHealed(step_id="outline", path="outline.md", problem="damaged"),
+    )
+    assert section(render(story.picture()), "Known issues")[-1] == (
+        "- 2026-01-09T14:30:40.000Z (`outline`): outline.md was damaged;"
+        " set aside as quarantine/outline.md.1; put back from objects/; impact: none"
+    )
+
+
+def test_task_ids_in_words_are_code():
+    """What was told about a task can be read without its brackets being escaped."""
+    story = half_written_book().tell(ev.StateMended(findings=("draft[ch01]: its *call* is lost",)))
+    assert "`draft[ch01]`: its \\*call\\* is lost" in render(story.picture())
+
+
+def test_all_that_waits_may_be_blocked():
+    """Then it is said in one word."""
+    story = Story(book()).fail("outline", status="needs_review")
+    line = section(render(story.picture()), "Progress")[2]
+    assert line == "- Not started: 2, all blocked: what they wait for needs a person"
 
 
 def test_commands_can_be_copied():
@@ -219,7 +255,9 @@ def test_a_completed_run_says_so_and_where_its_results_are():
     story = Story(book()).finish("outline", files=["outline.md"])
     story.finish("chapters", value=items("a", "b")).finish("research[a]", "research[b]", "draft[a]", "draft[b]")
     text = render(story.finish("assemble", files=["book.md"]).tell(ev.RunStopped(status="completed")).picture())
+    assert text.startswith("# book is complete\n")
     assert "**This run is complete. Nothing is left to do.**" in text
+    assert text.count("`book.md`") == 1
     assert "holdfast resume" not in text
     assert section(text, "Outputs") == [
         "- Outline: `outline.md`",

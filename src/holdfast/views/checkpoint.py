@@ -23,12 +23,14 @@ from holdfast.views.matrix import (
     FAILED_MARK,
     GOING_MARK,
     LEGEND,
+    MARKS,
     NOT_STARTED_MARK,
     REVIEW_MARK,
     Matrix,
 )
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
+from holdfast.wording import counted
 
 LISTED_MAX = 40
 
@@ -69,7 +71,7 @@ def progress_words(picture: Picture) -> str:
     names = {
         IN_PROGRESS: "in progress",
         FAILED: "failed",
-        NEEDS_REVIEW: "need review",
+        NEEDS_REVIEW: "needs review" if picture.counts.get(NEEDS_REVIEW) == 1 else "need review",
         BLOCKED: "blocked",
         PENDING: "not started",
         SKIPPED: "skipped",
@@ -115,7 +117,8 @@ def _head(picture: Picture) -> str:
         "",
         f"- Last updated: {iso(state.updated_at or 0.0)}",
         f"- Run: {markdown_code(state.run_id)}",
-        f"- Status: {state.status}" + (f" ({markdown_cell(state.reason)})" if state.reason else ""),
+        f"- Status: {state.status.replace('_', ' ')}"
+        + (f" ({markdown_cell(state.reason)})" if state.reason else ""),
     ]
     if picture.phase is not None:
         lines.append(f"- Current phase: {markdown_cell(picture.phase)}")
@@ -171,7 +174,7 @@ def _fan_out(picture: Picture, table: Matrix) -> str:
     drawn = {number: _drawn(picture, table, paths) for number, paths in batches.items()}
     if len(batches) > 1:
         for number, (rows, one) in drawn.items():
-            lines.append(f"- Batch {number}: {one} {_WORDS[one]}, {_counted(len(rows), 'item')}")
+            lines.append(f"- Batch {number}: {one}, {counted(len(rows), 'item')}")
     for number, (rows, _) in drawn.items():
         if len(batches) > 1:
             lines += ["", f"### {markdown_cell(table.var)}: batch {number}", ""]
@@ -193,7 +196,7 @@ def _unknown_items(picture: Picture, var: str) -> Iterator[str]:
         yield f"The items are not known yet: {source}, which has not finished."
     else:
         parents = sum(1 for name, _ in picture.items if name == var)
-        yield f"Not all items are known yet: {source}, which has finished {_counted(parents, 'time')} so far."
+        yield f"Not all items are known yet: {source}, which has finished {counted(parents, 'time')} so far."
 
 
 def _by_batch(picture: Picture, table: Matrix) -> dict[int, list[Path]]:
@@ -213,13 +216,21 @@ def _heading(table: Matrix) -> list[str]:
 
 
 def _drawn(picture: Picture, table: Matrix, paths: Iterable[Path]) -> tuple[list[str], str]:
-    """The rows of one matrix, and one symbol for all of it."""
+    """The rows of one matrix, and one symbol for all of it with its meaning."""
     lines: list[str] = []
     seen: list[str] = []
     for row in matrix.cells(picture, table, paths):
         lines.append(f"| {markdown_cell(row.label)} | {' | '.join(row.marks)} |")
         seen += row.marks
-    return lines, matrix.overall(seen)
+    return lines, _standing(seen)
+
+
+def _standing(marks: list[str]) -> str:
+    """One symbol for several tasks, in words too. If all that is left of them is blocked, so are they."""
+    one, blocked = matrix.overall(marks), MARKS[BLOCKED]
+    if one in (GOING_MARK, NOT_STARTED_MARK) and set(marks) <= {DONE_MARK, MARKS[SKIPPED], blocked}:
+        return blocked
+    return f"{one} {_WORDS[one]}"
 
 
 # --- gates and leftovers ---------------------------------------------------------------------------------
@@ -242,10 +253,6 @@ def _orphans(picture: Picture) -> str:
         return ""
     said = "On record, but the pipeline no longer has them. Their files are kept."
     return _section("No longer in the pipeline", [said, "", *and_more(orphans)])
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _section(title: str, lines: list[str]) -> str:

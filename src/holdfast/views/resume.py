@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from holdfast import layout
 from holdfast.clock import iso
-from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line
+from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line, markdown_words
 from holdfast.picture import Picture
 from holdfast.pipeline.reach import step_edges
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, Note
@@ -17,6 +17,7 @@ from holdfast.views import letter, matrix
 from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase_mark
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
+from holdfast.wording import counted
 
 Letter, parse = letter.Letter, letter.parse
 
@@ -70,9 +71,10 @@ def _awaited(picture: Picture) -> set[str]:
 
 def _opening(picture: Picture) -> str:
     state = picture.state
-    by = f", in process {state.pid} on {markdown_cell(state.host)}" if state.host else ""
+    name = markdown_line(state.pipeline)
+    by = f"; last run in process {state.pid} on {markdown_cell(state.host)}" if state.host else ""
     lines = [
-        f"# How to continue {markdown_line(state.pipeline)}",
+        f"# {name} is complete" if state.status == COMPLETED else f"# How to continue {name}",
         "",
         f"Generated {iso(state.updated_at or 0.0)} by Holdfast{by}.",
         "Holdfast runs the steps of a pipeline, keeps what they made, and goes on where it stopped.",
@@ -130,12 +132,14 @@ def _counted(picture: Picture) -> Iterator[str]:
     yield f"- Finished: {picture.done} of {picture.total} tasks{share}{skipped}"
     yield f"- In progress: {counts.get(IN_PROGRESS, 0)}"
     blocked = counts.get(BLOCKED, 0)
-    held = f", {blocked} of them blocked: what they wait for needs a person" if blocked else ""
-    yield f"- Not started: {counts.get(PENDING, 0) + blocked}{held}"
+    waiting = counts.get(PENDING, 0) + blocked
+    share = "all" if blocked == waiting else f"{blocked} of them"
+    held = f", {share} blocked: what they wait for needs a person" if blocked else ""
+    yield f"- Not started: {waiting}{held}"
     if counts.get(FAILED):
         yield f"- Failed, another attempt is due: {counts[FAILED]}"
     if counts.get(NEEDS_REVIEW):
-        yield f"- Need human review: {counts[NEEDS_REVIEW]}"
+        yield f"- Waiting for human review: {counts[NEEDS_REVIEW]}"
 
 
 def _by_step(picture: Picture) -> Iterator[str]:
@@ -182,23 +186,44 @@ def _state_words(picture: Picture, task: str) -> str:
 def _issues(picture: Picture) -> str:
     state = picture.state
     impacts: dict[str, str] = {}
+    unfinished = _unfinished_steps(picture)
     errors = []
     for task in picture.tasks:
         record = state.tasks.get(task)
         if record is not None and record.error and record.status != SKIPPED:
             name = task.partition("[")[0]
-            impacts[name] = impacts.get(name) or _impact(picture, name)
-            words = f"{_state_words(picture, task)}: {markdown_cell(record.error)}; impact: {impacts[name]}"
+            impacts[name] = impacts.get(name) or _impact(picture, name, unfinished)
+            words = f"{_state_words(picture, task)}: {markdown_words(record.error)}; impact: {impacts[name]}"
             errors.append(f"- {markdown_code(task)} {words}")
     notes = [_note(note) for note in state.notes]
     open_errors = {(task, record.error) for task, record in state.tasks.items() if record.question}
     told = [note for note in state.surprises if (note.task, note.text) not in open_errors]
-    surprises = [_note(note) for note in told[-_SURPRISES_SHOWN:]]
+    surprises = [_note(note) for note in _joined(told)[-_SURPRISES_SHOWN:]]
     lines = [*and_more(errors), *_latest(notes), *surprises]
     return _section("Known issues", lines or ["None."])
 
 
-def _impact(picture: Picture, step: str) -> str:
+def _joined(surprises: list[Note]) -> list[Note]:
+    """What was found, with all that was done about it: set aside, then put back, is one happening."""
+    joined: list[Note] = []
+    for note in surprises:
+        found, _, done = note.text.partition("; ")
+        last = joined[-1] if joined else None
+        if last is not None and done and (last.task, last.text.partition("; ")[0]) == (note.task, found):
+            joined[-1] = Note(f"{last.text}; {done}", note.impact, note.task, note.at)
+        else:
+            joined.append(note)
+    return joined
+
+
+def _unfinished_steps(picture: Picture) -> set[str]:
+    """The names of steps and items functions with a task that is still to be done."""
+    done = (COMPLETED, SKIPPED)
+    found = {task.partition("[")[0] for task in picture.tasks if picture.state.task(task).status not in done}
+    return found | {step.name for step in picture.spec.steps if step.each in picture.unexpanded}
+
+
+def _impact(picture: Picture, step: str, unfinished: set[str]) -> str:
     """What cannot go on because of a task of this step."""
     edges = step_edges(picture.spec)
     waiting: dict[str, None] = {}
@@ -208,17 +233,20 @@ def _impact(picture: Picture, step: str) -> str:
             if consumer not in waiting and consumer != step:
                 waiting[consumer] = None
                 stack.append(consumer)
-    if waiting:
-        named = ", ".join(markdown_code(name) for name in list(waiting)[:_NAMED_MAX])
-        more = f" and {len(waiting) - _NAMED_MAX} more" if len(waiting) > _NAMED_MAX else ""
+    held = [name for name in waiting if name in unfinished]
+    if held:
+        named = ", ".join(markdown_code(name) for name in held[:_NAMED_MAX])
+        more = f" and {len(held) - _NAMED_MAX} more" if len(held) > _NAMED_MAX else ""
         return f"{named}{more} cannot go on without it"
+    if waiting:
+        return "what was made from it is finished, and may have to be made again"
     return "the next phase waits for it" if step in _awaited(picture) else "nothing else waits for it"
 
 
 def _note(note: Note) -> str:
     where = f" ({markdown_code(note.task)})" if note.task else ""
     impact = f"; impact: {markdown_cell(note.impact)}" if note.impact else ""
-    return f"- {iso(note.at)}{where}: {markdown_cell(note.text)}{impact}"
+    return f"- {iso(note.at)}{where}: {markdown_words(note.text)}{impact}"
 
 
 def _decisions(picture: Picture) -> str:
@@ -282,7 +310,9 @@ def _outputs(picture: Picture) -> str:
     for step in picture.spec.steps:
         record = picture.state.tasks.get(step.name)
         if step.each:
-            files = [f"{markdown_code(path)} ({counts.get(step.name, 0)} files)" for path in step.files.values()]
+            made = counted(counts.get(step.name, 0), "file")
+            files = [f"{markdown_code(path)} ({made})" for path in step.files.values()]
+            files += [f"{markdown_code(step.appends)}, a section an item"] if step.appends is not None else []
         else:
             accepted = record.accepted if record is not None and record.status == COMPLETED else None
             files = [markdown_code(file.path) for file in accepted.files] if accepted else []
@@ -303,7 +333,7 @@ def _locations(picture: Picture) -> str:
         f"- Whatever was found damaged: {markdown_code(f'{run}/{layout.QUARANTINE_DIR}')}",
         "- What was half-finished or edited, before it was written anew: beside the file, as `NAME.bak.TIME`",
     ]
-    for step in picture.spec.steps:
+    for step in picture.spec.steps if picture.state.status != COMPLETED else ():  # else `_outputs` has them
         for path in step.files.values():
             lines.append(f"- {markdown_cell(step.title)} writes {markdown_code(path)}")
         if step.appends is not None:

@@ -74,7 +74,8 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
     """Answer what is asked about a task, or say beforehand what shall be done about it."""
     picture = read_picture(layout, run_id)
     _require(task, picture.tasks, "task")
-    _require_answerable(picture, task, choice, going_on=read_holder(layout.engine_lock) is not None)
+    going_on = read_holder(layout.engine_lock) is not None
+    _require_answerable(picture, task, choice, going_on=going_on)
     if choice in ("keep", "restore", "continue") and not picture.record(task).question:
         wrong = objection(layout, picture.state, task, choice)
         if wrong:
@@ -84,15 +85,15 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
         _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))
     else:
         _record(layout, run_id, ev.Decided(step_id=task, choice=choice, by=by))
-    return f"{task}: {_CHOICES[choice]}."
+    return f"{task}: {_CHOICES[choice]}{'' if going_on else ' by the next resume'}."
 
 
 _CHOICES = {
-    "keep": "what is there is kept and accepted as it is",
-    "restore": "the accepted version is put back, what is there now is set aside",
-    "redo": "it is done again",
-    "continue": "the half-finished text is continued",
-    "skip": "it is left out",
+    "keep": "what is there will be kept and accepted as it is",
+    "restore": "what is there now will be set aside, and the accepted version put back",
+    "redo": "it will be done again",
+    "continue": "the half-finished text will be continued",
+    "skip": "it will be left out",
 }
 CHOICES = tuple(_CHOICES)
 

@@ -167,11 +167,11 @@ class Picture:
 
 
 def answers(record: TaskState) -> tuple[str, ...]:
-    """What a person may decide about the question that a task waits with; nothing if it has none."""
+    """What a person may decide about the question that a task waits with, what is recommended first."""
     choices = _ANSWERS.get(record.question, ())
     if record.accepted is None:  # its record was lost, so there is nothing to restore
         choices = tuple(choice for choice in choices if choice != "restore")
-    return choices
+    return tuple(sorted(choices, key=lambda choice: not record.error.endswith(f": {choice} is recommended")))
 
 
 def decode_spec(state: RunState) -> PipelineSpec:

@@ -37,6 +37,14 @@ EMPTY_REST = digest(b"{}")
 UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
 """A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
 
+_UNREADABLE_WORDS = {errno.ELOOP: "it is a symbolic link", errno.EISDIR: "it is a folder"}
+
+
+def why_unreadable(error: OSError) -> str:
+    """Why a file cannot be read, for people: links are never followed, so the system's own words would mislead."""
+    return _UNREADABLE_WORDS.get(error.errno or 0) or error.strerror or "cannot be read"
+
+
 SECTION, UNWRITTEN = "section", "unwritten"
 """The kinds of a file record that is one section of a memory file: in the file, and only in objects/ so far."""
 
@@ -94,7 +102,7 @@ class Artifacts:
         except OSError as error:
             if error.errno not in UNREADABLE:
                 raise
-            return Look(DAMAGED, error.strerror or "cannot be read")
+            return Look(DAMAGED, why_unreadable(error))
         if not data:
             return Look(EMPTY)
         if seals.is_inline(path):
@@ -157,7 +165,7 @@ class Artifacts:
         except OSError as error:
             if error.errno not in UNREADABLE:
                 raise
-            return Look(DAMAGED, error.strerror or "cannot be read")
+            return Look(DAMAGED, why_unreadable(error))
         seal = seals.read_seal(tail) if seals.is_inline(record.path) else self._read_seal(record.path)
         if sha == record.sha256 and seal is not None and seal.task in tasks:
             return Look(SEALED, seal=seal)
@@ -262,13 +270,16 @@ class Artifacts:
     def look_section(self, path: str, tasks: Sequence[str]) -> Look:
         """What a memory file says of one task's section."""
         try:
-            block = self.shelf.read(path).find(tasks)
+            book = self.shelf.read(path)
         except FileNotFoundError:
             return Look(MISSING)
         except OSError as error:
             if error.errno not in UNREADABLE:
                 raise
-            return Look(DAMAGED, error.strerror or "cannot be read")
+            return Look(DAMAGED, why_unreadable(error))
+        if not book.data:
+            return Look(EMPTY)
+        block = book.find(tasks)
         if block is None:
             return Look(MISSING, f"has no section of {tasks[0]}")
         kind, detail = _SECTION_LOOKS[block.kind]

@@ -106,9 +106,10 @@ class Remembering:
         wanted = self._wanted(place, path, due, book)
         change = memory.rewrite(book, wanted, replace | _heads_replaced(step, wanted, book))
         events += self._keep_what_vanishes(step, path, change)
+        was_empty = not book.data and self.inputs.artifacts.tree.exists(path)
         if change.data != book.data:
             self.inputs.artifacts.shelf.replace(path, change.data)
-        events += self._healed(step, path, change, due)
+        events += self._healed(step, path, change, due, was_empty)
         written = tuple(section.task for section in wanted if section.task in due and _is_there(section, book))
         if written or change.data != book.data:
             sha = digest(change.data)
@@ -142,10 +143,12 @@ class Remembering:
     def _is_kept(self, block: Block) -> bool:
         return block.kind == memory.INTACT and self.inputs.artifacts.objects.has(block.sha256)
 
-    def _healed(self, step: StepSpec, path: str, change: Rewriting, due: frozenset[str]) -> Iterator[ev.Event]:
+    def _healed(
+        self, step: StepSpec, path: str, change: Rewriting, due: frozenset[str], was_empty: bool
+    ) -> Iterator[ev.Event]:
         """What was put back, section by section; a head that is written for the first time is no surprise."""
         first = path not in self.inputs.state.memories
-        problems = dict.fromkeys(change.new, "missing")
+        problems = dict.fromkeys(change.new, "empty" if was_empty else "missing")
         problems |= {task: PROBLEMS[block.kind] for task, block in change.replaced.items()}
         for task, problem in problems.items():
             is_head = task.partition("[")[0] == step.head

@@ -254,9 +254,14 @@ class Attempts:
         events: list[ev.Event] = []
         for path in self.inputs.paths(node).values():
             if self.artifacts.tree.exists(path) and not self._holds(path, output):
+                reason = self._why_aside(path)
                 to = self.artifacts.tree.back_up(path)
-                events.append(ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason="there before it"))
+                events.append(ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=reason))
         return events
+
+    def _why_aside(self, path: str) -> str:
+        status = self.artifacts.tree.stat(path)
+        return "empty" if status is not None and not status.st_size else "there before its task was finished"
 
     def _holds(self, path: str, output: Any) -> bool:
         try:

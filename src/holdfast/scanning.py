@@ -1,12 +1,13 @@
 """`scan`: what the files of a project say, told without believing any record. Read-only.
 
-A record, if there is one, only tells which items and parameters there are, so that paths can be known.
+A record, if there is one, only tells which items and parameters there are, so that paths can be known, and which
+files had been accepted: one that has lost its seal is then damaged, and not half-finished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.artifacts import Artifacts
@@ -21,10 +22,10 @@ from holdfast.pipeline.graph import Graph, Node, build_graph, split_task_id
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.recovery.scan import DAMAGED, Finding, Scan, Stranger, named_items
+from holdfast.recovery.scan import DAMAGED, HALF, MARKED, Finding, Scan, Stranger, named_items
 from holdfast.recovery.sources import read_views
 from holdfast.runs import read_run
-from holdfast.state import RunState
+from holdfast.state import COMPLETED, RunState
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 
@@ -86,7 +87,8 @@ def _scan(
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, layout.root)
     scan = Scan(inputs, _checker(compiled, layout, inputs), inferred)
-    findings = list(_believable(graph, scan, inferred, sure) if inferred else scan.findings())
+    found = _believable(graph, scan, inferred, sure) if inferred else scan.findings()
+    findings = [_as_recorded(finding, recorded) for finding in found]
     return Scanned(
         state.run_id,
         [finding for finding in findings if step is None or split_task_id(finding.task)[0] == step],
@@ -126,6 +128,17 @@ def _believable(graph: Graph, scan: Scan, inferred: Items, sure: set[tuple[str, 
             doubtful.setdefault(path, []).append(finding)
     for finding in (finding for found in doubtful.values() for finding in found):
         scan.disown(finding.path)
+
+
+def _as_recorded(finding: Finding, recorded: RunState) -> Finding:
+    """The finding; an accepted file that has lost its seal is damaged, as `verify` and `run` say."""
+    record = recorded.tasks.get(finding.task)
+    if finding.kind not in (HALF, MARKED) or record is None or record.status != COMPLETED:
+        return finding
+    accepted = record.accepted.files if record.accepted is not None else ()
+    if all(file.path != finding.path for file in accepted):
+        return finding
+    return replace(finding, kind=DAMAGED, detail="it was accepted, and has lost its seal")
 
 
 def _checker(

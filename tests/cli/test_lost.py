@@ -27,7 +27,7 @@ def test_resume_needs_no_arguments(lost: Project, words: tuple[str, ...]) -> Non
     """The run has its id and its parameters back, and nothing with a sealed file ran."""
     said = lost(*words)
     assert said.code == 0, said.err
-    assert "new run first, topic=tides, n=3" in said.lines[0]
+    assert "run first, its record is lost, topic=tides, n=3" in said.lines[0]
     assert "✓ title" not in said.err
     assert "✓ draft" not in said.err
 

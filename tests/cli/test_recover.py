@@ -61,7 +61,7 @@ def test_recover_takes_file_and_parameters_from_resume_md(notes: Project) -> Non
     """With all state gone, `recover` alone rebuilds the run, and ends with the command that continues it."""
     lose(notes)
     said = notes("recover")
-    assert (said.code, said.lines[0]) == (0, "notes: run first (its record was lost)")
+    assert (said.code, said.lines[0]) == (0, "notes: run first (its record is lost)")
     assert "holdfast resume first" in said.lines[-1]
     assert notes("resume").code == 0
     status = document(notes, "status", "first")
@@ -173,7 +173,7 @@ def test_scan_counts_first_and_then_what_is_not_whole(notes: Project) -> None:
     assert said.code == 0 and "\x1b" not in said.out
     assert said.lines[0] == "notes: 3 files of 3 tasks looked at"
     assert "  2 sealed and whole" in said.lines
-    assert any(line.startswith("half-finished  write[n0]") for line in said.lines)
+    assert any(line.startswith("damaged  write[n0]") for line in said.lines)
     assert any("evil" in line for line in said.lines)
     assert notes.files() == before
 

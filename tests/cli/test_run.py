@@ -148,8 +148,8 @@ def test_record_lost_and_found_again(project: Project) -> None:
     project.run("--run-id", "first")
     shutil.rmtree(project.root / ".holdfast")
     said = project.run()
-    assert said.lines[0].startswith("book: new run first")
-    assert said.lines[1].startswith("The record of run first was lost")
+    assert said.lines[0].startswith("book: run first, its record is lost")
+    assert said.lines[1].startswith("Files that are whole are taken over")
     assert "(4 reused, 1 ran now)" in said.lines[-1]  # what makes the items; the views speak for the values
 
 

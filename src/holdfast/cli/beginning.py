@@ -12,6 +12,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.runs import load_value
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
 from holdfast.stores.objects import ObjectStore
+from holdfast.wording import counted
 
 # Drawing the graph only to name three tasks must not delay a large run.
 _DRAWN_MAX = 20_000
@@ -23,11 +24,12 @@ def beginning(choice: Choice, pipeline: str, state: RunState, layout: ProjectLay
     """The lines; `state` is what the record said before this session, empty for a new run."""
     if choice.is_new:
         given = "".join(f", {name}={_shown(value)}" for name, value in choice.params.items())
-        yield f"{pipeline}: new run {choice.run_id}{given}"
-        if choice.found_again:
-            yield f"The record of run {choice.run_id} was lost; its artifacts are there and carry its id."
-            yield "Whole ones are taken over and not paid for again. Lost with the record: attempts, decisions,"
-            yield "notes, and what steps without files have cost."
+        if not choice.found_again:
+            yield f"{pipeline}: new run {choice.run_id}{given}"
+            return
+        yield f"{pipeline}: run {choice.run_id}, its record is lost{given}"
+        yield "Files that are whole are taken over and not paid for again. Not known any more: attempts,"
+        yield "decisions, notes, and what steps without files have cost."
         return
     doing = "looking at completed" if choice.was_completed else "continuing"
     yield f"{pipeline}: {doing} run {choice.run_id}"
@@ -43,7 +45,7 @@ def beginning(choice: Choice, pipeline: str, state: RunState, layout: ProjectLay
 
 def _finished(state: RunState) -> str:
     done = sum(1 for record in state.tasks.values() if record.status in (COMPLETED, SKIPPED))
-    return f"{done} finished steps" if done != 1 else "1 finished step"
+    return counted(done, "finished step")
 
 
 def _parameters(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:

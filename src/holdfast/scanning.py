@@ -7,7 +7,7 @@ files had been accepted: one that has lost its seal is then damaged, and not hal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.artifacts import Artifacts
@@ -138,7 +138,7 @@ def _as_recorded(finding: Finding, recorded: RunState) -> Finding:
     accepted = record.accepted.files if record.accepted is not None else ()
     if all(file.path != finding.path for file in accepted):
         return finding
-    return replace(finding, kind=DAMAGED, detail="it was accepted, and has lost its seal")
+    return finding._replace(kind=DAMAGED, detail="it was accepted, and has lost its seal")
 
 
 def _checker(

@@ -48,6 +48,37 @@ def test_last_failure_needs_a_person() -> None:
     ]
 
 
+def test_what_was_found_is_counted_in_words() -> None:
+    """One is told as one, several as several; what could not be looked at yet is named."""
+    one = ev.Recovered(counts={"trust": 1, "heal": 1, "ask": 1}, waiting=1)
+    assert told(one) == [
+        "» looked at the files: 1 finished task is whole; 1 is put back; 1 needs an answer from you;"
+        " 1 waits for that answer"
+    ]
+    many = ev.Recovered(counts={"adopt": 34, "run": 2, "redo": 1}, again=("a",), behind=2)
+    assert told(many) == [
+        "» looked at the files: 34 whole ones are on record again; 1 is to be done again; 2 are still to run;"
+        " the work begins again at a; 2 finished tasks after that run again only if what they take comes out"
+        " differently"
+    ]
+
+
+def test_nothing_found_is_not_told() -> None:
+    """A line without a fact in it is no line."""
+    assert told(ev.Recovered()) == []
+
+
+def test_a_repaired_journal_is_told_in_words() -> None:
+    """Lost lines are counted; a journal that was missing is called missing."""
+    damaged = ev.JournalRepaired(missing_total=1, kept_as="events.jsonl.damaged.1")
+    assert told(damaged) == [
+        "! the journal was damaged and repaired: 1 line is lost; the damaged one is kept as events.jsonl.damaged.1"
+    ]
+    assert told(ev.JournalRepaired(missing_total=9)) == [
+        "! the journal was missing and was written anew from a snapshot"
+    ]
+
+
 def test_rewind_tells_the_feedback() -> None:
     """Sending work back names who, what and why."""
     event = ev.RewindRequested(step_id="r1[a]", targets={"draft[a]": "name your sources"})

@@ -130,9 +130,11 @@ def test_keep_seals_what_looks_complete(project: Project) -> None:
     half_finished(project, LONG)
     (need,) = read_picture(open_project(project.root), project.run_id).needs()
     assert "keep is recommended" in need.why
-    assert "holdfast decide draft" in need.command
-    project.decide("draft", "keep")
+    assert need.command == "holdfast decide draft keep   (or: redo, continue)"
+    assert project.decide("draft", "keep").endswith("will be kept and accepted as it is by the next resume.")
     assert (project.run().status, project.made) == ("completed", ["review"])
+    record = read_picture(open_project(project.root), project.run_id).record("draft")
+    assert record.evidence == "kept"
     assert (project.root / "draft.md").read_text().startswith(LONG)
     assert "DRAFT_COMPLETE holdfast=1" in (project.root / "draft.md").read_text()
 

@@ -98,3 +98,11 @@ def test_views_of_other_runs_and_pipelines_are_told_and_not_read() -> None:
     )
     assert sort_out([Claims("checkpoint.md", pipeline="cook")], spec, "mine").problems
     assert sort_out([Claims("checkpoint.md", run_id="mine", pipeline="book")], spec, "mine").claims
+
+
+def test_a_view_that_is_merely_old_contradicts_nothing() -> None:
+    """Its stamp fits and the journal goes on after it; an edited one, or one that knows more, is heard."""
+    old = Claims("checkpoint.md", run_id="mine", seq=4, tasks={"draft[a]": PENDING})
+    edited = Claims("todos.db", run_id="mine", seq=4, edited=True, tasks={"draft[a]": PENDING})
+    assert Views((old, edited)).newer_than(9).claims == (edited,)
+    assert Views((old,)).newer_than(3).claims == (old,)

@@ -118,6 +118,23 @@ def test_each_kind_of_damage_has_its_word(project: Path) -> None:
     assert found["data/a.json"] == "damaged"
 
 
+def test_an_accepted_file_without_its_seal_is_damaged(project: Path) -> None:
+    """Where the run is on record, `scan` says what `verify` says; by itself the file is half-finished."""
+    path = project / "outline.md"
+    path.write_text(path.read_text(encoding="utf-8").partition("<!--")[0], encoding="utf-8")
+    (run,) = (project / ".holdfast" / "runs").iterdir()
+    assert kinds(scan(project))["outline.md"] == "half-finished"
+    assert kinds(scan(project, run_id=run.name))["outline.md"] == "damaged"
+
+
+def test_a_link_is_called_a_link(project: Path) -> None:
+    """Not by what the system says of it, which is about loops."""
+    (project / "free.txt").unlink()
+    (project / "free.txt").symlink_to("outline.md")
+    found = {finding.path: finding for finding in scan(project).findings}["free.txt"]
+    assert (found.kind, found.detail) == ("damaged", "it is a symbolic link")
+
+
 def test_what_was_made_from_an_edited_file_is_stale(project: Path) -> None:
     """The seal's inputs are compared with the files that are there now."""
     edited = project / "outline.md"

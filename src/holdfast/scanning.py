@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from holdfast.artifacts import Artifacts
 from holdfast.collecting import seldom
 from holdfast.engine.attempt import Attempts
@@ -138,7 +140,7 @@ def _as_recorded(finding: Finding, recorded: RunState) -> Finding:
     accepted = record.accepted.files if record.accepted is not None else ()
     if all(file.path != finding.path for file in accepted):
         return finding
-    return finding._replace(kind=DAMAGED, detail="it was accepted, and has lost its seal")
+    return msgspec.structs.replace(finding, kind=DAMAGED, detail="it was accepted, and has lost its seal")
 
 
 def _checker(

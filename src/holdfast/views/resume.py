@@ -209,8 +209,9 @@ def _joined(surprises: list[Note]) -> list[Note]:
     for note in surprises:
         found, _, done = note.text.partition("; ")
         last = joined[-1] if joined else None
-        if last is not None and done and (last.task, last.text.partition("; ")[0]) == (note.task, found):
-            joined[-1] = Note(f"{last.text}; {done}", note.impact, note.task, note.at)
+        if last is not None and (last.task, last.text.partition("; ")[0]) == (note.task, found):
+            text = last.text if done in last.text else f"{last.text}; {done}"
+            joined[-1] = Note(text, note.impact or last.impact, note.task, note.at)
         else:
             joined.append(note)
     return joined

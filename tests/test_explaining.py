@@ -125,8 +125,8 @@ def test_a_task_that_ran_again_says_why(tmp_path: Path) -> None:
 
     run = pipe.run({"n": 1}, dir=tmp_path)
     pipe.run({"n": 2}, dir=tmp_path, resume=run.run_id)
-    assert "ran again because: changed since: param n" in why(tmp_path, run.run_id, "first")
-    assert "ran again because: changed since: first" in why(tmp_path, run.run_id, "second")
+    assert "ran again because: what it was made from has changed: param n" in why(tmp_path, run.run_id, "first")
+    assert "ran again because: what it was made from has changed: first" in why(tmp_path, run.run_id, "second")
 
 
 def test_order_alone_does_not_make_a_task_wait(tmp_path: Path) -> None:

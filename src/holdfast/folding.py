@@ -574,7 +574,9 @@ def _view_edited(state: RunState, event: ev.ViewEdited, at: float) -> None:
     task = state.task(event.step_id)
     if event.wanted == "done" and task.status != COMPLETED:
         state.tasks[event.step_id] = _replace(task, claimed=event.source)
-    words = "says that it is done" if event.wanted == "done" else "was turned back by hand, so it is done again"
+    words = "says that it is done; that counts only if a file proves it"
+    if event.wanted != "done":
+        words = "was turned back by hand, so it is done again"
     _surprise(state, event.step_id, f"{event.source} {words}", at)
 
 

@@ -171,7 +171,7 @@ def test_plan_shows_what_would_be_done(project: Project) -> None:
     assert said.code == 0
     assert said.lines[0] == "book: run one"
     assert any(line.startswith("  changed: parameter topic") for line in said.lines)
-    assert "  draft[ch01]: changed since: param topic" in said.lines
+    assert "  draft[ch01]: what it was made from has changed: param topic" in said.lines
     assert said.lines[-1].startswith("Expected cost: about $0.02")
     assert project.files() == before
 

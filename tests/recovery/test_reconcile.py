@@ -57,7 +57,7 @@ def test_other_inputs_mean_redo_and_name_what_changed() -> None:
     """The reason names the input that differs."""
     found = evidence(DONE, input_digest="other", parts={"version": "1", "outline": "bb"})
     decision = decide(found, Policy())
-    assert (decision.action, decision.reason) == (decisions.REDO, "changed since: outline")
+    assert (decision.action, decision.reason) == (decisions.REDO, "what it was made from has changed: outline")
 
 
 def test_a_raised_version_means_redo_unless_a_migration_covers_it() -> None:

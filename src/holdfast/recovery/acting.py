@@ -101,7 +101,7 @@ class Acting:
         kept = self._edited(node, decision)
         refusal = self._refusal(node, lambda: self.artifacts.load(kept))
         if refusal:
-            return [ev.TaskInvalidated(step_id=node.id, reason=f"refused when kept: {refusal}")]
+            return [ev.TaskInvalidated(step_id=node.id, reason=f"its check refuses it as it is: {refusal}")]
         return [self._kept(node, decision, parts, digest_, kept.files)]
 
     def _heal(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
@@ -276,7 +276,7 @@ class Acting:
         kept = Accepted(files, accepted.value, accepted.value_ref)
         refusal = self._refusal(node, lambda: self.artifacts.load(kept))
         if refusal:
-            return self._redo(node, replace(decision, reason=f"refused when kept: {refusal}"), parts, digest_)
+            return self._redo(node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), parts, digest_)
         self._seal_anew(node, kept, parts, digest_)
         return [*events, self._kept(node, decision, parts, digest_, files)]
 
@@ -350,7 +350,7 @@ _WHY_ASIDE = {
     look.SEALED: "made from other inputs, or in another round",
     look.FOREIGN: "sealed by another task",
     look.CHANGED: "edited",
-    look.MARKED: "there without proof",
+    look.MARKED: "not proved to be complete",
 }
 """Why a file is set aside, where the kind of file does not say it."""
 

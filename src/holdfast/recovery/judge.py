@@ -116,7 +116,9 @@ class Judge:
         refusal = self._refusal(node, lambda: self._acting.output_seen(node, decision))
         if not refusal:
             return decision
-        return replace(decision, action=decisions.REDO, reason=f"refused on adoption: {refusal}", about="")
+        return replace(
+            decision, action=decisions.REDO, reason=f"its check refuses what was found: {refusal}", about=""
+        )
 
     @property
     def lacking(self) -> Collection[str]:

@@ -104,7 +104,7 @@ def _is_beyond_telling(recorded: str, then: Mapping[str, str], unknown_now: Coll
 def _what_changed(evidence: Evidence, names: list[str]) -> str:
     """Which of the known inputs differ, in words; "" if none does."""
     if names:
-        return "changed since: " + ", ".join(names)
+        return "what it was made from has changed: " + ", ".join(names)
     before = evidence.record.version
     return f"its version was raised from {before} to {evidence.version}" if before != evidence.version else ""
 

@@ -120,7 +120,9 @@ class Sections:
         refusal = self._refusal(node, lambda: section_text(found))
         if not refusal:
             return decision
-        return replace(decision, action=decisions.REDO, reason=f"refused on adoption: {refusal}", about="")
+        return replace(
+            decision, action=decisions.REDO, reason=f"its check refuses what was found: {refusal}", about=""
+        )
 
     # --- acting --------------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ def _why_not_believed(evidence: Evidence, half: Sequence[str]) -> str:
     listed = ", ".join(half)
     if all(evidence.at(path).kind == look.SEALED for path in half):
         return f"{listed} is whole, but made from other inputs or in another round"
-    return f"{listed} is there without proof"
+    return f"{listed} is there, but nothing proves that it is complete"
 
 
 def _all_there(evidence: Evidence) -> bool:

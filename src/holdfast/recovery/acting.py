@@ -276,7 +276,9 @@ class Acting:
         kept = Accepted(files, accepted.value, accepted.value_ref)
         refusal = self._refusal(node, lambda: self.artifacts.load(kept))
         if refusal:
-            return self._redo(node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), parts, digest_)
+            return self._redo(
+                node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), parts, digest_
+            )
         self._seal_anew(node, kept, parts, digest_)
         return [*events, self._kept(node, decision, parts, digest_, files)]
 

@@ -84,6 +84,11 @@ class Committer:
                 self._leader.release()
 
     @property
+    def pending(self) -> bool:
+        """Whether something lies in the inbox, whoever will commit it."""
+        return bool(self._inbox)
+
+    @property
     def waiting(self) -> bool:
         """Whether something lies in the inbox that nobody is committing."""
         return bool(self._inbox) and not self._leader.locked()

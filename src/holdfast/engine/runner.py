@@ -160,7 +160,8 @@ class Runner:
     def _finished(self) -> bool:
         if self.committer.failed is not None:
             return True
-        if not self.board.is_idle():
+        # Another thread may lead, and not have come to what we submitted: then nothing was considered yet.
+        if self.committer.pending or not self.board.is_idle():
             return False
         return self._starts_nothing() or not self.board.scheduler.has_work()
 

@@ -154,7 +154,7 @@ def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
         completed_at=None,
         question="",
         decided="",
-        claimed="",
+        evidence="",
         loose_cost_usd=0.0,
         cut_off_cost_usd=0.0,
     )
@@ -261,7 +261,6 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
         kind="",
         question="",
         decided="",
-        claimed="",
         cut_off=False,
         evidence=event.evidence,
         value_lost=event.value_lost,
@@ -294,6 +293,7 @@ def _invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
         kind="",
         question="",
         decided="",
+        evidence="",
         value_lost=False,
         redo_reason=event.reason,
     )
@@ -417,6 +417,7 @@ def _rewound(state: RunState, event: ev.TaskRewound, at: float) -> None:
         completed_at=None,
         previous=task.accepted,
         feedback=event.feedback,
+        evidence="",
         redo_reason=": ".join(filter(None, ["sent back", "; ".join(filter(None, event.feedback))])),
     )
 
@@ -573,7 +574,7 @@ def _decided(state: RunState, event: ev.Decided, at: float) -> None:
 def _view_edited(state: RunState, event: ev.ViewEdited, at: float) -> None:
     task = state.task(event.step_id)
     if event.wanted == "done" and task.status != COMPLETED:
-        state.tasks[event.step_id] = _replace(task, claimed=event.source)
+        state.tasks[event.step_id] = _replace(task, evidence=event.source)
     words = "says that it is done; that counts only if a file proves it"
     if event.wanted != "done":
         words = "was turned back by hand, so it is done again"

@@ -22,7 +22,7 @@ SKIPPED = "skipped"
 PAUSED = "paused"
 
 
-class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
+class Accepted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a task gave: files and, or, a value (inline, or in objects/ by hash)."""
 
     files: tuple[FileRecord, ...] = ()
@@ -30,7 +30,7 @@ class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
     value_ref: str = ""
 
 
-class TaskState(msgspec.Struct, frozen=True, omit_defaults=True):
+class TaskState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One task. Replaced, never changed, so that a copy of the table is a consistent picture."""
 
     status: str = PENDING
@@ -57,11 +57,15 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str = ""  # of the failure
     question: str = ""  # changed | partial | input | path: waits for a person
     decided: str = ""  # keep | restore | redo | continue: a person's answer, not yet carried out
-    claimed: str = ""  # the view in which somebody said that it is done
     value_lost: bool = False  # adopted without its value, which nobody has any more
     cut_off: bool = False  # an attempt was interrupted: half-finished work may lie about
-    evidence: str = ""  # how it came to be completed, if not by running here
+    evidence: str = ""  # how it came to be completed, if not by running here; of an open task: see `claimed`
     redo_reason: str = ""  # why it runs again; kept when it has, for `why`
+
+    @property
+    def claimed(self) -> str:
+        """The view in which somebody said that it is done, although it is not."""
+        return self.evidence if self.status != COMPLETED else ""
 
 
 class OnceRecord(msgspec.Struct, frozen=True, omit_defaults=True):

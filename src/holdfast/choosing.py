@@ -33,7 +33,7 @@ from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic
 from holdfast.values import digest, encode_json
 
-TAIL_BYTES = 4096
+TAIL_BYTES = 16 << 10
 LOOKED_AT_MAX = 20
 """So many files of a fan-out tell which run they are of."""
 

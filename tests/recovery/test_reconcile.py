@@ -90,6 +90,13 @@ def test_a_lost_value_is_redone_when_something_needs_it() -> None:
     assert action(evidence(DONE, value_lost=True)) == decisions.LEAVE
 
 
+def test_a_kept_edit_is_set_aside_where_its_lost_value_is_made_again() -> None:
+    """The step must run for its value: the person's text is beside the new one."""
+    record = replace(DONE, evidence="kept", value_lost=True)
+    decision = decide(evidence(record, value_lost=True, wanted=True, files=one_file(look.SEALED)), Policy())
+    assert (decision.action, decision.paths) == (decisions.REDO, ("drafts/a.md",))
+
+
 def test_an_unknown_input_hides_no_other_that_differs() -> None:
     """The seal names each input: what is known is compared, also where another is lost."""
     record = replace(DONE, inputs={"outline": "?", "plan": "?aa", "param mood": "cc"})

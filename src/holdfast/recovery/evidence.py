@@ -10,6 +10,9 @@ from holdfast import artifacts as look
 from holdfast.artifacts import Look
 from holdfast.state import TaskState
 
+KEPT_BY_PERSON = ("exists", "kept")
+"""How a task is said to be finished whose files a person let stand as they are."""
+
 
 class Policy(msgspec.Struct, frozen=True):
     """What the person said beforehand."""

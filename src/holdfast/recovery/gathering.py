@@ -13,15 +13,12 @@ from holdfast.artifacts import Look, part_path
 from holdfast.inputs import Inputs
 from holdfast.pipeline.graph import Node
 from holdfast.pipeline.spec import StepSpec
-from holdfast.recovery.evidence import Evidence
+from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
 
 _NOTHING = TaskState()
-
-KEPT_BY_PERSON = ("exists", "kept")
-"""How a task is said to be finished whose files a person let stand as they are."""
 
 Migrations = Mapping[str, Mapping[int, Callable[[Any], Any]]]
 

@@ -21,7 +21,7 @@ from holdfast import artifacts as look
 from holdfast.artifacts import Look
 from holdfast.decisions import ASK, HEAL, HOLD, KEEP, LEAVE, MIGRATE, MOVE, REDO, SKIP, TRUST, Decision
 from holdfast.inputs import UNKNOWN, changed_parts, shorten
-from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
 from holdfast.recovery.unfinished import decide_unfinished
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED
 
@@ -56,7 +56,10 @@ def _decide_completed(evidence: Evidence, policy: Policy) -> Decision:
     if stale is not None:
         return stale
     if evidence.value_lost and evidence.wanted:
-        return Decision(REDO, _lost_words(evidence), evidence.not_kept_elsewhere())
+        # What a person let stand is set aside where they find it, also if objects/ has it.
+        is_persons = evidence.record.evidence in KEPT_BY_PERSON
+        aside = tuple(evidence.files) if is_persons else evidence.not_kept_elsewhere()
+        return Decision(REDO, _lost_words(evidence), aside)
     changed = evidence.of_kind(look.CHANGED)
     if changed and policy.on_changed != "restore":
         return _decide_changed(changed, policy)

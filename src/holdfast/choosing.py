@@ -129,6 +129,9 @@ def _lost(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, r
     is_in_view = any(view.run_id == run_id for view in views.claims)
     if not is_ours and not is_in_view and all(seal.run != run_id for seal in seals_found.values()):
         return None
+    if not request.params:  # they are RESUME.md's word, which anybody can change
+        own = {path: seal for path, seal in seals_found.items() if seal.run == run_id}
+        _refuse_other_inputs(compiled.spec, params, own)
     return Choice(run_id, True, params, _next_ordinal(list_runs(layout)), found_again=True)
 
 

@@ -72,6 +72,16 @@ def test_a_lost_record_is_not_no_runs(lost: Project, words: tuple[str, ...]) -> 
     assert "The record of run first is lost. 'holdfast recover' (or 'holdfast resume') rebuilds it" in line
 
 
+def test_parameters_that_the_files_contradict_are_refused(lost: Project) -> None:
+    """RESUME.md was edited: what the seals say is believed, and the right parameter leads on."""
+    letter = lost.root / "RESUME.md"
+    letter.write_text(letter.read_text(encoding="utf-8").replace("tides", "waves"), encoding="utf-8")
+    said = lost("resume")
+    assert said.code == 2
+    assert "another topic" in said.err
+    assert lost("resume", "-p", "topic=tides").code == 0
+
+
 def test_another_id_is_still_unknown(lost: Project) -> None:
     """An id that nothing speaks of is an error, never a fresh start."""
     said = lost("resume", "second")

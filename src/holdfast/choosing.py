@@ -15,8 +15,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast import seals
-from holdfast.artifacts import UNREADABLE
 from holdfast.errors import UsageError
 from holdfast.inputs import SHORT, Inputs
 from holdfast.layout import ProjectLayout
@@ -25,6 +23,7 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph, split_task_id, task_id
 from holdfast.pipeline.names import check_run_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
+from holdfast.recovery.scan import tail_seal
 from holdfast.recovery.sources import read_letter, read_views
 from holdfast.runs import RunInfo, checked_run_id, list_runs, read_run, run_info, run_layout
 from holdfast.seals import Seal
@@ -33,7 +32,6 @@ from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic
 from holdfast.values import digest, encode_json
 
-TAIL_BYTES = 16 << 10
 LOOKED_AT_MAX = 20
 """So many files of a fan-out tell which run they are of."""
 
@@ -332,26 +330,8 @@ def _known_paths(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:
 
 
 def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:
-    """The seal of the file at `path`, if there is one to be read; whatever else lies there is looked at later.
-
-    OSError where "cannot read" is the machine's fault: taken for absent, another run's file would be nobody's.
-    """
-    inline = seals.is_inline(path)
-    target = layout.root / (path if inline else seals.seal_path(path))
-    try:
-        descriptor = atomic.open_regular(os.fspath(target))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        if error.errno not in UNREADABLE:
-            raise
-        return None
-    try:
-        size = os.fstat(descriptor).st_size
-        tail = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
-    finally:
-        os.close(descriptor)
-    return seals.take_apart(tail).seal
+    """The seal of the file at `path`, if there is one to be read; whatever else lies there is looked at later."""
+    return tail_seal(lambda rel: atomic.open_regular(os.fspath(layout.root / rel)), path)
 
 
 def _id_in_seals(found: Mapping[str, Seal], known: set[str]) -> str | None:

@@ -49,7 +49,7 @@ WHOLE = (SEALED, MARKED)
 
 _USABLE = frozenset({look.SEALED, look.MARKED, look.CHANGED, look.HALF})
 _KINDS = {look.MARKED: MARKED, look.FOREIGN: DAMAGED}
-_TAIL_BYTES = 4096
+_TAIL_BYTES = 16 << 10
 _OWN = frozenset({layout.CHECKPOINT_VIEW, layout.RESUME_VIEW, layout.SETTINGS_FILE})
 
 Checker = Callable[[Node, Callable[[], Any]], str]
@@ -238,7 +238,7 @@ class Scan:
             return Stranger(path, PARTIAL)
         if path.endswith(layout.SEAL_SUFFIX):
             return Stranger(path, SEAL, "the seal of a file that belongs to no task")
-        seal = tail_seal(self.artifacts.tree, path)
+        seal = tail_seal(self.artifacts.tree.open_read, path)
         return Stranger(path, STRANGER, f"sealed by {seal.task} of run {seal.run}" if seal else "")
 
 
@@ -310,7 +310,7 @@ def _agreed(
         if pattern.fan:
             yield pattern.fan[-1], item
         return
-    seal = tail_seal(tree, path)
+    seal = tail_seal(tree.open_read, path)
     for pattern, _ in readings:
         sealed = pattern.item_of(seal.task) if seal is not None and pattern.fan else None
         if sealed is not None:
@@ -384,11 +384,13 @@ def _values(state: RunState) -> dict[str, str]:
     return {**params, "run_id": state.run_id} if state.run_id else params
 
 
-def tail_seal(tree: WorkTree, path: str) -> Seal | None:
-    """The seal of a file, from its last bytes alone: it may be of any size."""
-    inline = seals.is_inline(path)
+def tail_seal(open_read: Callable[[str], int], path: str) -> Seal | None:
+    """The seal of a file, from its last bytes alone: it may be of any size. None if there is none to be read.
+
+    OSError where "cannot read" is the machine's fault: taken for absent, another run's file would be nobody's.
+    """
     try:
-        descriptor = tree.open_read(path if inline else seals.seal_path(path))
+        descriptor = open_read(path if seals.is_inline(path) else seals.seal_path(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

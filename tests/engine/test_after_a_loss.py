@@ -107,6 +107,33 @@ def test_an_edit_that_is_kept_redoes_what_depends_on_it(project: Project) -> Non
     assert "MY words" in (project.root / "final.md").read_text()
 
 
+def test_an_edit_of_one_item_that_is_kept_redoes_what_gathers_it(tmp_path: Path) -> None:
+    """Also through a gather: the person decided, and is not asked twice."""
+
+    def pipeline() -> Pipeline:
+        pipe = Pipeline("gathered")
+        pipe.items("part", ["a", "b"])
+
+        @pipe.step(each="part", writes="{part}.md")
+        def note(part: str) -> str:
+            return f"note {part}\n"
+
+        @pipe.step(writes="report.md")
+        def report(note: dict[str, str]) -> str:
+            return "".join(note.values())
+
+        return pipe
+
+    pipeline().run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    path = tmp_path / "a.md"
+    path.write_text(path.read_text().replace("note a", "MY note a"))
+    result = pipeline().run(dir=tmp_path)
+    decide(open_project(tmp_path), result.run_id, "note[a]", "keep")
+    assert pipeline().run(dir=tmp_path).status == "completed"
+    assert "MY note a" in (tmp_path / "report.md").read_text()
+
+
 def test_one_of_several_files_that_was_edited_can_be_kept(project: Project) -> None:
     """The answer ends the question, and nothing runs."""
     project.lose()

@@ -151,7 +151,7 @@ def test_state_lost_and_an_artifact_edited(finished: Book, original: Book) -> No
 
 @pytest.mark.parametrize("choice", ["keep", "redo"])
 def test_an_edit_without_a_record_is_decided_about(finished: Book, original: Book, choice: str) -> None:
-    """keep: the edit counts, and the book is the next question; redo: it is set aside, the chapter made again."""
+    """keep: the edit counts, and the book is made from it; redo: it is set aside, the chapter made again."""
     finished.lose(".holdfast")
     edited = original.artifacts()["final/ch02.md"].replace(b"# Chapter", b"# My chapter")
     finished.path("final/ch02.md").write_bytes(edited)
@@ -161,12 +161,10 @@ def test_an_edit_without_a_record_is_decided_about(finished: Book, original: Boo
     finished.ran()
     assert finished("decide", "final[ch02]", choice).code == 0
     said = finished.resume()
-    if choice == "keep":
-        assert said.code == 3 and "holdfast decide assemble" in said.out, said.text
-        assert finished("decide", "assemble", "redo").code == 0
-        said = finished.resume()
     assert said.code == 0, said.text
-    assert finished.ran()["final[ch02]"] == (choice == "redo")
+    ran = finished.ran()
+    assert ran["final[ch02]"] == (choice == "redo")
+    assert choice == "redo" or ran["assemble"] == 1
     assert ("# My chapter" in finished.bodies()["book.md"]) == (choice == "keep")
     assert ("# My chapter" in finished.bodies()["final/ch02.md"]) == (choice == "keep")
     assert (edited in finished.backups("final/ch02.md")) == (choice == "redo")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast import artifacts as look
 from holdfast import events as ev
 from holdfast.artifacts import Look, part_path
-from holdfast.inputs import Inputs
+from holdfast.inputs import UNKNOWN, Inputs
 from holdfast.pipeline.graph import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
@@ -67,7 +67,7 @@ class Gathering:
             living_runs=self.living_runs,
             consumed=any(consumer.kind != "order" for consumer, _ in node.consumers),
             wanted=wanted,
-            taken=self._taken(node) if node.parents else {},
+            taken=self._taken(node, known) if node.parents else {},
             is_rebuilt=self.state.rebuilt,
             was_done=self._was_done(node) if not paths else "",
             **facts,
@@ -75,13 +75,20 @@ class Gathering:
         is_older = finished is not None and known.version < evidence.version
         return self._with_migration(node, evidence) if is_older else evidence
 
-    def _taken(self, node: Node) -> dict[str, bool]:
+    def _taken(self, node: Node, record: TaskState) -> dict[str, bool]:
         """The inputs that are outputs of other tasks, and whether a person kept those as they are."""
+        names = {p.spec.identity if isinstance(p.spec, StepSpec) else p.spec.name: p for p in node.parents}
+        # Asked only of what was adopted with an input unknown: to look through gathers takes time.
         return {
-            parent.spec.identity if isinstance(parent.spec, StepSpec) else parent.spec.name: not parent.is_virtual
-            and self.state.task(parent.id).evidence in KEPT_BY_PERSON
-            for parent in node.parents
+            name: record.inputs.get(name, "").startswith(UNKNOWN) and self._is_kept(parent)
+            for name, parent in names.items()
         }
+
+    def _is_kept(self, producer: Node) -> bool:
+        if producer.kind != "gather":
+            return self.state.task(producer.id).evidence in KEPT_BY_PERSON
+        inner = self.inputs.gathered(producer.spec.name, producer.path)
+        return any(self._is_kept(node) for _, node in inner)
 
     def _facts(self, node: Node, accepted: Accepted, paths: Mapping[str, str]) -> dict[str, Any]:
         """How the files of a finished task are now."""

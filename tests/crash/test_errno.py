@@ -95,12 +95,17 @@ def _fail_once(trial: Trial, number: int, code: int, lasting: bool, expected: di
             result = within(trial.resume)
     disk.hook = None
     if isinstance(result, BaseException):
-        assert isinstance(result, StorageError), result
-        assert result.exit_code == EXIT_STORAGE and os.strerror(code) in str(result)
+        assert_clear(result, code)
     else:
         assert result.status == "completed"
     for path, data in trial.artifacts().items():
         assert expected.get(path) == data, f"{path} is not whole"
+
+
+def assert_clear(error: BaseException, code: int) -> None:
+    """One line that says what the disk said."""
+    assert isinstance(error, StorageError), error
+    assert error.exit_code == EXIT_STORAGE and os.strerror(code) in str(error)
 
 
 def test_the_first_error_is_the_one_that_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +54,7 @@ def _section(name: str) -> Iterator[str]:
     assert command is not None
     ctx = click.Context(command, info_name=name, parent=parent)
     yield f"## {PROGRAM} {name}\n"
-    yield f"{command.help}\n"
+    yield f"{inspect.cleandoc(command.help or '')}\n"
     yield f"    {' '.join([ctx.command_path, *command.collect_usage_pieces(ctx)])}\n"
     yield "| option | meaning |"
     yield "| --- | --- |"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,6 @@ def test_views_show_a_memory_step_like_any_other(project: Path) -> None:
     """A column of the matrix, rows with their dependencies, and the file among the places in RESUME.md."""
     assert "| ch | draft | terms |" in (project / "checkpoint.md").read_text()
     assert f"terms: `{FILE}`, a section an item" in (project / "RESUME.md").read_text()
-    with sqlite3.connect(project / ".holdfast" / "todos.db") as todos:
+    with closing(sqlite3.connect(project / ".holdfast" / "todos.db")) as todos:
         rows = todos.execute("SELECT todo_id, depends_on FROM todo_deps").fetchall()
     assert {("terms[b]", "draft[b]"), ("draft[b]", "terms[a]")} <= set(rows)

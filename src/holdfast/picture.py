@@ -101,6 +101,8 @@ class Picture:
     @property
     def batch(self) -> int | None:
         """The lowest batch of the first fan-out that still has something to do."""
+        if self.done == self.total:
+            return None
         for fan in self.spec.items:
             steps = [step.name for step in self.spec.steps if step.each == fan.var]
             open_rows = [row for row in self.rows(fan.var) if any(self._is_open(name, row) for name in steps)]
@@ -128,42 +130,57 @@ class Picture:
 
     def continue_command(self) -> str:
         """The command that continues; one that waits for money says how much."""
-        command = f"holdfast resume {self.state.run_id}"
-        if self.state.reason.startswith("the budget"):
-            return f"{command} --budget {max(self.state.cost_usd * 2, 0.01):.2f}"
-        return command
+        return _continue_command(self.state)
 
     def needs(self) -> list[Need]:
         """Everything that waits for a person."""
-        return [*self._task_needs(), *self._gate_needs(), *self._phase_needs(), *self._budget_needs()]
+        return needs_of(self.state, self.spec)
 
-    def _task_needs(self) -> Iterator[Need]:
-        for task, record in self.state.tasks.items():
-            choices = answers(record)
-            if choices:
-                first, *others = choices
-                command = f"holdfast decide {_quoted(task)} {first}   (or: {', '.join(others)})"
-                yield Need(task, record.error, command)
-            elif record.question == "path":
-                yield Need(task, record.error, f"{self.continue_command()}   (after moving that file away)")
-            elif record.status == NEEDS_REVIEW:
-                yield Need(task, record.error, f"holdfast retry {_quoted(task)}")
 
-    def _gate_needs(self) -> Iterator[Need]:
-        asks = {gate.name: gate.ask for gate in self.spec.gates}
-        for gate, standing in self.state.gates.items():
-            if standing == "reached":
-                ask = asks.get(split_task_id(gate)[0]) or "waits for approval"
-                yield Need(gate, ask, f"holdfast approve {_quoted(gate)}")
+def needs_of(state: RunState, spec: PipelineSpec) -> list[Need]:
+    """Everything that waits for a person; no graph is needed to tell."""
+    return [*_task_needs(state), *_gate_needs(state, spec), *_phase_needs(state), *_budget_needs(state)]
 
-    def _phase_needs(self) -> Iterator[Need]:
-        for phase, standing in self.state.phases.items():
-            if standing.startswith("refused: "):
-                yield Need(phase, "its checklist says: " + standing[9:], f"holdfast approve {_quoted(phase)}")
 
-    def _budget_needs(self) -> Iterator[Need]:
-        if self.state.reason.startswith("the budget"):
-            yield Need("budget", self.state.reason, self.continue_command())
+def _task_needs(state: RunState) -> Iterator[Need]:
+    for task, record in state.tasks.items():
+        if not record.question and record.status != NEEDS_REVIEW:
+            continue
+        choices = answers(record)
+        if choices:
+            first, *others = choices
+            command = f"holdfast decide {_quoted(task)} {first}   (or: {', '.join(others)})"
+            yield Need(task, record.error, command)
+        elif record.question == "path":
+            yield Need(task, record.error, f"{_continue_command(state)}   (after moving that file away)")
+        elif record.status == NEEDS_REVIEW:
+            yield Need(task, record.error, f"holdfast retry {_quoted(task)}")
+
+
+def _gate_needs(state: RunState, spec: PipelineSpec) -> Iterator[Need]:
+    asks = {gate.name: gate.ask for gate in spec.gates}
+    for gate, standing in state.gates.items():
+        if standing == "reached":
+            ask = asks.get(split_task_id(gate)[0]) or "waits for approval"
+            yield Need(gate, ask, f"holdfast approve {_quoted(gate)}")
+
+
+def _phase_needs(state: RunState) -> Iterator[Need]:
+    for phase, standing in state.phases.items():
+        if standing.startswith("refused: "):
+            yield Need(phase, "its checklist says: " + standing[9:], f"holdfast approve {_quoted(phase)}")
+
+
+def _budget_needs(state: RunState) -> Iterator[Need]:
+    if state.reason.startswith("the budget"):
+        yield Need("budget", state.reason, _continue_command(state))
+
+
+def _continue_command(state: RunState) -> str:
+    command = f"holdfast resume {state.run_id}"
+    if state.reason.startswith("the budget"):
+        return f"{command} --budget {max(state.cost_usd * 2, 0.01):.2f}"
+    return command
 
 
 def answers(record: TaskState) -> tuple[str, ...]:

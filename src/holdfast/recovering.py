@@ -23,13 +23,13 @@ from holdfast.decisions import Planned
 from holdfast.editing import foreseen_wishes, kept_events, turned_back, wanted
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.desk import DeafDesk
-from holdfast.engine.drawing import draw, draw_graph, recorded_graph
+from holdfast.engine.drawing import draw, draw_graph
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
 from holdfast.folding import fold
 from holdfast.history import damage_before
 from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
-from holdfast.picture import decode_spec
+from holdfast.picture import decode_spec, needs_of
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.disagreeing import Disagreement, disagreements
@@ -252,15 +252,14 @@ def _stopped(opened: OpenRun, walker: Walker) -> Iterator[ev.Event]:
 
 def _only_waits(opened: OpenRun, walker: Walker) -> bool:
     """Whether nothing can start before a person has spoken."""
-    graph = recorded_graph(opened.compiled.spec, opened.state, walker.items())
-    picture = draw_graph(graph, opened.state)
-    return bool(picture.needs()) and not picture.next_steps()
+    if not needs_of(opened.state, opened.compiled.spec):
+        return False
+    return not draw_graph(walker.recorded_graph(), opened.state).next_steps()
 
 
 def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.Event]:
     """All views, with the items that are only inferred so far: a view must not know less than before."""
-    state = copied(opened.state)
-    graph = recorded_graph(opened.compiled.spec, state, walker.items())
+    state, graph = copied(opened.state), walker.recorded_graph()
     opened.journal.sync()  # a view never knows more than the journal keeps
     return kept_events(opened.layout, shelf.write(draw_graph(graph, state), graph, sync=True))
 

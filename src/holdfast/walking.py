@@ -28,6 +28,7 @@ from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_a
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.considering import tasks_behind
 from holdfast.engine.desk import DeafDesk
+from holdfast.engine.drawing import recorded_graph
 from holdfast.engine.scheduler import Scheduler
 from holdfast.folding import fold
 from holdfast.inputs import UNKNOWN, Inputs, known_items
@@ -211,6 +212,12 @@ class Walker:
             parent = split_task_id(maker)[1]
             found[maker] = [item for item in listed if (*parent, item["id"]) in believed]
         return found
+
+    def recorded_graph(self) -> Graph:
+        """The graph with its conditions as the record now says; after the walk."""
+        if not self.fresh and all(node.condition in (OK, SKIPPED) for node in self.graph.nodes.values()):
+            return self.graph  # everything is through: the walk settled each node as the record does
+        return recorded_graph(self.graph.spec, self.state, self.items())
 
     # --- one node ------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ def draw_graph(graph: Graph, state: RunState) -> Picture:
     nodes = list(graph.tasks())
     tasks = tuple(node.id for node in nodes)
     blocked = frozenset(n.id for n in nodes if n.condition == HELD and not n.stuck)
-    ready = tuple(n.id for n in sorted(nodes, key=_urgency) if _could_start(n, state))
+    ready = tuple(n.id for n in sorted([n for n in nodes if _could_start(n, state)], key=_urgency))
     return _picture(graph.spec, state, dict(graph.items), tasks, blocked, ready)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,11 +32,18 @@ def batch_numbers(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Each item's batch: as given, else its depth in `after`, from 1."""
     if given_batches(items):
         return {item["id"]: item.get("batch", 1) for item in items}
+    if not _given_order(items):
+        return {item["id"]: 1 for item in items}
     before = {item["id"]: item.get("after", ()) for item in items}
     depth: dict[str, int] = {}
     for name in before:
         _depth(name, before, depth)
     return depth
+
+
+def _given_order(items: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether some item says which others it comes after."""
+    return any(item.get("after") for item in items)
 
 
 def _depth(name: str, before: dict[str, Any], depth: dict[str, int]) -> None:
@@ -54,7 +62,11 @@ def waiting_items(items: list[dict[str, Any]]) -> dict[str, int]:
     """How many items wait, directly or not, for each one."""
     numbers = batch_numbers(items)
     if given_batches(items):
-        return {name: sum(1 for n in numbers.values() if n > number) for name, number in numbers.items()}
+        sizes = Counter(numbers.values())
+        later = {batch: sum(size for other, size in sizes.items() if other > batch) for batch in sizes}
+        return {name: later[number] for name, number in numbers.items()}
+    if not _given_order(items):
+        return dict.fromkeys(numbers, 0)
     position = {item["id"]: index for index, item in enumerate(items)}
     after_me = dict.fromkeys(position, 0)  # bit sets: item index -> waits for me
     for item in sorted(items, key=lambda item: -numbers[item["id"]]):

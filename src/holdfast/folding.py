@@ -236,47 +236,39 @@ def _new_round(state: RunState, task_id: str, task: TaskState, **changes: Any) -
 
 
 def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
-    task = _not_wasted(state, event)
+    task = state.task(event.step_id)
     state.cost_usd += max(0.0, event.cost_usd - task.cost_usd)
     state.input_tokens += max(0, event.tokens - task.input_tokens - task.output_tokens)
-    state.tasks[event.step_id] = _replace(
-        task,
+    # What is left out here is as in a fresh task: no failures, no question, nothing sent back.
+    state.tasks[event.step_id] = TaskState(
         status=COMPLETED,
         round=event.round,
-        failures=0,
+        attempt=task.attempt,
+        started_at=task.started_at,
         completed_at=at,
+        duration=task.duration,
         version=event.version,
         input_digest=event.input_digest,
         inputs=event.inputs,
         output_digest=event.output_digest,
-        accepted=Accepted(event.files, value_ref=event.value_ref),
-        cost_usd=max(event.cost_usd, task.cost_usd),
+        accepted=Accepted(event.files, NO_VALUE, event.value_ref),
         input_tokens=max(event.tokens - task.output_tokens, task.input_tokens),
-        round_cost_usd=max(event.cost_usd, task.round_cost_usd),
-        loose_cost_usd=0.0,
-        cut_off_cost_usd=0.0,
-        previous=None,
-        feedback=(),
-        error="",
-        kind="",
-        question="",
-        decided="",
-        cut_off=False,
+        output_tokens=task.output_tokens,
+        cost_usd=max(event.cost_usd, task.cost_usd),
+        round_cost_usd=max(event.cost_usd, _not_wasted(state, task, event)),
         evidence=event.evidence,
         value_lost=event.value_lost,
-        redo_reason="",
     )
     state.once.pop(event.step_id, None)
     state.last_completed = event.step_id
 
 
-def _not_wasted(state: RunState, event: ev.TaskAdopted) -> TaskState:
-    """The task, with what its cut-off attempt had spent, if that attempt's output is the one that was found."""
-    task = state.task(event.step_id)
+def _not_wasted(state: RunState, task: TaskState, event: ev.TaskAdopted) -> float:
+    """What its round has cost, with its cut-off attempt, if that attempt's output is the one that was found."""
     if event.round != task.round:
-        return task
+        return task.round_cost_usd
     state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - task.cut_off_cost_usd)
-    return _replace(task, round_cost_usd=task.round_cost_usd + task.cut_off_cost_usd)
+    return task.round_cost_usd + task.cut_off_cost_usd
 
 
 def _invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:

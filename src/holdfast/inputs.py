@@ -30,6 +30,7 @@ SHORT = 12
 """How much of a part's digest is recorded: enough to say which input changed."""
 
 _NOT_IDENTITY = ("after", "batch")
+_NO_PATHS: dict[str, str] = {}
 
 
 class Inputs:
@@ -228,26 +229,26 @@ class Inputs:
 
     def fields(self, node: Node) -> dict[str, str]:
         """What a template may name: items, parameters, run_id."""
-        names = self.graph.fan_of(node.spec.name)
         if self._texts is None:
             self._texts = {name: str(value) for name, value in self.state.params.items()}
-        values = dict(self._texts)
-        values.update(zip(names, node.path, strict=True))
+        values = self._texts.copy()
+        values.update(zip(self.graph.fan_of(node.spec.name), node.path, strict=True))
         values["run_id"] = self.state.run_id
         return values
 
     def paths(self, node: Node) -> dict[str, str]:
         """Output key -> the file this task writes, relative to the project."""
+        known = self._paths.get(node.id)
+        if known is not None:
+            return known
         spec = node.spec
         if not isinstance(spec, StepSpec) or spec.writes is None:
-            return {}
-        known = self._paths.get(node.id)
-        if known is None:
-            values = self.fields(node)
-            known = {key: render_path(template, values) for key, template in spec.files.items()}
-            if len(self._paths) >= PATHS_KEPT:
-                self._paths.clear()
-            self._paths[node.id] = known
+            return _NO_PATHS
+        values = self.fields(node)
+        known = {key: render_path(template, values) for key, template in spec.files.items()}
+        if len(self._paths) >= PATHS_KEPT:
+            self._paths.clear()
+        self._paths[node.id] = known
         return known
 
     # --- arguments -----------------------------------------------------------------------------------------

@@ -21,7 +21,12 @@ from holdfast.values import digest
 
 SEAL_VERSION = 1
 INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
-_SEAL = re.compile(r"<!-- (?:([^\s=]++) )?holdfast=(\d++)((?: [a-z0-9]++=\S*+)++) -->", re.ASCII)
+# The words that every seal has, in their order; what follows them differs from seal to seal.
+_SEAL = re.compile(
+    r"<!-- (?:([^\s=]++) )?holdfast=(\d++) task=(\S*+) run=(\S*+) round=(\d++) in=(\S*+) sha256=(\S*+)"
+    r"((?: [a-z0-9]++=\S*+)*+) -->",
+    re.ASCII,
+)
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -116,34 +121,34 @@ def read_seal(line: bytes) -> Seal | None:
         match = _SEAL.fullmatch(text.decode())
         if match is None:
             return None
-        marker, version, words = match.groups()
+        marker, version, task, run, round_, input_digest, sha256, words = match.groups()
         if int(version) != SEAL_VERSION:
             return None
-        fields = dict([word.split("=", 1) for word in words.split(" ")[1:]])
+        more = dict([word.split("=", 1) for word in words.split(" ")[1:]])
         return Seal(
-            task=fields["task"],
-            run=fields["run"],
-            round=int(fields["round"]),
-            input_digest=fields["in"],
-            sha256=fields["sha256"],
-            marker=marker or "",
-            cost_usd=float(fields.get("cost", "0")),
-            tokens=int(fields.get("tokens", "0")),
-            newline_added=fields.get("eol") == "added",
-            set_digest=fields.get("set", ""),
-            step_version=int(fields.get("version", "1")),
-            kind=fields.get("kind", "text"),
-            value_digest=fields.get("value", ""),
-            made_from=_made_from(fields["from"]) if "from" in fields else {},
+            task,
+            run,
+            int(round_),
+            input_digest,
+            sha256,
+            marker or "",
+            float(more.get("cost", "0")),
+            int(more.get("tokens", "0")),
+            more.get("eol") == "added",
+            more.get("set", ""),
+            int(more.get("version", "1")),
+            more.get("kind", "text"),
+            more.get("value", ""),
+            _made_from(more["from"]) if "from" in more else {},
         )
-    except (KeyError, ValueError):
+    except ValueError:
         return None
 
 
 def _made_from(text: str) -> dict[str, str]:
     """The inputs that a seal names; ValueError if it does not read."""
-    pairs = [pair.split(":") for pair in text.split(",")]
-    return {unquote(name): unquote(part) for name, part in pairs}
+    pairs = dict([pair.split(":") for pair in text.split(",")])
+    return {unquote(name): unquote(part) for name, part in pairs.items()} if "%" in text else pairs
 
 
 def take_apart(data: bytes) -> Sealed:

@@ -261,12 +261,12 @@ class Walker:
         return standing is None and any(self.judge.is_proved(task) for task in tasks_behind(node))
 
     def _consider_task(self, node: Node) -> None:
-        skipped = next((parent.id for parent in node.parents if parent.condition == SKIPPED), "")
+        skipped = [parent.id for parent in node.parents if parent.condition == SKIPPED]
         if skipped:
-            self._note(node, Decision(decisions.SKIP, f"{skipped} was skipped"))
+            self._note(node, Decision(decisions.SKIP, f"{skipped[0]} was skipped"))
             self._scheduler.settle(node, SKIPPED)
             return
-        fresh = [parent.id for parent in node.parents if parent.id in self.fresh]
+        fresh = [parent.id for parent in node.parents if parent.id in self.fresh] if self.fresh else []
         decision = self._decide(node, fresh)
         self._note(node, decision)
         self._move_on(node, decision)

@@ -97,7 +97,8 @@ class Node:
     @property
     def names(self) -> tuple[str, ...]:
         """Its id, and the ids it had under the step's earlier names: seals may carry those."""
-        return (self.id, *(task_id(name, self.path) for name in getattr(self.spec, "was", ())))
+        was = getattr(self.spec, "was", ())
+        return (self.id, *[task_id(name, self.path) for name in was]) if was else (self.id,)
 
 
 def task_id(name: str, path: Path) -> str:

@@ -364,10 +364,12 @@ def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
 
 def _compared_later(parts: Mapping[str, str], seal: Seal | None) -> dict[str, str]:
     """The inputs of a sealed file; one that is unknown, or another than the seal's: "?" and what the seal says."""
-    then = seal.made_from if seal is not None else {}
+    then, now = seal.made_from if seal is not None else {}, shorten(parts)
+    if then == now:
+        return now
     return {
         name: part if part != UNKNOWN and then.get(name, part) == part else f"{UNKNOWN}{then.get(name, '')}"
-        for name, part in shorten(parts).items()
+        for name, part in now.items()
     }
 
 

@@ -65,7 +65,7 @@ class Gathering:
             kept_by=self.state.keeps.get(node.id, ""),
             marker=getattr(node.spec, "marker", None),
             living_runs=self.living_runs,
-            consumed=any(consumer.kind != "order" for consumer, _ in node.consumers),
+            consumed=_is_consumed(node),
             wanted=wanted,
             taken=self._taken(node, known) if node.parents else {},
             is_rebuilt=self.state.rebuilt,
@@ -78,6 +78,8 @@ class Gathering:
     def _taken(self, node: Node, record: TaskState) -> dict[str, bool]:
         """The inputs that are outputs of other tasks, and whether a person kept those as they are."""
         names = {p.spec.identity if isinstance(p.spec, StepSpec) else p.spec.name: p for p in node.parents}
+        if not record.inputs:
+            return dict.fromkeys(names, False)
         # Asked only of what was adopted with an input unknown: to look through gathers takes time.
         return {
             name: record.inputs.get(name, "").startswith(UNKNOWN) and self._is_kept(parent)
@@ -128,7 +130,8 @@ class Gathering:
                 files[path] = found
             if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
                 parts[part_path(path)] = self.artifacts.look(part_path(path), names, None)
-        lost = any(seen.seal is not None and self.artifacts.rest_of(seen.seal) is None for seen in files.values())
+        seals = [seen.seal for seen in files.values() if seen.seal is not None and seen.seal.value_digest]
+        lost = any(self.artifacts.rest_of(seal) is None for seal in seals) if seals else False
         return {"files": self._without_superseded(record, files), "parts_files": parts, "value_lost": lost}
 
     def _without_superseded(self, record: TaskState, files: dict[str, Look]) -> dict[str, Look]:
@@ -195,3 +198,11 @@ class Gathering:
             if name in names or ("ctx" in node.spec.sources and part_path(name) in names):
                 return False
         return True
+
+
+def _is_consumed(node: Node) -> bool:
+    """Whether other tasks take its output, or wait for it."""
+    for consumer, _ in node.consumers:
+        if consumer.kind != "order":
+            return True
+    return False

@@ -77,17 +77,18 @@ def _adoptable(evidence: Evidence) -> Decision | None:
 
 def _adopt_sealed(evidence: Evidence) -> Decision | None:
     found = [look_.seal for look_ in evidence.files.values() if look_.seal is not None]
-    if any(seal.run != evidence.run_id and seal.run in evidence.living_runs for seal in found):
-        return None
-    if evidence.recorded and any(seal.round != evidence.record.round for seal in found):
-        return None
-    if len({(seal.set_digest, seal.value_digest) for seal in found}) > 1:
-        return None
     if evidence.value_lost and evidence.wanted:
         return None
-    if not all(_may_fit(evidence, seal) for seal in found):
+    if len(found) > 1 and len({(seal.set_digest, seal.value_digest) for seal in found}) > 1:
         return None
-    return Decision(ADOPT, "whole and sealed, only the record was missing", tuple(evidence.files), about="sealed")
+    for seal in found:
+        if seal.run != evidence.run_id and seal.run in evidence.living_runs:
+            return None
+        if evidence.recorded and seal.round != evidence.record.round:
+            return None
+        if not _may_fit(evidence, seal):
+            return None
+    return Decision(ADOPT, "whole and sealed, only the record was missing", tuple(evidence.files), "sealed")
 
 
 def _may_fit(evidence: Evidence, seal: Seal) -> bool:

@@ -25,6 +25,7 @@ from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
 from holdfast.state import Accepted, TaskState
 from holdfast.stores import atomic, disk
+from holdfast.stores.ahead import Read
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
@@ -90,32 +91,38 @@ class Artifacts:
 
     # --- looking -------------------------------------------------------------------------------------------
 
-    def look(self, path: str, tasks: Sequence[str], marker: str | None) -> Look:
+    def expect(self, paths: Sequence[str]) -> None:
+        """These files are going to be looked at in their turn, in this order: read ahead, if they are many."""
+        if not self.quick:
+            self.tree.expect(paths, [not seals.is_inline(path) for path in paths])
+
+    def look(self, path: str, tasks: Sequence[str], marker: str | None, *, in_turn: bool = False) -> Look:
         """What lies at `path`, read in full, for the task of these names (its own, and those it had before).
 
-        Raises OSError where "cannot read" is the machine's fault.
+        `in_turn` says that it may be one of those that were expected. Raises OSError where "cannot read" is the
+        machine's fault.
         """
         try:
-            data = self.tree.read(path)
+            read = self.tree.take(path) if in_turn else Read(self.tree.read(path))
         except FileNotFoundError:
             return Look(MISSING)
         except OSError as error:
             if error.errno not in UNREADABLE:
                 raise
             return Look(DAMAGED, why_unreadable(error))
-        if not data:
+        if not read.data:
             return Look(EMPTY)
         if seals.is_inline(path):
-            return _look_inline(data, tasks, marker)
-        return self._look_beside(path, data, tasks, marker)
+            return _look_inline(read, tasks, marker)
+        return self._look_beside(path, read, tasks, marker)
 
-    def _look_beside(self, path: str, data: bytes, tasks: Sequence[str], marker: str | None) -> Look:
-        beside = self._read_seal(path)
+    def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
+        beside, data = self._read_seal(path), read.data
         if beside is None:
             return _look_unsealed(data, marker)
         if beside.task not in tasks:
             return Look(FOREIGN, f"sealed by {beside.task}", data, beside)
-        if digest(data) != beside.sha256:
+        if _digest_of(data, read) != beside.sha256:
             return Look(DAMAGED, "not what its seal says", data, beside)
         return Look(SEALED, "", data, beside)
 
@@ -127,7 +134,7 @@ class Artifacts:
                 raise
             return None
 
-    def check(self, record: FileRecord, tasks: Sequence[str]) -> Look:
+    def check(self, record: FileRecord, tasks: Sequence[str], *, in_turn: bool = False) -> Look:
         """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
         if record.kind in (SECTION, UNWRITTEN):
             return self._check_section(record, tasks)
@@ -135,10 +142,10 @@ class Artifacts:
             return Look(SEALED)
         if record.kind == "path":
             return self._check_large(record, tasks)
-        return self._check_small(record, tasks)
+        return self._check_small(record, tasks, in_turn)
 
-    def _check_small(self, record: FileRecord, tasks: Sequence[str]) -> Look:
-        found = self.look(record.path, tasks, None)
+    def _check_small(self, record: FileRecord, tasks: Sequence[str], in_turn: bool) -> Look:
+        found = self.look(record.path, tasks, None, in_turn=in_turn)
         if found.kind == SEALED:
             if found.seal is not None and found.seal.sha256 == record.sha256:  # `look` has hashed the body
                 return found
@@ -589,17 +596,23 @@ def _without_last_line(body: bytes) -> list[bytes]:
     return [body[: text.rfind(b"\n") + 1]] if text else []
 
 
-def _look_inline(data: bytes, tasks: Sequence[str], marker: str | None) -> Look:
-    sealed = seals.take_apart(data)
-    if sealed.seal is None:
-        return _look_unsealed(data, marker)
-    if sealed.seal.task not in tasks:
-        return Look(FOREIGN, f"sealed by {sealed.seal.task}", sealed.body, sealed.seal)
-    if sealed.intact:
-        return Look(SEALED, "", sealed.body, sealed.seal)
-    if _is_text(sealed.body):
-        return Look(CHANGED, "edited since it was sealed", sealed.body, sealed.seal)
-    return Look(DAMAGED, "its bytes are no text any more", sealed.body, sealed.seal)
+def _look_inline(read: Read, tasks: Sequence[str], marker: str | None) -> Look:
+    sealed = seals.take_apart(read.data)
+    body, seal = sealed.body, sealed.seal
+    if seal is None:
+        return _look_unsealed(body, marker)
+    if seal.task not in tasks:
+        return Look(FOREIGN, f"sealed by {seal.task}", body, seal)
+    if _digest_of(body, read) == seal.sha256:
+        return Look(SEALED, "", body, seal)
+    if _is_text(body):
+        return Look(CHANGED, "edited since it was sealed", body, seal)
+    return Look(DAMAGED, "its bytes are no text any more", body, seal)
+
+
+def _digest_of(body: bytes, read: Read) -> str:
+    """The hash of a file, or of all above its seal; it may be known."""
+    return read.sha256 if read.covered == len(body) else digest(body)
 
 
 def _look_unsealed(data: bytes, marker: str | None) -> Look:

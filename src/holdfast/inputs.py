@@ -24,7 +24,7 @@ from holdfast.values import digest, encode_json
 UNKNOWN = "?"
 """The digest of an input whose value is lost: unknown is not different."""
 
-PATHS_KEPT = 4096
+PATHS_KEPT = 16384
 
 SHORT = 12
 """How much of a part's digest is recorded: enough to say which input changed."""

@@ -34,7 +34,18 @@ from holdfast.folding import fold
 from holdfast.inputs import UNKNOWN, Inputs, known_items
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import OK, OPEN, SETTLE, SKIPPED, Graph, Node, build_graph, split_task_id, task_id
+from holdfast.pipeline.graph import (
+    OK,
+    OPEN,
+    SETTLE,
+    SKIPPED,
+    Graph,
+    Node,
+    build_graph,
+    in_order,
+    split_task_id,
+    task_id,
+)
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 from holdfast.recovery.judge import Judge
@@ -98,6 +109,7 @@ def make_walker(
         path for view in _listed_items(spec, state, views) for paths in view.values() for path in paths
     )
     judge = make_judge(inputs)
+    artifacts.expect([path for node in in_order(graph) if node.is_task for path in inputs.paths(node).values()])
     return Walker(graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record)
 
 

@@ -107,3 +107,21 @@ def test_the_quick_look_at_a_path_says_what_the_long_one_says(pieces: list[str])
         patch.setattr(templates, "_HARMLESS", re.compile("(?!)"))
         thorough = templates.check_path(path)
     assert templates.check_path(path) == thorough
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b-", ".", "/", "{one}", "{two}", ".md", ".holdfast"]), max_size=6),
+    st.lists(
+        st.sampled_from(["a", "B2", ".", "..", "-", "/", "seal", "part", "é", "checkpoint", " "]), max_size=3
+    ),
+)
+def test_the_quick_way_to_a_path_makes_what_the_long_one_makes(template: list[str], value: list[str]) -> None:
+    """A template that is tame, filled with plain words, gives no path that the long look would refuse."""
+    values = {"one": "".join(value), "two": "x"}
+    try:
+        thorough = templates._checked_path("".join(template), values)
+    except UsageError as error:
+        with pytest.raises(UsageError, match=re.escape(str(error))):
+            render_path("".join(template), values)
+    else:
+        assert render_path("".join(template), values) == thorough

@@ -14,6 +14,7 @@ nodes wait for the items function itself, so that nothing can gather a part of t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -527,6 +528,22 @@ def build_graph(spec: PipelineSpec, items: Mapping[str, Sequence[Mapping[str, An
             done.add(node_id)
             grown = True
     return graph
+
+
+def in_order(graph: Graph) -> Iterator[Node]:
+    """All nodes, each after those it waits for."""
+    unmet = {node.id: 0 for node in graph.nodes.values()}
+    for node in graph.nodes.values():
+        for consumer, _ in node.consumers:
+            unmet[consumer.id] += 1
+    ready = deque(node for node in graph.nodes.values() if not unmet[node.id])
+    while ready:
+        node = ready.popleft()
+        yield node
+        for consumer, _ in node.consumers:
+            unmet[consumer.id] -= 1
+            if not unmet[consumer.id]:
+                ready.append(consumer)
 
 
 def as_items(value: Any) -> list[dict[str, Any]]:

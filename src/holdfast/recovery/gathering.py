@@ -95,7 +95,7 @@ class Gathering:
     def _facts(self, node: Node, accepted: Accepted, paths: Mapping[str, str]) -> dict[str, Any]:
         """How the files of a finished task are now."""
         files = accepted.files
-        looks = {file.path: self.check(file, node) for file in files}
+        looks = {file.path: self.check(file, node, in_turn=True) for file in files}
         bad = [f for f in files if looks[f.path].kind != look.SEALED]
         return {
             "files": looks,
@@ -111,9 +111,9 @@ class Gathering:
         old = self.inputs.parts(node, evidence.record.version)
         return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))
 
-    def check(self, file: ev.FileRecord, node: Node) -> Look:
+    def check(self, file: ev.FileRecord, node: Node, *, in_turn: bool = False) -> Look:
         """An accepted file as it is now. With `overwrite`, another run's whole file is in the way, not an edit."""
-        found = self.artifacts.check(file, node.names)
+        found = self.artifacts.check(file, node.names, in_turn=in_turn)
         theirs = found.seal is not None and found.seal.run != self.state.run_id
         if self.take_over and theirs and found.kind == look.CHANGED:
             return replace(found, kind=look.FOREIGN, detail="another run's")
@@ -125,7 +125,7 @@ class Gathering:
         parts: dict[str, Look] = {}
         names, marker = node.names, getattr(node.spec, "marker", None)
         for path in paths.values():
-            found = self.artifacts.look(path, names, marker)
+            found = self.artifacts.look(path, names, marker, in_turn=True)
             if found.kind != look.MISSING or record.accepted is None or not record.round:
                 files[path] = found
             if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
@@ -202,7 +202,4 @@ class Gathering:
 
 def _is_consumed(node: Node) -> bool:
     """Whether other tasks take its output, or wait for it."""
-    for consumer, _ in node.consumers:
-        if consumer.kind != "order":
-            return True
-    return False
+    return any([consumer.kind != "order" for consumer, _ in node.consumers])

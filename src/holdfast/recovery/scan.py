@@ -11,8 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +23,7 @@ from holdfast.errors import UsageError
 from holdfast.events import FileRecord
 from holdfast.inputs import UNKNOWN, Inputs, differing
 from holdfast.pipeline import templates
-from holdfast.pipeline.graph import Graph, Node, split_task_id
+from holdfast.pipeline.graph import Node, in_order, split_task_id
 from holdfast.pipeline.inferring import FilePattern, is_inferred
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.sections import is_memory, section_body, section_seen
@@ -90,9 +89,9 @@ class Scan:
 
     def findings(self) -> Iterator[Finding]:
         """Each file of each task that writes one, producers first."""
-        for node in in_order(self.graph):
-            if node.kind != "step":
-                continue
+        steps = [node for node in in_order(self.graph) if node.kind == "step"]
+        self.artifacts.expect([path for node in steps for path in self.inputs.paths(node).values()])
+        for node in steps:
             if is_memory(node.spec):
                 yield self._look_at_section(node)
             else:
@@ -100,8 +99,8 @@ class Scan:
 
     def strangers(self, skip: frozenset[str] = frozenset()) -> Iterator[Stranger]:
         """Files beside the artifacts that are nobody's; call it when the findings are through."""
-        tree = self.artifacts.tree
-        for folder, suffixes in sorted(self._folders().items()):
+        tree, suffixes = self.artifacts.tree, self._own_suffixes()
+        for folder in sorted(self._folders()):
             for name in sorted(_names(tree, folder)):
                 path = f"{folder}/{name}" if folder else name
                 if self._belongs(path) or path in skip or (not folder and _is_own(name, suffixes)):
@@ -122,7 +121,7 @@ class Scan:
             return []
         self._paths.update(paths.values())
         names, marker = node.names, node.spec.marker
-        looks = {path: self.artifacts.look(path, names, marker) for path in paths.values()}
+        looks = {path: self.artifacts.look(path, names, marker, in_turn=True) for path in paths.values()}
         stale = self._staleness(node, looks)
         refusal = self._remember(node, paths, looks)
         findings = [self._finding(node, path, found, stale, refusal) for path, found in looks.items()]
@@ -218,18 +217,18 @@ class Scan:
             or path.removesuffix(layout.SEAL_SUFFIX) in self._paths
         )
 
-    def _folders(self) -> dict[str, set[str]]:
-        """The folders that the templates write to, with the suffixes of the files they put there."""
-        found: dict[str, set[str]] = {}
-        for path in (*self._paths, *self._books):
-            folder, _, name = path.rpartition("/")
-            if folder not in found:
-                found[folder] = {layout.PART_SUFFIX, layout.SEAL_SUFFIX}
-            found[folder].add(os.path.splitext(name)[1])
+    def _folders(self) -> set[str]:
+        """The folders that the templates write to."""
+        found = {path.rpartition("/")[0] for path in (*self._paths, *self._books)}
         for pattern, template in file_patterns(self.graph.spec, _values(self.state)):
-            for folder in matching_folders(self.artifacts.tree, pattern, template):
-                found.setdefault(folder, set()).add(os.path.splitext(template)[1])
+            found.update(matching_folders(self.artifacts.tree, pattern, template))
         return found
+
+    def _own_suffixes(self) -> set[str]:
+        """The suffixes of the files that the templates put into the project's own folder."""
+        templates_ = [template for step in self.graph.spec.steps for template in step.files.values()]
+        lying = [path for path in (*self._paths, *self._books, *templates_) if "/" not in path]
+        return {layout.PART_SUFFIX, layout.SEAL_SUFFIX, *(os.path.splitext(path)[1] for path in lying)}
 
     def _stranger(self, path: str) -> Stranger:
         if ".bak." in path.rpartition("/")[2]:
@@ -255,25 +254,9 @@ def _no_rest(node: Node) -> str:
     return look.EMPTY_REST if isinstance(node.spec.writes, dict) else ""
 
 
-def _is_own(name: str, suffixes: set[str]) -> bool:
+def _is_own(name: str, suffixes: Collection[str]) -> bool:
     """In the project's own folder only files that look like artifacts are of interest."""
     return name in _OWN or name.startswith(".") or not (os.path.splitext(name)[1] in suffixes or ".bak." in name)
-
-
-def in_order(graph: Graph) -> Iterator[Node]:
-    """All nodes, each after those it waits for."""
-    unmet = {node.id: 0 for node in graph.nodes.values()}
-    for node in graph.nodes.values():
-        for consumer, _ in node.consumers:
-            unmet[consumer.id] += 1
-    ready = deque(node for node in graph.nodes.values() if not unmet[node.id])
-    while ready:
-        node = ready.popleft()
-        yield node
-        for consumer, _ in node.consumers:
-            unmet[consumer.id] -= 1
-            if not unmet[consumer.id]:
-                ready.append(consumer)
 
 
 # --- items that files suggest ------------------------------------------------------------------------------

@@ -12,11 +12,13 @@ import math
 import os
 import stat
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast import clock
 from holdfast.errors import UsageError
 from holdfast.stores import atomic, disk
+from holdfast.stores.ahead import FILES_MIN, Read, ReadAhead
 
 _FOLDERS_KEPT = 64
 _FRESH_S = 0.05
@@ -51,11 +53,15 @@ class WorkTree:
         self._root.seen_at = math.inf  # whatever its name leads to later: this is the project
         self._folders: dict[str, _Folder] = {}  # by their path
         self._mutex = threading.Lock()
+        self._ahead: ReadAhead | None = None
 
     def close(self) -> None:
         """Let go of all kept folders; the tree stays usable."""
         with self._mutex:
             self._folders.clear()
+            ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
 
     def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
         """Replace the file by one holding `data`, making folders as needed; gives what was written."""
@@ -88,6 +94,19 @@ class WorkTree:
         """The file's bytes; the OSErrors are those of `atomic.read_file`."""
         folder, name = self._parent(rel)
         return atomic.read_at(name, dir_fd=folder.fd)
+
+    def expect(self, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
+        """These files are going to be taken, in this order; those `whole` are hashed with their last line."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+        if len(paths) >= FILES_MIN:
+            self._ahead = ReadAhead(self._root.fd, paths, is_whole)
+
+    def take(self, rel: str) -> Read:
+        """As `read`, for a file that was expected: it may have been read, and hashed, a moment ago."""
+        found = self._ahead.take(rel) if self._ahead is not None else None
+        return found if found is not None else Read(self.read(rel))
 
     def open_read(self, rel: str) -> int:
         """A descriptor for reading the regular file."""

@@ -1,0 +1,105 @@
+"""Files read and hashed by a second process (`reader.py`), in the order in which they are going to be wanted.
+
+It only saves time. Whatever goes wrong with it (it cannot start, is killed, a file is not to be read, files are
+wanted in another order), the answer is None, and the caller reads the file itself. Files are read at most a pipe's
+length ahead, so that what is told is as good as new.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.stores import reader
+
+FILES_MIN = 1000
+"""For fewer files a second process is not worth its start."""
+
+_PASSED_MAX = 500
+_BUFFER = 1 << 18
+
+
+class Read(msgspec.Struct, frozen=True, gc=False):
+    """The bytes of a file, and what is known of their hash already."""
+
+    data: bytes
+    covered: int = -1  # of how many of the first bytes
+    sha256: str = ""
+
+
+class ReadAhead:
+    """A second process that reads `paths`, relative to the open folder `root`, one after the other."""
+
+    def __init__(self, root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
+        self._paths = paths
+        self._places = {path: place for place, path in enumerate(paths)}
+        self._next = 0  # the place of the file whose answer comes next
+        self._passed: dict[str, Read] = {}  # answers about files that were not asked for in their turn
+        self._process = _start(root, paths, is_whole)
+
+    def take(self, path: str) -> Read | None:
+        """The file, once; None if whoever asks must read it."""
+        place = self._places.get(path, -1)
+        if place < self._next or self._process is None:
+            return self._passed.pop(path, None)
+        try:
+            while self._next < place:
+                self._pass_over(self._paths[self._next], self._answer())
+            return self._answer()
+        except EOFError:
+            self.close()
+            return None
+
+    def close(self) -> None:
+        """Let the process go; from now on everybody reads for themselves."""
+        process, self._process = self._process, None
+        if process is not None and process.stdout is not None:
+            process.kill()
+            process.stdout.close()
+            process.wait()
+
+    def _pass_over(self, path: str, answer: Read | None) -> None:
+        """Keep an answer for later, if it is one; of very many, the oldest is let go."""
+        if answer is not None:
+            self._passed[path] = answer
+            if len(self._passed) > _PASSED_MAX:
+                del self._passed[next(iter(self._passed))]
+
+    def _answer(self) -> Read | None:
+        self._next += 1
+        size, covered, sha256 = reader.HEADER.unpack(self._received(reader.HEADER.size))
+        return None if covered > size else Read(self._received(size), covered, sha256.hex())
+
+    def _received(self, size: int) -> bytes:
+        assert self._process is not None and self._process.stdout is not None
+        data = self._process.stdout.read(size)
+        if len(data) < size:
+            raise EOFError
+        return data
+
+
+def _start(root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> subprocess.Popen[bytes] | None:
+    """The process, with all it has to read; None if there cannot be one here."""
+    wanted = [reader.WHOLE + path if whole else path for path, whole in zip(paths, is_whole, strict=True)]
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", reader.__file__, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(root,),
+            bufsize=_BUFFER,
+            pipesize=_BUFFER,
+        )
+    except OSError:
+        return None
+    assert process.stdin is not None
+    try:
+        with process.stdin as requests:
+            requests.write("\0".join(wanted).encode())
+    except OSError:  # it has ended already: its first answer is the end of the file
+        pass
+    return process

@@ -48,7 +48,7 @@ _OWN_COMMENT = re.compile(r"<!--(?=\s*holdfast)")
 
 def terminal(text: str, *, multiline: bool = False) -> str:
     """`text` without anything that a terminal would obey; on one line unless `multiline`."""
-    if text.isprintable() and _UNSAFE.search(text) is None:
+    if text.isprintable() and (text.isascii() or _UNSAFE.search(text) is None):
         return text
     text = _SEQUENCE.sub("", text)
     text = _NEWLINE.sub("\n" if multiline else " ", text)

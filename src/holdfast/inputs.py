@@ -55,29 +55,27 @@ class Inputs:
 
     def parts(self, node: Node, version: int | None = None) -> dict[str, str]:
         """Every input of a task by name, each as a digest. What changed between two of these is why it runs."""
-        spec = node.spec
+        spec, is_step = node.spec, node.kind == "step"
         parts: dict[str, str] = {}
-        if isinstance(spec, StepSpec):
+        if is_step:
             parts["version"] = str(version or spec.version)
         if node.item is not None:
             parts["item"] = self._item_digest(node)
         for parent in node.parents:
-            producer = parent.spec
-            name = producer.identity if isinstance(producer, StepSpec) else producer.name
-            parts[name] = self._output_digest(parent)
+            parts[parent.identity] = self._output_digest(parent)
         for source in spec.sources.values():
             if source.kind == "param":
                 parts[f"param {source.name}"] = self._param_digest(source.name)
-        if isinstance(spec, StepSpec) and spec.reads:
+        if is_step and spec.reads:
             parts["reads"] = self._reads_digest(node)
         return parts
 
     def digest(self, node: Node, parts: Mapping[str, str]) -> str:
         """The one digest that a seal carries as `in`."""
-        name = node.spec.identity if isinstance(node.spec, StepSpec) else node.spec.name
+        text = node.identity
         for key, value in parts.items():
-            name += f"\n{key}={value}"
-        return hashlib.sha256(name.encode()).hexdigest()
+            text += f"\n{key}={value}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def _item_digest(self, node: Node) -> str:
         if len(node.path) == 1 and node.item is not None and len(node.item) == 1:

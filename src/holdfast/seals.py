@@ -65,7 +65,7 @@ vary = msgspec.structs.replace
 
 def is_inline(path: str) -> bool:
     """Whether files of this name carry their seal inside."""
-    return path.lower().endswith(INLINE)
+    return path.endswith(INLINE) or path.lower().endswith(INLINE)
 
 
 def seal_path(path: str) -> str:

@@ -281,13 +281,13 @@ class OpenRun:
 
         number, payload = self.committer.exclusively(encode)
         self.journal.sync()  # a snapshot never knows more than the journal keeps
-        write_snapshot(self.run_layout.dir, number, payload, tmp_dir=self.layout.tmp)
+        written = write_snapshot(self.run_layout.dir, number, payload, tmp_dir=self.layout.tmp)
         # So that the number is not used again, even if every snapshot is lost.
         self.submit((ev.SnapshotWritten(number=number),), durable=False)
         self.committer.pump()
         damaged: list[str] = []
         keep, quarantine = self.request.settings.snapshots, self.run_layout.quarantine
-        rotate(self.run_layout.dir, keep, quarantine=quarantine, damaged=damaged)
+        rotate(self.run_layout.dir, keep, written=written, quarantine=quarantine, damaged=damaged)
         if damaged:
             self.submit((ev.StateMended(findings=tuple(damaged)),), durable=False)
             self.committer.pump()

@@ -190,18 +190,24 @@ def next_number(run_dir: Path, floor: int = 0) -> int:
 
 
 def rotate(
-    run_dir: Path, keep: int, *, quarantine: Path | None = None, damaged: list[str] | None = None
+    run_dir: Path,
+    keep: int,
+    *,
+    written: Path | None = None,
+    quarantine: Path | None = None,
+    damaged: list[str] | None = None,
 ) -> list[Path]:
     """Delete snapshots older than the newest `keep` (at least 2) that prove themselves; gives the deleted.
 
-    Those on the way that do not are moved to `quarantine`, if one is given, and named in `damaged`.
+    Those on the way that do not are moved to `quarantine`, if one is given, and named in `damaged`. The one that
+    was `written` a moment ago is not read again.
     """
     verified = 0
     surplus: list[Path] = []
     for _, path in snapshots(run_dir):
         if verified >= max(keep, KEEP_MIN):
             surplus.append(path)
-        elif _read_or_none(path) is not None:
+        elif path == written or _read_or_none(path) is not None:
             verified += 1
         elif quarantine is not None and damaged is not None and os.path.lexists(path):
             damaged.append(put_away(path, quarantine, "is damaged"))
@@ -354,7 +360,7 @@ class CheckpointManager:
         path = write_snapshot(run_dir, number, payload)
         self._last_number = number
         atomic.write_file(self.layout.summary, msgspec.json.format(payload) + b"\n", sync=False)
-        rotate(run_dir, self._keep)
+        rotate(run_dir, self._keep, written=path)
         return path
 
     def _refuse_foreign(self, state: dict[str, Any]) -> None:

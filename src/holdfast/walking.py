@@ -47,7 +47,7 @@ from holdfast.pipeline.graph import (
     task_id,
 )
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
-from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
+from holdfast.pipeline.spec import ItemsSpec, PipelineSpec
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import named_items
 from holdfast.recovery.sources import NO_VIEWS, Views
@@ -326,8 +326,7 @@ class Walker:
         parts = self.inputs.parts(node)
         for parent in node.parents if fresh else ():
             if parent.id in self.fresh:
-                spec = parent.spec
-                parts[spec.identity if isinstance(spec, StepSpec) else spec.name] = UNKNOWN
+                parts[parent.identity] = UNKNOWN
         if self._inferred and self._is_guess(node):
             parts["item"] = UNKNOWN
         return parts

@@ -52,6 +52,7 @@ class Node:
         "consumers",
         "digest",
         "id",
+        "identity",
         "is_task",
         "is_virtual",
         "item",
@@ -75,6 +76,7 @@ class Node:
         self.is_task = kind in ("step", "items")
         self.is_virtual = kind in ("gather", "order", "past", "until", "page")
         self.spec = spec
+        self.identity: str = getattr(spec, "identity", "")  # the name by which digests know its output
         self.path = path
         self.item = item
         self.order = 0

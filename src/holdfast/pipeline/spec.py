@@ -68,6 +68,11 @@ class ItemsSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     given: tuple[dict[str, Any], ...] | None = None  # normalised: every item is a dict with "id"
     is_async: bool = False
 
+    @property
+    def identity(self) -> str:
+        """The name that digests use."""
+        return self.name
+
 
 class PhaseSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str

@@ -36,11 +36,13 @@ def render(template: str, values: Mapping[str, str]) -> str:
 def render_path(template: str, values: Mapping[str, str]) -> str:
     """The rendered path; UsageError if a value would lead it elsewhere than the template shows."""
     names = _tame_fields(template)
-    if names is not None and all([_PLAIN.fullmatch(values[name]) for name in names]):
-        path = template.format_map(values)
-        if len(path) <= SEGMENT_BYTES_MAX:
-            return path  # the common case: every task's path is made here
-    return _checked_path(template, values)
+    if names is None:
+        return _checked_path(template, values)
+    for name in names:
+        if _PLAIN.fullmatch(values[name]) is None:
+            return _checked_path(template, values)
+    path = template.format_map(values)
+    return path if len(path) <= SEGMENT_BYTES_MAX else _checked_path(template, values)
 
 
 @lru_cache(maxsize=4096)

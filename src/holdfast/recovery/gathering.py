@@ -12,7 +12,6 @@ from holdfast import events as ev
 from holdfast.artifacts import Look, part_path
 from holdfast.inputs import UNKNOWN, Inputs
 from holdfast.pipeline.graph import Node
-from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory
 from holdfast.state import COMPLETED, Accepted, TaskState
@@ -77,13 +76,12 @@ class Gathering:
 
     def _taken(self, node: Node, record: TaskState) -> dict[str, bool]:
         """The inputs that are outputs of other tasks, and whether a person kept those as they are."""
-        names = {p.spec.identity if isinstance(p.spec, StepSpec) else p.spec.name: p for p in node.parents}
         if not record.inputs:
-            return dict.fromkeys(names, False)
+            return {parent.identity: False for parent in node.parents}
         # Asked only of what was adopted with an input unknown: to look through gathers takes time.
         return {
-            name: record.inputs.get(name, "").startswith(UNKNOWN) and self._is_kept(parent)
-            for name, parent in names.items()
+            parent.identity: record.inputs.get(parent.identity, "").startswith(UNKNOWN) and self._is_kept(parent)
+            for parent in node.parents
         }
 
     def _is_kept(self, producer: Node) -> bool:
@@ -202,4 +200,4 @@ class Gathering:
 
 def _is_consumed(node: Node) -> bool:
     """Whether other tasks take its output, or wait for it."""
-    return any([consumer.kind != "order" for consumer, _ in node.consumers])
+    return bool([consumer for consumer, _ in node.consumers if consumer.kind != "order"])

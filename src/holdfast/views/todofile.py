@@ -153,7 +153,7 @@ def rows_found(connection: sqlite3.Connection) -> Found:
 
 def digest(statuses: Mapping[str, str]) -> str:
     """The hash of all ids and statuses, in the order of the ids: a change of any, or of their number, shows."""
-    lines = sorted(f"{name}\0{status}\n" for name, status in statuses.items())
+    lines = sorted([f"{name}\0{status}\n" for name, status in statuses.items()])
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -43,11 +43,13 @@ Edge = tuple[str, str]
 Edges = Callable[[], Iterable[tuple[str, str | None]]]  # (task, what it depends on; None: something nameless)
 Row = tuple[str, str, str]  # title, description, status
 
-_UPSERT = (
-    "INSERT INTO todos (id, title, description, status, created_at, updated_at)"
-    " VALUES (?1, ?2, ?3, ?4, ?5, ?5)"
-    " ON CONFLICT (id) DO UPDATE SET title = ?2, description = ?3, status = ?4, updated_at = ?5"
+_INSERT_TODOS = "INSERT INTO todos (id, title, description, status, created_at, updated_at) VALUES "
+_OR_UPDATE = (
+    " ON CONFLICT (id) DO UPDATE SET title = excluded.title, description = excluded.description,"
+    " status = excluded.status, updated_at = excluded.updated_at"
 )
+_INSERT_DEPS = "INSERT INTO todo_deps (todo_id, depends_on) VALUES "
+_ROWS_AT_ONCE = 50
 # Nothing is wrong with the file itself: another time will do.
 _PASSING = frozenset(
     [
@@ -175,16 +177,14 @@ class TodosView:
         connection.execute("BEGIN IMMEDIATE")
         old, old_deps = self._on_file(connection, picture.state.run_id)
         now = iso(picture.state.updated_at or 0.0)
-        changed = [(name, *row, now) for name, row in rows.items() if old.get(name) != row]
+        changed = [(name, *row, now, now) for name, row in rows.items() if old.get(name) != row]
         connection.executemany(
             "DELETE FROM todo_deps WHERE todo_id = ? AND depends_on = ?", sorted(old_deps - deps)
         )
         gone = [(name,) for name in old if name not in rows]
         connection.executemany("DELETE FROM todos WHERE id = ?", gone)
-        connection.executemany(_UPSERT, changed)
-        connection.executemany(
-            "INSERT INTO todo_deps (todo_id, depends_on) VALUES (?, ?)", sorted(deps - old_deps)
-        )
+        _insert(connection, _INSERT_TODOS, changed, _OR_UPDATE)
+        _insert(connection, _INSERT_DEPS, sorted(deps - old_deps))
         connection.execute("DELETE FROM todo_view")
         mark = (
             picture.state.run_id,
@@ -233,16 +233,24 @@ def graph_edges(graph: Graph) -> Iterator[Edge]:
     those tasks show as blocked until they can start.
     """
     nodes = list(graph.nodes.values())
-    members = Counter(consumer.id for node in nodes for consumer, _ in node.consumers if consumer.is_virtual)
+    members = Counter([consumer.id for node in nodes for consumer, _ in node.consumers if consumer.is_virtual])
     for node in nodes:
         if not node.is_virtual:
-            yield from ((consumer.id, node.id) for consumer in _behind(node, members))
+            for consumer in _behind(node, members):
+                yield consumer.id, node.id
     for fan in graph.spec.items:
         if fan.given is None and not any(var == fan.var for var, _ in graph.items):
             yield f"fanout:{fan.var}", fan.name if fan.each is None else f"fanout:{fan.each}"
 
 
-def _behind(node: Node, members: Counter[str]) -> Iterator[Node]:
+def _behind(node: Node, members: Counter[str]) -> Iterable[Node]:
+    """The tasks, gates and phases that wait for a node, by data or `after`."""
+    if not members:  # nothing is virtual here: whoever takes from it does so directly
+        return [consumer for consumer, kind in node.consumers if kind != SETTLE]
+    return _behind_gathers(node, members)
+
+
+def _behind_gathers(node: Node, members: Counter[str]) -> Iterator[Node]:
     stack = [node]
     while stack:
         for consumer, kind in stack.pop().consumers:
@@ -294,11 +302,19 @@ def _description(record: TaskState) -> str:
     if record.error:
         return terminal(record.error)
     if record.status == COMPLETED and record.accepted is not None:
-        return ", ".join(terminal(file.path) for file in record.accepted.files)
+        return ", ".join([terminal(file.path) for file in record.accepted.files])
     return terminal(record.redo_reason)
 
 
 # --- the database ----------------------------------------------------------------------------------------
+
+
+def _insert(connection: sqlite3.Connection, head: str, rows: Sequence[tuple[str, ...]], tail: str = "") -> None:
+    """As `executemany`, in half the time: many rows to a statement."""
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        some = rows[start : start + _ROWS_AT_ONCE]
+        places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+        connection.execute(head + places + tail, [value for row in some for value in row])
 
 
 def _read(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Row], set[Edge]]:

@@ -24,7 +24,7 @@ INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
 # The words that every seal has, in their order; what follows them differs from seal to seal.
 _SEAL = re.compile(
     r"<!-- (?:([^\s=]++) )?holdfast=(\d++) task=(\S*+) run=(\S*+) round=(\d++) in=(\S*+) sha256=(\S*+)"
-    r"((?: [a-z0-9]++=\S*+)*+) -->",
+    r"(?: cost=([0-9.e-]++) tokens=(\d++))?+((?: (?!cost=|tokens=)[a-z0-9]++=\S*+)*+) -->",
     re.ASCII,
 )
 
@@ -121,7 +121,7 @@ def read_seal(line: bytes) -> Seal | None:
         match = _SEAL.fullmatch(text.decode())
         if match is None:
             return None
-        marker, version, task, run, round_, input_digest, sha256, words = match.groups()
+        marker, version, task, run, round_, input_digest, sha256, cost, tokens, words = match.groups()
         if int(version) != SEAL_VERSION:
             return None
         more = dict([word.split("=", 1) for word in words.split(" ")[1:]])
@@ -132,8 +132,8 @@ def read_seal(line: bytes) -> Seal | None:
             input_digest,
             sha256,
             marker or "",
-            float(more.get("cost", "0")),
-            int(more.get("tokens", "0")),
+            float(cost or 0),
+            int(tokens or 0),
             more.get("eol") == "added",
             more.get("set", ""),
             int(more.get("version", "1")),

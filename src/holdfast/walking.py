@@ -296,7 +296,7 @@ class Walker:
         parts = self._parts(node, fresh)
         digest = self.inputs.digest(node, parts)
         decision = self.judge.decide(node, parts, digest)
-        if self._is_guess(node) and not self._may_act_on_guess(node, decision):
+        if self._inferred and self._is_guess(node) and not self._may_act_on_guess(node, decision):
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
         if (
             decision.action in (decisions.REDO, decisions.CONTINUE)

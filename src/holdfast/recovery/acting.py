@@ -66,10 +66,11 @@ class Acting:
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Sequence[ev.Event]:
         """The events of `apply` that decisions about other tasks hang on. Touches nothing."""
-        if decision.action == decisions.ADOPT and not self.inputs.paths(node):
+        paths = self.inputs.paths(node)
+        if decision.action == decisions.ADOPT and not paths:
             return [self._adopted_without_files(node, decision, parts, input_digest)]
         if decision.action == decisions.ADOPT:
-            found = self._found(node, decision)
+            found = self._found(node, decision, paths)
             files = tuple([file_seen(node, *seen)[0] for seen in found])
             return [self._adoption(node, decision, parts, input_digest, files, _seal_of(found))]
         if decision.action == decisions.KEEP:
@@ -146,7 +147,7 @@ class Acting:
             if decision.looks:
                 self.openings.keep(decision)
             return [self._adopted_without_files(node, decision, parts, digest_)]
-        found = self._found(node, decision)
+        found = self._found(node, decision, paths)
         if decision.about != "sealed":
             self._take_parts(paths)
         files = tuple([self._keep_copy(*file_seen(node, *seen)) for seen in found])
@@ -182,10 +183,10 @@ class Acting:
             tokens=seal.tokens if seal else 0,
         )
 
-    def _found(self, node: Node, decision: Decision) -> list[tuple[str, str, Look]]:
+    def _found(self, node: Node, decision: Decision, paths: Mapping[str, str]) -> list[tuple[str, str, Look]]:
         """Each file of a task that is adopted: its key, its path, and how it (or its NAME.part) looks."""
         found = []
-        for key, path in self.inputs.paths(node).items():
+        for key, path in paths.items():
             seen = decision.looks.get(path)
             if seen is None or seen.kind == look.MISSING:
                 seen = decision.looks.get(part_path(path), seen)
@@ -224,7 +225,7 @@ class Acting:
     def output_seen(self, node: Node, decision: Decision) -> Any:
         """The output of a task that would be adopted, from what was read of it."""
         files, rest = [], ""
-        for key, path, found in self._found(node, decision):
+        for key, path, found in self._found(node, decision, self.inputs.paths(node)):
             record, body = file_seen(node, key, path, found)
             self.artifacts.remember(record.sha256, body)
             rest = (self.artifacts.rest_of(found.seal) or "") if found.seal else rest
@@ -359,7 +360,8 @@ _WHY_ASIDE = {
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
     """The seal of a task's files: of the first that has one, for all of a set say the same."""
-    return next((seen.seal for _, _, seen in found if seen.seal is not None), None)
+    seals_found = [seen.seal for _, _, seen in found if seen.seal is not None]
+    return seals_found[0] if seals_found else None
 
 
 def _compared_later(parts: Mapping[str, str], seal: Seal | None) -> dict[str, str]:

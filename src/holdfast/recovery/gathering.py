@@ -46,11 +46,17 @@ class Gathering:
         self._listings: dict[str, frozenset[str]] = {}  # folder -> what was in it when we first looked
 
     def gather(
-        self, node: Node, record: TaskState | None, parts: Mapping[str, str], input_digest: str, *, wanted: bool
+        self,
+        node: Node,
+        record: TaskState | None,
+        paths: Mapping[str, str],
+        parts: Mapping[str, str],
+        input_digest: str,
+        *,
+        wanted: bool,
     ) -> Evidence:
-        """All that is known of a task now. Read-only."""
+        """All that is known of a task now, whose files are `paths`. Read-only."""
         known = record or _NOTHING
-        paths = self.inputs.paths(node)
         finished = known.accepted if known.status == COMPLETED else None
         facts = self._open_facts(node, known, paths) if finished is None else self._facts(node, finished, paths)
         evidence = Evidence(
@@ -175,20 +181,21 @@ class Gathering:
                 seen.add(consumer.id)
                 if is_memory(consumer.spec) and consumer.is_task and self.sections.is_proved(consumer):
                     return consumer.id
-                if consumer.is_task and self.inputs.paths(consumer):
-                    if not self.nothing_there(consumer):
+                paths = self.inputs.paths(consumer) if consumer.is_task else None
+                if paths:
+                    if not self.nothing_there(consumer, paths):
                         return consumer.id
                     continue
                 stack.append(consumer)
         return ""
 
-    def nothing_there(self, node: Node) -> bool:
+    def nothing_there(self, node: Node, paths: Mapping[str, str]) -> bool:
         """The common case of a task that never began: no file of its own, whole or half.
 
         Told from one listing of each folder, made when it is first needed: a look at every single file, inside the
         commit, would hold all others up. What appears later is met by `Attempts` before it would be written over.
         """
-        for path in self.inputs.paths(node).values():
+        for path in paths.values():
             folder, _, name = path.rpartition("/")
             names = self._listings.get(folder)
             if names is None:

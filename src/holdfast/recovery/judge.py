@@ -77,7 +77,7 @@ class Judge:
         """What is to be done about this task. Read-only."""
         spec = node.spec
         record = self.state.tasks.get(node.id)
-        reshaped = other_form(spec, record)
+        reshaped = other_form(spec, record) if record is not None else None
         if reshaped is not None or is_memory(spec):
             return reshaped or self.sections.decide(node, self._policy(spec), parts, input_digest)
         paths = self.inputs.paths(node)
@@ -90,10 +90,10 @@ class Judge:
         other = self._claimed_by(node, paths)
         if other:
             return Decision(decisions.ASK, f"it would write to the same file as {other}", about="path")
-        if record is None and spec.writes and self._gathering.nothing_there(node):
+        if record is None and spec.writes and self._gathering.nothing_there(node, paths):
             return _NOT_STARTED
         wanted = node.id in self._wanted or node.kind == "items"  # without its items nothing can go on
-        evidence = self._gathering.gather(node, record, parts, input_digest, wanted=wanted)
+        evidence = self._gathering.gather(node, record, paths, parts, input_digest, wanted=wanted)
         decision = reconcile.decide(evidence, self._policy(spec))
         if decision.action not in _NO_ACT:
             decision = self._seen(node, decision, evidence)

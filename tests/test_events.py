@@ -42,3 +42,13 @@ def test_no_value_is_left_out() -> None:
     """The absent value of a step that only writes files leaves no trace in its line."""
     line = ev.encode(ev.NodeExited(step_id="a", node="a", status="completed", value=ev.NO_VALUE))
     assert b"value" not in line
+
+
+def test_every_event_that_carries_a_raw_value_is_read_before_it_is_written() -> None:
+    """A value is copied into its line as it is, so those events, and no others, are proved to be JSON."""
+    carrying = {
+        kind
+        for kind in get_args(ev.AnyEvent)
+        if any(field.type is msgspec.Raw for field in msgspec.structs.fields(kind))
+    }
+    assert carrying == ev.CARRYING_RAW

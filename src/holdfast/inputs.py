@@ -12,13 +12,14 @@ from typing import Any
 from holdfast.artifacts import Artifacts, LostValueError
 from holdfast.errors import UsageError
 from holdfast.pipeline.batches import items_before
-from holdfast.pipeline.graph import TAKEN, Graph, Node, as_items, gather_id, task_id
+from holdfast.pipeline.graph import TAKEN, Graph, Node, as_items, gather_id, in_order, task_id
 from holdfast.pipeline.names import printable
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
 from holdfast.pipeline.templates import check_pattern, render, render_path
 from holdfast.pipeline.templates import fields as fields_of
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
+from holdfast.stores.ahead import FILES_MIN
 from holdfast.values import digest, encode_json
 
 UNKNOWN = "?"
@@ -230,8 +231,9 @@ class Inputs:
         if self._texts is None:
             self._texts = {name: str(value) for name, value in self.state.params.items()}
         values = self._texts.copy()
-        values.update(zip(self.graph.fan_of(node.spec.name), node.path, strict=True))
         values["run_id"] = self.state.run_id
+        for name, part in zip(self.graph.fan_of(node.spec.name), node.path, strict=True):
+            values[name] = part
         return values
 
     def paths(self, node: Node) -> dict[str, str]:
@@ -242,12 +244,31 @@ class Inputs:
         spec = node.spec
         if not isinstance(spec, StepSpec) or spec.writes is None:
             return _NO_PATHS
-        values = self.fields(node)
-        known = {key: render_path(template, values) for key, template in spec.files.items()}
+        values, writes = self.fields(node), spec.writes
+        if isinstance(writes, str):
+            known = {"": render_path(writes, values)}
+        else:
+            known = {key: render_path(template, values) for key, template in writes.items()}
         if len(self._paths) >= PATHS_KEPT:
             self._paths.clear()
         self._paths[node.id] = known
         return known
+
+    def expect_files(self, *, unrecorded: bool) -> None:
+        """Have the files read ahead that are looked at when all tasks are considered, each after its producers.
+
+        Those of tasks without any record only if `unrecorded`: where a run has only begun, most are not there.
+        """
+        if not unrecorded and len(self.state.tasks) < FILES_MIN:
+            return
+        expected: list[str] = []
+        for node in in_order(self.graph):
+            record = self.state.tasks.get(node.id) if node.is_task else None
+            if record is not None and record.accepted is not None:
+                expected += [file.path for file in record.accepted.files]
+            elif node.is_task and (unrecorded or record is not None):
+                expected += self.paths(node).values()
+        self.artifacts.expect(expected)
 
     # --- arguments -----------------------------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ class _Session:
         items = known_items(self.compiled.spec, self.state, self.artifacts)
         with seldom():
             graph = build_graph(self.compiled.spec, items)
-        inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
+        self.inputs = inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
         desk = EngineDesk(self.committer, self.open.objects, self.open.tree, self.layout.tmp, self._call_committer)
         attempts = Attempts(self.state, inputs, self.artifacts, self.compiled, self.run_layout.quarantine, desk)
         self.judge = self.open.judge(inputs, attempts)
@@ -196,6 +196,7 @@ class _Session:
         if self.choice.found_again or self.state.rebuilt:
             rebuild(self.open, self.views)
         self.hooks.on_open(self.picture, self.runner.stop)
+        self.inputs.expect_files(unrecorded=False)
         with TaskLogs(self.run_layout.logs, self.hooks.on_log), self._signals():
             try:
                 status = self.runner.run()

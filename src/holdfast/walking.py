@@ -42,7 +42,6 @@ from holdfast.pipeline.graph import (
     Graph,
     Node,
     build_graph,
-    in_order,
     split_task_id,
     task_id,
 )
@@ -109,7 +108,7 @@ def make_walker(
         path for view in _listed_items(spec, state, views) for paths in view.values() for path in paths
     )
     judge = make_judge(inputs)
-    artifacts.expect([path for node in in_order(graph) if node.is_task for path in inputs.paths(node).values()])
+    inputs.expect_files(unrecorded=state.rebuilt)
     return Walker(graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record)
 
 

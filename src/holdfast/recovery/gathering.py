@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast import artifacts as look
@@ -20,6 +21,17 @@ from holdfast.values import digest
 _NOTHING = TaskState()
 
 Migrations = Mapping[str, Mapping[int, Callable[[Any], Any]]]
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """How the files of one task are; each as `Evidence` has it."""
+
+    files: Mapping[str, Look]
+    parts_files: Mapping[str, Look] = {}
+    moved: Mapping[str, str] = {}
+    healable: Mapping[str, bool] = {}
+    uncopied: frozenset[str] = frozenset()
+    value_lost: bool = False
 
 
 class Gathering:
@@ -60,6 +72,12 @@ class Gathering:
         finished = known.accepted if known.status == COMPLETED else None
         facts = self._open_facts(node, known, paths) if finished is None else self._facts(node, finished, paths)
         evidence = Evidence(
+            files=facts.files,
+            parts_files=facts.parts_files,
+            moved=facts.moved,
+            healable=facts.healable,
+            uncopied=facts.uncopied,
+            value_lost=facts.value_lost,
             task=node.id,
             run_id=self.state.run_id,
             record=known,
@@ -75,7 +93,6 @@ class Gathering:
             taken=self._taken(node, known) if node.parents else {},
             is_rebuilt=self.state.rebuilt,
             was_done=self._was_done(node) if not paths else "",
-            **facts,
         )
         is_older = finished is not None and known.version < evidence.version
         return self._with_migration(node, evidence) if is_older else evidence
@@ -96,18 +113,18 @@ class Gathering:
         inner = self.inputs.gathered(producer.spec.name, producer.path)
         return any(self._is_kept(node) for _, node in inner)
 
-    def _facts(self, node: Node, accepted: Accepted, paths: Mapping[str, str]) -> dict[str, Any]:
+    def _facts(self, node: Node, accepted: Accepted, paths: Mapping[str, str]) -> _Facts:
         """How the files of a finished task are now."""
         files = accepted.files
         looks = {file.path: self.check(file, node, in_turn=True) for file in files}
         bad = [f for f in files if looks[f.path].kind != look.SEALED]
-        return {
-            "files": looks,
-            "moved": {f.path: paths[f.key] for f in files if paths.get(f.key, f.path) != f.path},
-            "healable": {f.path: self.artifacts.can_heal(f) for f in bad},
-            "value_lost": self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted),
-            "uncopied": frozenset([f.path for f in files if not f.stored]),
-        }
+        return _Facts(
+            looks,
+            moved={f.path: paths[f.key] for f in files if paths.get(f.key, f.path) != f.path},
+            healable={f.path: self.artifacts.can_heal(f) for f in bad},
+            value_lost=self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted),
+            uncopied=frozenset([f.path for f in files if not f.stored]),
+        )
 
     def _with_migration(self, node: Node, evidence: Evidence) -> Evidence:
         if self.chain(node, evidence.record.version) is None:
@@ -123,7 +140,7 @@ class Gathering:
             return replace(found, kind=look.FOREIGN, detail="another run's")
         return found
 
-    def _open_facts(self, node: Node, record: TaskState, paths: Mapping[str, str]) -> dict[str, Any]:
+    def _open_facts(self, node: Node, record: TaskState, paths: Mapping[str, str]) -> _Facts:
         """What lies where an unfinished task would write."""
         files: dict[str, Look] = {}
         parts: dict[str, Look] = {}
@@ -136,7 +153,7 @@ class Gathering:
                 parts[part_path(path)] = self.artifacts.look(part_path(path), names, None)
         seals = [seen.seal for seen in files.values() if seen.seal is not None and seen.seal.value_digest]
         lost = any(self.artifacts.rest_of(seal) is None for seal in seals) if seals else False
-        return {"files": self._without_superseded(record, files), "parts_files": parts, "value_lost": lost}
+        return _Facts(self._without_superseded(record, files), parts, value_lost=lost)
 
     def _without_superseded(self, record: TaskState, files: dict[str, Look]) -> dict[str, Look]:
         """Leave out an earlier round's accepted version that objects/ keeps: it may be written over."""

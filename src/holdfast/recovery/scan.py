@@ -89,9 +89,10 @@ class Scan:
 
     def findings(self) -> Iterator[Finding]:
         """Each file of each task that writes one, producers first."""
-        steps = [node for node in in_order(self.graph) if node.kind == "step"]
-        self.artifacts.expect([path for node in steps for path in self.inputs.paths(node).values()])
-        for node in steps:
+        self.inputs.expect_files(unrecorded=True)
+        for node in in_order(self.graph):
+            if node.kind != "step":
+                continue
             if is_memory(node.spec):
                 yield self._look_at_section(node)
             else:

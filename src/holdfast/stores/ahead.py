@@ -48,10 +48,13 @@ class ReadAhead:
         try:
             while self._next < place:
                 self._pass_over(self._paths[self._next], self._answer())
-            return self._answer()
+            found = self._answer()
         except EOFError:
+            found = None
             self.close()
-            return None
+        if self._next == len(self._paths):
+            self.close()
+        return found
 
     def close(self) -> None:
         """Let the process go; from now on everybody reads for themselves."""
@@ -83,6 +86,8 @@ class ReadAhead:
 
 def _start(root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> subprocess.Popen[bytes] | None:
     """The process, with all it has to read; None if there cannot be one here."""
+    if not sys.executable:
+        return None
     wanted = [reader.WHOLE + path if whole else path for path, whole in zip(paths, is_whole, strict=True)]
     try:
         process = subprocess.Popen(

@@ -1,0 +1,130 @@
+"""Files read ahead by a second process: the same bytes, the right hash, and no answer where there is any doubt."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from holdfast.stores import reader
+from holdfast.stores.ahead import Read, ReadAhead
+
+Start = Callable[[Sequence[str]], ReadAhead]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    root = os.open(tmp_path, os.O_RDONLY)
+    started: list[ReadAhead] = []
+
+    def start(paths: Sequence[str]) -> ReadAhead:
+        started.append(ReadAhead(root, paths, [path.endswith(".csv") for path in paths]))
+        return started[-1]
+
+    yield start
+    for ahead in started:
+        ahead.close()
+    os.close(root)
+
+
+def hashed(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_a_file_comes_with_the_hash_of_all_above_its_last_line(tmp_path: Path, start: Start) -> None:
+    """Blank lines below the last one do not count, as below a seal; above a single line there is nothing."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/a.md").write_bytes(b"text\nmore\nthe seal\n\n \n")
+    (tmp_path / "out/b.md").write_bytes(b"one line")
+    ahead = start(["out/a.md", "out/b.md"])
+    assert ahead.take("out/a.md") == Read(b"text\nmore\nthe seal\n\n \n", 10, hashed(b"text\nmore\n"))
+    assert ahead.take("out/b.md") == Read(b"one line", 0, hashed(b""))
+
+
+def test_a_file_with_its_seal_beside_it_is_hashed_whole(tmp_path: Path, start: Start) -> None:
+    """There is no last line to be left out."""
+    (tmp_path / "a.csv").write_bytes(b"1,2\n3,4\n")
+    assert start(["a.csv"]).take("a.csv") == Read(b"1,2\n3,4\n", 8, hashed(b"1,2\n3,4\n"))
+
+
+def test_what_is_no_plain_file_is_left_to_whoever_asks(tmp_path: Path, start: Start) -> None:
+    """Missing, a link, a folder, a pipe, behind a linked folder, too large: each is None, and the next is read."""
+    (tmp_path / "whole.md").write_bytes(b"text\n")
+    (tmp_path / "link.md").symlink_to("whole.md")
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe.md")
+    (tmp_path / "large.md").write_bytes(bytes(reader.SIZE_MAX + 1))
+    odd = ["missing.md", "link.md", "folder.md", "linked/whole.md", "pipe.md", "large.md", "whole.md/x.md"]
+    ahead = start([*odd, "whole.md"])
+    assert [ahead.take(path) for path in odd] == [None] * len(odd)
+    assert ahead.take("whole.md") == Read(b"text\n", 0, hashed(b""))
+
+
+def test_files_may_be_asked_for_in_another_order(tmp_path: Path, start: Start) -> None:
+    """Those that were passed over are kept for later; each is given once, and what was not expected never."""
+    names = [f"{number}.md" for number in range(20)]
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode())
+    ahead = start(names)
+    for name in ("7.md", "3.md", "19.md", "0.md", "12.md"):
+        found = ahead.take(name)
+        assert found is not None
+        assert found.data == name.encode()
+        assert ahead.take(name) is None
+    assert ahead.take("other.md") is None
+
+
+def test_more_is_sent_than_a_pipe_holds(tmp_path: Path, start: Start) -> None:
+    """The process waits for its reader and loses nothing."""
+    names = [f"{number}.md" for number in range(40)]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_bytes(bytes([number]) * 100_000)
+    ahead = start(names)
+    found = [ahead.take(name) for name in names]
+    assert [read.data for read in found if read] == [bytes([number]) * 100_000 for number in range(40)]
+
+
+def test_a_process_that_was_killed_answers_nothing(tmp_path: Path, start: Start) -> None:
+    """Whoever asks then reads for themselves."""
+    names = [f"{number}.md" for number in range(100)]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(100_000))
+    ahead = start(names)
+    assert ahead.take("0.md") is not None
+    assert ahead._process is not None
+    os.kill(ahead._process.pid, signal.SIGKILL)
+    assert None in [ahead.take(name) for name in names[1:]]
+    assert ahead._process is None
+
+
+def test_where_no_process_can_be_started_nothing_is_read_ahead(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interpreter inside another program, or one that is gone, is no reason to fail."""
+    (tmp_path / "a.md").write_bytes(b"text\n")
+    for executable in ("", "/nowhere/python"):
+        monkeypatch.setattr(sys, "executable", executable)
+        assert start(["a.md"]).take("a.md") is None
+
+
+def test_the_process_ends_when_nobody_listens(tmp_path: Path) -> None:
+    """It outlives nobody who was killed: its first write into a pipe without a reader ends it, without a word."""
+    (tmp_path / "a.md").write_bytes(b"text\n")
+    root = os.open(tmp_path, os.O_RDONLY)
+    command = [sys.executable, "-I", "-S", reader.__file__, str(root)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, pass_fds=(root,), **pipes) as process:
+        assert process.stdin and process.stdout and process.stderr
+        process.stdout.close()
+        process.stdin.write(b"a.md")
+        process.stdin.close()
+        assert process.stderr.read() == b""
+    os.close(root)
+    assert process.returncode == -signal.SIGPIPE

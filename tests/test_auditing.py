@@ -19,6 +19,7 @@ from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.recovering import recover
 from holdfast.snapshots import read_snapshot, write_snapshot
 from holdfast.stores import atomic
+from outside import OUTSIDE
 
 
 def pipeline() -> Pipeline:
@@ -108,7 +109,7 @@ def test_a_snapshot_that_is_no_file_is_found(run: RunLayout) -> None:
     first.unlink()
     first.mkdir()
     second.unlink()
-    second.symlink_to("/etc/passwd")
+    second.symlink_to(OUTSIDE)
     assert problems(audit(run)) == [(first.name, DAMAGED), (second.name, DAMAGED)]
 
 

@@ -20,6 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.snapshots import CheckpointManager, newest_snapshot, next_number, rotate, write_snapshot
 from holdfast.stores import disk
+from outside import OUTSIDE
 
 SAVER = """
 import sys
@@ -88,7 +89,7 @@ def test_damaged_ones_go_to_quarantine_and_the_next_older_is_used(run_dir, tmp_p
         write_snapshot(run_dir, number, b'{"n":%d}' % number)
     (run_dir / "checkpoint_0003.json").write_bytes(b"")
     (run_dir / "checkpoint_0002.json").unlink()
-    (run_dir / "checkpoint_0002.json").symlink_to("/etc/passwd")
+    (run_dir / "checkpoint_0002.json").symlink_to(OUTSIDE)
     loaded = newest_snapshot(run_dir, quarantine=run_dir / "quarantine")
     assert loaded is not None
     assert loaded.number == 1

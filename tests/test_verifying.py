@@ -16,6 +16,7 @@ from holdfast.errors import StorageError
 from holdfast.layout import ProjectLayout
 from holdfast.stores import atomic
 from holdfast.verifying import Finding, Report, verify
+from outside import OUTSIDE
 
 LARGE = "x" * (2 << 20)
 
@@ -243,7 +244,7 @@ def test_a_missing_view_is_a_note(project: Path, name: str) -> None:
     ("make", "words"),
     [
         (lambda path: path.mkdir(), "is no file that can be read"),
-        (lambda path: path.symlink_to("/etc/passwd"), "is no file that can be read"),
+        (lambda path: path.symlink_to(OUTSIDE), "is no file that can be read"),
         (lambda path: path.write_bytes(b"garbage" * 99), ""),
     ],
 )

@@ -18,6 +18,10 @@ from holdfast import events as ev
 from holdfast.errors import HoldfastError
 from holdfast.state import OnceRecord
 from holdfast.values import INLINE_VALUE_MAX, decode_json, encode_json
+from holdfast.wording import writable
+
+TOKENS_MAX = 10**15  # of one report: any sum of them is still exact in every reader of JSON
+USD_MAX = 1e12
 
 _inside_once: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_once", default="")
 current_task: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_task", default="")
@@ -122,7 +126,7 @@ class Context:
         For an async `fn` this gives an awaitable. A recorded result is returned without calling `fn`.
         """
         self._alive()
-        if not isinstance(key, str) or not key:
+        if not isinstance(key, str) or not key or key != writable(key):
             raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {key!r:.40}.")
         if key in self._used:
             raise HoldfastError(
@@ -212,7 +216,7 @@ class Context:
             input_tokens=_count(input_tokens, "input_tokens"),
             output_tokens=_count(output_tokens, "output_tokens"),
             cost_usd=_amount(cost_usd),
-            model=str(model),
+            model=writable(str(model)),
         )
         self.booked_usd += event.cost_usd
         self.booked_tokens += event.input_tokens + event.output_tokens
@@ -258,7 +262,7 @@ class Context:
 
     def _say(self, event: ev.Event) -> None:
         self._alive()
-        self._desk.say(event)
+        self._desk.say(ev.checked(event))
 
     # --- the engine's --------------------------------------------------------------------------------------
 
@@ -276,12 +280,12 @@ class Context:
 
 
 def _count(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TOKENS_MAX:
         raise HoldfastError(f"ctx.usage: {name} must be a whole number of tokens, not {value!r:.40}.")
     return value
 
 
 def _amount(value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= USD_MAX:
         raise HoldfastError(f"ctx.usage: cost_usd must be an amount, not {value!r:.40}.")
     return float(value)

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias, get_args
 
 import msgspec
 
-from holdfast.errors import CheckpointCorruptionError
+from holdfast.errors import CheckpointCorruptionError, ValueRefusedError
+from holdfast.wording import writable
 
 NO_VALUE = msgspec.Raw()
 """No value at all. Always this object: a field is left out of the journal only if it is the very default."""
@@ -414,6 +415,25 @@ def encode(event: Event) -> bytes:
     if type(event) in CARRYING_RAW:
         _well_formed(data)  # a raw value is copied as it is: what cannot be read back must not be written
     return data
+
+
+def checked(event: Event) -> Event:
+    """`event`, which holds other people's words, as it will be read back; what the journal cannot hold is refused.
+
+    Lone surrogates are spelt out; anything that is not of its field's type would make the journal unreadable.
+    """
+    try:
+        return msgspec.convert(_writable(msgspec.to_builtins(event)), type(event))
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ValueRefusedError(f"{type(event).__struct_config__.tag}: {error}.", where="event") from None
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        return writable(value)
+    if isinstance(value, dict):
+        return {writable(key): _writable(inner) for key, inner in value.items()}
+    return [_writable(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def decode(line: bytes) -> AnyEvent | Unknown:

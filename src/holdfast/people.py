@@ -21,6 +21,7 @@ from holdfast.showing import append, refresh_views
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 from holdfast.stores.lock import AppendLock, read_holder
 from holdfast.views.matrix import gates
+from holdfast.wording import writable
 
 _NAME_SHOWN_MAX = 160
 _RETRYABLE = (NEEDS_REVIEW, FAILED, SKIPPED)
@@ -161,10 +162,10 @@ def _listed(tasks: Sequence[str]) -> str:
 
 
 def _text(text: str, what: str) -> str:
-    """Words from the command line, as the journal can hold them: bytes that are no UTF-8 become `?`."""
+    """Words from the command line, as the journal can hold them: bytes that are no UTF-8 are spelt out."""
     if not text.strip():
         raise UsageError(f"{what} is empty.")
-    return text.encode("utf-8", "replace").decode()
+    return writable(text)
 
 
 def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> None:

@@ -27,6 +27,8 @@ def encode_json(value: Any, where: str = "value") -> bytes:
         return _encode(value)
     except UnicodeEncodeError:
         raise _refused(where, "text with a lone surrogate") from None
+    except ValueError:
+        raise _refused(where, "a number of too many digits") from None
 
 
 def decode_json(data: bytes | memoryview | msgspec.Raw) -> Any:

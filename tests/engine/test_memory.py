@@ -12,6 +12,7 @@ import pytest
 from holdfast import Context, Pipeline, memory, seals
 from holdfast.run import RunResult
 from holdfast.settings import Settings
+from outside import OUTSIDE
 
 from .projects import events_of, exits_of, in_thread
 
@@ -285,7 +286,7 @@ def folder(path: Path) -> None:
 
 def link(path: Path) -> None:
     path.unlink()
-    path.symlink_to("/etc/passwd")
+    path.symlink_to(OUTSIDE)
 
 
 DAMAGES: list[Callable[[Path], None]] = [delete, empty, cut, zero, garbage, folder, link]
@@ -305,7 +306,7 @@ def test_a_damaged_file_is_healed_for_nothing(tmp_path: Path, damage: Callable[[
     if damage not in (garbage,):
         assert text_of(tmp_path) == before
     assert any(note.text.startswith(FILE) for note in result.picture.state.surprises)
-    assert not Path("/etc/passwd").read_bytes().startswith(b"# Glossary")
+    assert not OUTSIDE.read_bytes().startswith(b"# Glossary")
 
 
 def test_what_was_damaged_is_kept_and_the_rest_stays_byte_for_byte(tmp_path: Path) -> None:

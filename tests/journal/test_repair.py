@@ -10,6 +10,7 @@ import pytest
 from holdfast.journal.repair import repair
 from holdfast.journal.scan import scan
 from holdfast.stores import disk
+from outside import OUTSIDE
 
 from .journal_lines import make_lines
 
@@ -138,7 +139,7 @@ def test_what_is_no_file_is_set_aside_and_begun_anew(tmp_path: Path, kind: str) 
     if kind == "folder":
         path.mkdir()
     elif kind == "link":
-        path.symlink_to("/etc/passwd")
+        path.symlink_to(OUTSIDE)
     else:
         os.mkfifo(path)
     assert repair(path, tmp_path / "quarantine", known_seq=7)

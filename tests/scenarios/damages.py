@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from outside import OUTSIDE
+
 Damage = Callable[[Path, Random], None]
 
 
@@ -59,7 +61,7 @@ def folder(path: Path, dice: Random) -> None:
 
 def link(path: Path, dice: Random) -> None:
     path.unlink()
-    path.symlink_to(dice.choice(["/etc/passwd", "/nowhere/at/all", path.name]))
+    path.symlink_to(dice.choice([str(OUTSIDE), "/nowhere/at/all", path.name]))
 
 
 def pipe(path: Path, dice: Random) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from outside import OUTSIDE
+
 from .state_project import KILLED, RUN_ID, Ended, Processes, Project, processes
 
 Damage = Callable[[Path], None]
@@ -107,7 +109,7 @@ REPLACED: dict[str, Damage] = {
     "garbage": instead(lambda path: path.write_bytes(bytes(range(256)) * 3) and None),
     "folder": instead(filled_folder),
     "dangling-link": instead(lambda path: path.symlink_to("/nowhere/at/all")),
-    "link-to-passwd": instead(lambda path: path.symlink_to("/etc/passwd")),
+    "link-to-passwd": instead(lambda path: path.symlink_to(OUTSIDE)),
     "fifo": instead(os.mkfifo),
 }
 DAMAGED: dict[str, Damage] = {
@@ -143,10 +145,10 @@ PLACES: dict[str, Callable[[Project], Path]] = {
 
 def continued(project: Project, *words: str) -> Ended:
     """One more process; nothing it prints is a traceback, and nothing outside was touched."""
-    before = Path("/etc/passwd").read_bytes()
+    before = OUTSIDE.read_bytes()
     ended = project(*(words or ("resume",)))
     assert "Traceback" not in ended.said, ended.said
-    assert Path("/etc/passwd").read_bytes() == before
+    assert OUTSIDE.read_bytes() == before
     return ended
 
 

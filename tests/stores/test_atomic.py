@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import clock
 from holdfast.stores import atomic, disk
+from outside import OUTSIDE
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_make_dirs_refuses_a_file_in_the_way(tmp_path):
 
 
 def make_link(path: Path) -> None:
-    path.symlink_to("/etc/hostname")
+    path.symlink_to(OUTSIDE)
 
 
 def make_fifo(path: Path) -> None:

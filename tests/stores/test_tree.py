@@ -7,6 +7,7 @@ import pytest
 from holdfast.errors import UsageError
 from holdfast.stores import disk
 from holdfast.stores.tree import WorkTree
+from outside import OUTSIDE
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_stat_tells_absent_from_everything_else(tree, root):
 
 def test_an_artifact_that_is_a_link_is_not_read(tree, root):
     """Reading a link as an artifact is ELOOP; writing replaces the link itself."""
-    (root / "a").symlink_to("/etc/hostname")
+    (root / "a").symlink_to(OUTSIDE)
     with pytest.raises(OSError):
         tree.read("a")
     tree.write("a", b"mine", sync=False)
@@ -120,7 +121,7 @@ def test_a_finished_file_is_moved_in(tree, root, tmp_path):
     tree.move_in(tmp_path / "out", "data/out.bin", sync=True)
     assert (root / "data/out.bin").read_bytes() == b"large"
     assert not (tmp_path / "out").exists()
-    (tmp_path / "link").symlink_to("/etc/hostname")
+    (tmp_path / "link").symlink_to(OUTSIDE)
     with pytest.raises(UsageError):
         tree.move_in(tmp_path / "link", "data/other", sync=False)
 

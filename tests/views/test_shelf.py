@@ -10,6 +10,7 @@ from holdfast.views import checkpoint, shelf
 from holdfast.views.edits import wishes
 from holdfast.views.shelf import ViewShelf
 from holdfast.views.stamp import read_stamp
+from outside import OUTSIDE
 
 from .runs import half_written_book
 
@@ -194,7 +195,7 @@ def put_in_the_way(path, kind):
         path.mkdir()
         (path / "inside").write_text("x")
     elif kind == "link":
-        path.symlink_to("/etc/passwd")
+        path.symlink_to(OUTSIDE)
     elif kind == "dangling link":
         path.symlink_to(path.parent / "nowhere")
     elif kind == "pipe":

@@ -23,6 +23,7 @@ from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, RunState
+from holdfast.wording import message_of, writable
 
 
 @dataclass(slots=True, eq=False)
@@ -320,15 +321,16 @@ def _objection(check: Check, arguments: dict[str, Any]) -> str:
     except Exception as error:
         return f"{check.name}: {describe(error)}"
     if isinstance(answer, str):
-        return answer
+        return writable(answer)
     return f"{check.name} said no" if answer is False else ""
 
 
 def describe(error: BaseException) -> str:
     """One line: the exception's type and message, and where it was raised."""
-    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    message, name = message_of(error), type(error).__name__
+    words = f"{name}: {message}" if message else name
     if isinstance(error, HoldfastError | LostValueError) or hasattr(error, "kinds"):
-        words = str(error)
+        words = message
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if len(frames) > 1 else ""
     return " ".join(words.split())[:1000] + where

@@ -93,6 +93,9 @@ class Outcomes:
             if not _is_upstream(found, node):
                 return f"Rewind to {target}, which is not upstream of {node.id}", {}
             targets[target] = feedback
+        strangers = [kept for kept in rewind.keep if split_task_id(kept)[0] not in self.board.compiled.functions]
+        if strangers:
+            return f"Rewind keeps {strangers[0]!r:.80}, which is no step", {}
         return "", targets
 
     def _kept(self, node: Node, rewind: Rewind) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from holdfast.wording import writable
+
 
 class Rewind(Exception):  # noqa: N818 - a message from a step, not an error
     """Raised by a step to send work back; it costs no retry.
@@ -26,7 +28,7 @@ def _targets(to: object, feedback: object) -> dict[str, str]:
     if not isinstance(feedback, str):
         raise TypeError(f"Rewind: feedback must be text, not {type(feedback).__name__}.")
     if isinstance(to, str) and to:
-        return {to: feedback}
+        return {to: writable(feedback)}
     if not isinstance(to, Mapping) or not to:
         raise TypeError("Rewind: `to` must be a step, a task id, or {task_id: feedback}.")
     if feedback:
@@ -34,7 +36,7 @@ def _targets(to: object, feedback: object) -> dict[str, str]:
     for name, why in to.items():
         if not isinstance(name, str) or not name or not isinstance(why, str):
             raise TypeError("Rewind: {task_id: feedback} must hold text for text.")
-    return dict(to)
+    return {name: writable(why) for name, why in to.items()}
 
 
 def _checked_rounds(rounds: object) -> int:

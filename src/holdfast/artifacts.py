@@ -93,7 +93,7 @@ class Artifacts:
 
     def expect(self, paths: Sequence[str]) -> None:
         """These files are going to be looked at in their turn, in this order: read ahead, if they are many."""
-        if not self.quick:
+        if not self.quick or not paths:
             self.tree.expect(paths, [not seals.is_inline(path) for path in paths])
 
     def look(self, path: str, tasks: Sequence[str], marker: str | None, *, in_turn: bool = False) -> Look:

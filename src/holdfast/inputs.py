@@ -270,6 +270,10 @@ class Inputs:
                 expected += self.paths(node).values()
         self.artifacts.expect(expected)
 
+    def expect_no_more(self) -> None:
+        """Whatever was read ahead is forgotten: somebody may have changed it since."""
+        self.artifacts.expect(())
+
     # --- arguments -----------------------------------------------------------------------------------------
 
     def arguments(self, node: Node, sources: Mapping[str, Source], ctx: Any, output: Any = None) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Context, Pipeline, Rewind
+from holdfast import Context, Pipeline, Rewind, inputs
+from holdfast.stores import tree
 
 
 def one_step(*, version: int = 1, copy: bool = True, overwrite: bool = False, name: str = "a.md") -> Pipeline:
@@ -197,3 +198,33 @@ def test_a_large_file_is_healed_from_its_copy_else_made_again(tmp_path: Path, ro
     assert pipe.run(dir=tmp_path).status == "completed"
     assert (tmp_path / "big.bin").read_bytes() == b"0123456789" * 200_000
     assert len(calls) == (2 if rotten else 1)
+
+
+def test_an_edit_made_while_others_run_again_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are read ahead only while everything is looked at first: what comes later is read when it comes."""
+    for module in (inputs, tree):
+        monkeypatch.setattr(module, "FILES_MIN", 2)
+    pipe, at_work = Pipeline("p"), list[Callable[[], None]]()
+
+    @pipe.step(writes="a.md")
+    def a() -> str:
+        for act in at_work:
+            act()
+        return f"made {len(at_work)}\n"
+
+    @pipe.step(writes="b.md")
+    def b(a: str) -> str:
+        return f"made from {a}"
+
+    @pipe.step(writes="c.md")
+    def c() -> str:
+        return "made\n"
+
+    pipe.run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast/objects")
+    (tmp_path / "a.md").unlink()
+    at_work.append(lambda: edit(tmp_path / "b.md"))
+    pipe.run(dir=tmp_path)
+    assert "made 1" in (tmp_path / "a.md").read_text()
+    assert "MYEDIT" not in (tmp_path / "b.md").read_text()
+    assert anywhere(tmp_path, "MYEDIT")

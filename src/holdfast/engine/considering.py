@@ -84,6 +84,7 @@ class Considering:
     def _tell_survey(self, survey: Survey) -> None:
         """Once, when all that can be looked at before anything runs was looked at."""
         self._survey = None
+        self.board.inputs.expect_no_more()  # hours may pass: from now on files are read when they are looked at
         if survey.is_news and not self.board.state.rebuilt:
             self.board.committer.record(survey.told(self.board.state))
 

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 # Left may import right, never the other way; names in one group may import each other.
 LAYERS: list[set[str]] = [
     {"__main__", "cli", "testing"},
-    {"run", "planning", "recovering", "scanning", "people", "cleaning", "outputs", "verifying"},
+    {"run", "planning", "recovering", "foreseeing", "scanning", "people", "cleaning", "outputs", "verifying"},
     {"walking"},
     {"sessions", "showing", "answering"},
     {"editing"},

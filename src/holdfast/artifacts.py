@@ -254,8 +254,7 @@ class Artifacts:
         """Seal a file that is on the disk already, and move it into place; gives its mark."""
         line = seals.write_seal(seal)
         if seals.is_inline(record.path):
-            with source.open("ab") as file:
-                file.write(line)
+            self.tree.extend_temp(source, line)
         status = self.tree.move_in(source, record.path, sync=not record.stored)
         if not seals.is_inline(record.path):
             self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)

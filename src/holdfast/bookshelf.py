@@ -6,11 +6,11 @@ or the disk did to the old one is durable before that. A kill in between leaves 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from holdfast import memory
 from holdfast.memory import Book
-from holdfast.stores import atomic
 from holdfast.stores.tree import WorkTree
 
 Mark = tuple[int, ...]
@@ -39,16 +39,20 @@ class Bookshelf:
 
     def replace(self, path: str, data: bytes) -> None:
         """Put other bytes in the file's place. Not synced: every section in it is in objects/ too."""
-        self._tree.write(path, data, sync=False)
+        written, now = _mark_of(self._tree.write(path, data, sync=False)), self._mark(path)
+        if now[:-1] == written[:-1]:  # still ours; the rename itself has set the last
+            self._books[path] = (now, memory.take_apart(data))
 
     def keep_copy(self, path: str, quarantine: Path, *, damaged: bool) -> str:
         """Keep the file as it is now: damage in quarantine, a person's edit beside it. Gives where."""
         if not damaged:
             return self._tree.copy_beside(path)
-        return f"{quarantine.name}/{atomic.keep_copy(self._tree.root / path, quarantine, label='memory').name}"
+        return f"{quarantine.name}/{self._tree.copy_aside(path, quarantine, label='memory').name}"
 
     def _mark(self, path: str) -> Mark:
         status = self._tree.stat(path)
-        if status is None:
-            return ()
-        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return _mark_of(status) if status is not None else ()
+
+
+def _mark_of(status: os.stat_result) -> Mark:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

@@ -26,7 +26,7 @@ from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
 from holdfast.folding import fold
-from holdfast.history import damage_before
+from holdfast.foreseeing import Foresight
 from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
 from holdfast.picture import decode_spec, needs_of
@@ -35,9 +35,10 @@ from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.disagreeing import Disagreement, disagreements
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.sources import Views, read_views
-from holdfast.runs import list_runs, load_value, read_run
+from holdfast.runs import list_runs, load_value
 from holdfast.sessions import OpenRun, copied, encoded_spec, locked, make_folders
 from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, RunState
+from holdfast.stores.paper import Action
 from holdfast.views.shelf import ViewShelf
 from holdfast.walking import Walker, looking, make_walker
 
@@ -62,6 +63,7 @@ class Recovery:
     unknown_items: list[str] = field(default_factory=list)
     recorded: int = 0  # events
     is_complete: bool = False  # after it; nothing is left to do
+    actions: list[Action] = field(default_factory=list)  # of a dry run: every change on the disk, in order
 
     @property
     def found_anything(self) -> bool:
@@ -125,35 +127,38 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
 
 
 def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, choice: Choice) -> Recovery:
-    """What `_carry_out` would do, in a state of its own."""
-    state, damage = RunState(), []
-    if not choice.is_new:
-        history = read_run(layout, choice.run_id, must_begin=False)
-        damage = [*history.damage, *history.journal_damage, *damage_before(layout.run(choice.run_id), history)]
-        state = history.state
+    """What `_carry_out` would do, in a state of its own and on paper."""
+    foresight = Foresight(layout, choice.run_id)
+    history = foresight.open_record(quick=request.quick)
+    state, damage = (history.state, foresight.damage) if history is not None else (RunState(), [])
     history_end = state.seq
     wishes = foreseen_wishes(layout, compiled.spec, state)
-    for event in (*_opening(compiled, choice, state), *wishes):
+    opening = list(_opening(compiled, choice, state))
+    for event in (*opening, *wishes):
         fold(state, event, state.seq, clock.now())
     views = read_views(layout, compiled.spec, choice.run_id)
     told = views if state.rebuilt else views.newer_than(history_end)
     before = _statuses(state)
-    with looking(compiled.spec, layout, state, request, compiled, views) as walker:
+    with looking(compiled.spec, layout, state, request, compiled, views, foresight.paper) as walker:
+        foresight.mend_objects(walker.inputs.artifacts, state, prove=not request.quick)
+        foresight.begin([*opening, *wishes])
         walker.go()
-        return _report(choice, walker, told, before, damage, turned_back(wishes))
+        report = _report(choice, walker, told, before, damage, turned_back(wishes))
+        foresight.end(state, walker.recorded, request.settings.snapshots, report.disagreements)
+    return replace(report, actions=foresight.actions(state))
 
 
 def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Iterator[ev.Event]:
     """The events that a recovery begins with, as far as decisions hang on them."""
-    renamed: dict[str, str] = {}
+    spec = encoded_spec(compiled)
     if not state.run_id:  # a run without record, or one that lost its beginning
         name, ordinal = compiled.spec.name, choice.ordinal
         yield ev.RunStarted(
             run_id=choice.run_id, pipeline=name, ordinal=ordinal, params=choice.params, rebuilt=True
         )
-    else:
-        renamed = renamed_steps(decode_spec(state), compiled.spec)
-    yield ev.PipelineDeclared(spec=encoded_spec(compiled), renamed=renamed)
+        yield ev.PipelineDeclared(spec=spec)
+    elif bytes(state.spec) != bytes(spec):
+        yield ev.PipelineDeclared(spec=spec, renamed=renamed_steps(decode_spec(state), compiled.spec))
 
 
 # --- acting ------------------------------------------------------------------------------------------------

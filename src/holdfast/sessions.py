@@ -180,30 +180,10 @@ class OpenRun:
         self.mended += found[-1:]  # all is in the journal
 
     def _mend_objects(self) -> None:
-        """Copies that are lost or rotten are made again from the files that are whole; values cannot be."""
         if self.choice.is_new and not self.state.tasks:
             return
-        self.objects.mend(prove=not self.request.quick)
-        records = [
-            r.accepted for r in self.state.tasks.values() if r.status == COMPLETED and r.accepted is not None
-        ]
-        lost = [file for accepted in records for file in accepted.files if file.stored]
-        lost = [file for file in lost if self.objects.lacks(file.sha256)]
-        made = sum(self.artifacts.keep_again(file) for file in lost)
-        self.mended += self.objects.damage
-        if made:
-            self.mended.append(_made_again(made))
-        self._find_lost_calls()
-
-    def _find_lost_calls(self) -> None:
-        """Paid calls that can no longer be replayed: their step must be able to make them once more."""
-        for task, records in self.state.once.items():
-            refs = {key: once.result_ref for key, once in records.items() if once.result_ref}
-            lost = tuple(key for key, ref in refs.items() if self.objects.get(ref) is None)
-            if lost:
-                self._lost_calls[task] = lost
-                words = "is missing from objects/ or damaged; the call is made, and paid, again"
-                self.mended += [f"{task}: the result of its paid call '{key}' {words}" for key in lost]
+        mended, self._lost_calls = mend_objects(self.artifacts, self.state, prove=not self.request.quick)
+        self.mended += mended
 
     def judge(self, inputs: Inputs, attempts: Attempts, claims: Mapping[str, str] | None = None) -> Judge:
         """Who decides about this run's tasks."""
@@ -291,6 +271,36 @@ class OpenRun:
         if damaged:
             self.submit((ev.StateMended(findings=tuple(damaged)),), durable=False)
             self.committer.pump()
+
+
+def mend_objects(
+    artifacts: Artifacts, state: RunState, *, prove: bool
+) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """Make copies that are lost or rotten again from the files that are whole; values cannot be.
+
+    Gives what was found and done, and the paid calls of each task that can no longer be replayed.
+    """
+    objects = artifacts.objects
+    objects.mend(prove=prove)
+    records = [r.accepted for r in state.tasks.values() if r.status == COMPLETED and r.accepted is not None]
+    lost = [file for accepted in records for file in accepted.files if file.stored]
+    made = sum(artifacts.keep_again(file) for file in lost if objects.lacks(file.sha256))
+    mended = [*objects.damage, *([_made_again(made)] if made else [])]
+    calls = _lost_calls(objects, state)
+    words = "is missing from objects/ or damaged; the call is made, and paid, again"
+    mended += [f"{task}: the result of its paid call '{key}' {words}" for task in calls for key in calls[task]]
+    return mended, calls
+
+
+def _lost_calls(objects: ObjectStore, state: RunState) -> dict[str, tuple[str, ...]]:
+    """Paid calls that can no longer be replayed: their step must be able to make them once more."""
+    found = {}
+    for task, records in state.once.items():
+        refs = {key: once.result_ref for key, once in records.items() if once.result_ref}
+        lost = tuple(key for key, ref in refs.items() if objects.get(ref) is None)
+        if lost:
+            found[task] = lost
+    return found
 
 
 def encoded_spec(compiled: CompiledPipeline) -> msgspec.Raw:

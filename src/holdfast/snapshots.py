@@ -72,9 +72,9 @@ def write_snapshot(run_dir: Path, number: int, payload: bytes, *, tmp_dir: Path 
     comma = b"," if len(payload) > 2 else b""
     proof = hashlib.sha256(covered).hexdigest().encode()
     content = b'%s%s"sha256":"%s"}\n' % (covered, comma, proof)
-    path = run_dir / f"checkpoint_{number:04d}.json"
+    path = snapshot_path(run_dir, number)
     atomic.write_file(path, content, sync=True, tmp_dir=tmp_dir)
-    atomic.write_file(_sidecar(path), _sidecar_line(path, content), sync=False, tmp_dir=tmp_dir)
+    atomic.write_file(sidecar_of(path), _sidecar_line(path, content), sync=False, tmp_dir=tmp_dir)
     return path
 
 
@@ -105,7 +105,7 @@ def examine_snapshot(path: Path) -> Examined | None:
 
 def _examine_sidecar(path: Path, content: bytes) -> str:
     try:
-        sidecar = atomic.read_file(_sidecar(path), limit=_SIDECAR_MAX)
+        sidecar = atomic.read_file(sidecar_of(path), limit=_SIDECAR_MAX)
     except FileNotFoundError:
         return "missing"
     except OSError as error:
@@ -170,8 +170,8 @@ def put_away(path: Path, quarantine: Path | None, why: str) -> str:
     if quarantine is None:
         return f"{path.name} {why}"
     kept_as = atomic.set_aside(path, quarantine)
-    if os.path.lexists(_sidecar(path)):
-        atomic.set_aside(_sidecar(path), quarantine)
+    if os.path.lexists(sidecar_of(path)):
+        atomic.set_aside(sidecar_of(path), quarantine)
     return f"{path.name} {why}; it is kept as {kept_as.name}"
 
 
@@ -202,16 +202,27 @@ def rotate(
     Those on the way that do not are moved to `quarantine`, if one is given, and named in `damaged`. The one that
     was `written` a moment ago is not read again.
     """
-    verified = 0
+    rotten, surplus = plan_rotation([path for _, path in snapshots(run_dir)], keep)
+    if quarantine is not None and damaged is not None:
+        damaged += [put_away(path, quarantine, "is damaged") for path in rotten]
+    return [path for path in reversed(surplus) if _delete(path)]
+
+
+def plan_rotation(paths: Iterable[Path], keep: int, verified: int = 0) -> tuple[list[Path], list[Path]]:
+    """Which of these snapshots, newest first, are damaged, and which are surplus. Read-only.
+
+    `verified`: how many newer ones there are that need no look.
+    """
+    rotten: list[Path] = []
     surplus: list[Path] = []
-    for _, path in snapshots(run_dir):
+    for path in paths:
         if verified >= max(keep, KEEP_MIN):
             surplus.append(path)
         elif path == written or _read_or_none(path) is not None:
             verified += 1
-        elif quarantine is not None and damaged is not None and os.path.lexists(path):
-            damaged.append(put_away(path, quarantine, "is damaged"))
-    return [path for path in reversed(surplus) if _delete(path)]
+        elif os.path.lexists(path):
+            rotten.append(path)
+    return rotten, surplus
 
 
 def _delete(path: Path) -> bool:
@@ -219,16 +230,21 @@ def _delete(path: Path) -> bool:
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return False
-        sidecar = _sidecar(path)
-        if os.path.lexists(sidecar) and not (sidecar.is_dir() and not sidecar.is_symlink()):
-            disk.unlink(os.fspath(sidecar))
+        beside = sidecar_of(path)
+        if os.path.lexists(beside) and not (beside.is_dir() and not beside.is_symlink()):
+            disk.unlink(os.fspath(beside))
         disk.unlink(os.fspath(path))
     except FileNotFoundError:
         pass  # someone else was faster
     return True
 
 
-def _sidecar(path: Path) -> Path:
+def snapshot_path(run_dir: Path, number: int) -> Path:
+    return run_dir / f"checkpoint_{number:04d}.json"
+
+
+def sidecar_of(path: Path) -> Path:
+    """Where the hash of a snapshot stands for people."""
     return path.with_suffix(".sha256")
 
 

@@ -1,7 +1,7 @@
 """The walk over a run's tasks, deciding about each as the engine would: for `plan`, `why` and `recover`.
 
-A walk *looks* (every decision is foreseen, in a state of its own) or *acts* (files are set aside, put back and
-adopted, and the events that say so recorded at once). Both decide the same, because both fold the same events.
+A walk *looks* (in a state of its own, on paper: stores/paper.py) or *acts* (files are set aside, put back and
+adopted, and the events that say so recorded at once). Both decide and do the same, because the code is the same.
 
 Rules. A task that must run gives a result nobody knows yet: what takes it is decided with that input unknown.
 Finished work behind it is left alone, for the engine to compare. Items that are only inferred from files and views
@@ -53,8 +53,7 @@ from holdfast.recovery.sources import NO_VIEWS, Views
 from holdfast.sessions import judge_for
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
-from holdfast.stores.objects import ObjectStore
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.paper import Paper, PaperObjects, PaperTree
 
 Record = Callable[[ev.Event], None]
 
@@ -70,12 +69,16 @@ def looking(
     request: Request,
     compiled: CompiledPipeline | None = None,
     views: Views = NO_VIEWS,
+    paper: Paper | None = None,
 ) -> Iterator[Walker]:
-    """A walker that changes nothing on disk. Without `compiled` no `check` is asked."""
-    objects = ObjectStore(layout.objects, state.run_id, layout.tmp, read_only=True)
-    tree = WorkTree(layout.root, layout.tmp)
+    """A walker that changes nothing on disk: what it would do is on `paper`.
+
+    Without `compiled` no `check` is asked.
+    """
+    quarantine, paper = layout.run(state.run_id).quarantine, paper or Paper(layout.root)
+    objects = PaperObjects(layout.objects, state.run_id, layout.tmp, quarantine, paper)
+    tree = PaperTree(layout.root, layout.tmp, paper)
     artifacts = Artifacts(tree, objects, quick=request.quick)
-    quarantine = layout.run(state.run_id).quarantine
     choice = Choice(state.run_id, False, state.params)
 
     def make_judge(inputs: Inputs) -> Judge:
@@ -148,6 +151,7 @@ class Walker:
         self.judge = judge
         self.planned: dict[str, Planned] = {}
         self.fresh: set[str] = set()  # will give a result that is not known yet
+        self.recorded = 0  # events, or those that would be
         self._known = known  # items functions whose items are on record
         self._inferred = inferred  # items functions whose items were inferred
         self._sure = sure  # paths of inferred items that a view or the record names
@@ -187,6 +191,7 @@ class Walker:
         return [task for task in self.state.tasks if task not in self.graph.nodes]
 
     def _record(self, event: ev.Event) -> None:
+        self.recorded += 1
         if self._recorder is not None:
             self._recorder(event)
         else:
@@ -302,10 +307,15 @@ class Walker:
             and self.state.task(node.id).status != COMPLETED
         ):
             return decision  # what is half finished stays where it is: the next run may be told to continue it
-        act = self.judge.foresee if self._recorder is None else self.judge.apply
-        for event in act(node, decision, parts, digest):
-            self._record(event)
+        self._carry_out(node, decision, parts, digest)
         return self._told(node, decision, fresh) if decision.action == decisions.RUN else decision
+
+    def _carry_out(self, node: Node, decision: Decision, parts: dict[str, str], digest: str) -> None:
+        if decision.action == decisions.MIGRATE and self._recorder is None:
+            self.recorded += 1  # what the pipeline's own function makes of the value is seen when it is called
+            return
+        for event in self.judge.apply(node, decision, parts, digest):
+            self._record(event)
 
     def _told(self, node: Node, decision: Decision, fresh: list[str]) -> Decision:
         """Why a task must run, where the walk knows better than one look at it."""

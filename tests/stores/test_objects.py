@@ -214,6 +214,18 @@ def test_large_files_are_streamed_in_and_out(tmp_path, store):
     assert store.damage
 
 
+def test_a_large_object_replaced_by_a_folder_is_a_damaged_one(tmp_path, store):
+    """It is no copy to heal from, and no reason to stop."""
+    source = tmp_path / "large"
+    source.write_bytes(b"0123456789" * 300_000)
+    name, _ = store.put_file(source)
+    loose = tmp_path / "objects" / "loose" / name[:2] / name[2:]
+    loose.unlink()
+    loose.mkdir()
+    assert not store.copy_to(name, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_small_files_go_to_the_pack(tmp_path, store):
     """put_file of a small file and copy_to from the pack are the same bytes."""
     (tmp_path / "small").write_bytes(b"few")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from holdfast.wording import counted
 if TYPE_CHECKING:
     from holdfast.decisions import Planned
     from holdfast.recovering import Recovery
+    from holdfast.stores.paper import Action
 
 # What needs attention first; what is merely trusted last.
 _DONE = {
@@ -34,6 +36,7 @@ _WOULD = _DONE | {
     "trust": "would be trusted",
 }
 _SHOWN_MAX = 10
+_ALIKE_MAX = 8
 _TOLD_MAX = 20
 
 
@@ -86,6 +89,7 @@ def _document(recovery: Recovery, *, dry_run: bool) -> dict[str, Any]:
         "remarks": list(recovery.remarks),
         "unknown_items": recovery.unknown_items,
         "events": recovery.recorded,
+        "actions": [{"do": one.do, "path": one.path, "to": one.to or None} for one in recovery.actions],
     }
 
 
@@ -107,6 +111,7 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
     yield from _told("no longer in the pipeline, files kept", recovery.orphans)
     yield from _told("sources disagree", [one.words() for one in recovery.disagreements])
     if dry_run:
+        yield from _actions(recovery.actions)
         yield f"Nothing was changed. To do it: {addressed('holdfast recover', directory)}"
         return
     yield (
@@ -130,6 +135,28 @@ def _group(words: str, tasks: Sequence[Planned], *, short: bool) -> Iterator[str
         yield f"  {task.id}: {task.reason}{by}"
     if len(tasks) > shown:
         yield f"  and {len(tasks) - shown} more"
+
+
+def _actions(actions: Sequence[Action]) -> Iterator[str]:
+    """Every change on the disk, in order; many of one kind are one counted line, where the first stands."""
+    if not actions:
+        return
+    yield "On the disk, in this order (TIME stands for the moment):"
+    alike = Counter(_kind(action) for action in dict.fromkeys(actions))
+    told: set[tuple[str, str, str]] = set()
+    for action in dict.fromkeys(actions):
+        do, folder, to = kind = _kind(action)
+        if alike[kind] <= _ALIKE_MAX:
+            yield f"  {do} {action.path}" + (f" -> {action.to}" if action.to else "")
+        elif kind not in told:
+            told.add(kind)
+            yield f"  {do} {alike[kind]} files" + (f" of {folder}" if folder else "") + (f" -> {to}" if to else "")
+
+
+def _kind(action: Action) -> tuple[str, str, str]:
+    """What is done alike: to the files of one folder, or into one place."""
+    folder, to = action.path.rpartition("/")[0], action.to
+    return (action.do, "", to) if to.endswith(".pack") else (action.do, folder, to and f"{to.rpartition('/')[0]}/")
 
 
 def _told(what: str, lines: Sequence[str]) -> Iterator[str]:

@@ -62,23 +62,6 @@ class Acting:
         """Carry the decision out on the files; gives the events that record it."""
         return self._acts[decision.action](node, decision, parts, input_digest)
 
-    def foresee(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Sequence[ev.Event]:
-        """The events of `apply` that decisions about other tasks hang on. Touches nothing."""
-        paths = self.inputs.paths(node)
-        if decision.action == decisions.ADOPT and not paths:
-            return [self._adopted_without_files(node, decision, parts, input_digest)]
-        if decision.action == decisions.ADOPT:
-            found = self._found(node, decision, paths)
-            files = tuple([file_seen(node, *seen)[0] for seen in found])
-            return [self._adoption(node, decision, parts, input_digest, files, _seal_of(found))]
-        if decision.action == decisions.KEEP:
-            return self._foresee_kept(node, decision, parts, input_digest)
-        if decision.action == decisions.REDO and self.state.task(node.id).status == COMPLETED:
-            return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason)]
-        return self._ask(node, decision, parts, input_digest) if decision.action == decisions.ASK else ()
-
     def refusal_of_edit(self, node: Node, decision: Decision) -> str:
         """What `check` objects to in the files as they are now; "" if nothing."""
         kept = self._edited(node, decision)
@@ -95,15 +78,6 @@ class Acting:
                 self.artifacts.remember(record.sha256, body)
             files.append(record)
         return Accepted(tuple(files), accepted.value, accepted.value_ref)
-
-    def _foresee_kept(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
-    ) -> Sequence[ev.Event]:
-        kept = self._edited(node, decision)
-        refusal = self._refusal(node, lambda: self.artifacts.load(kept))
-        if refusal:
-            return [ev.TaskInvalidated(step_id=node.id, reason=f"its check refuses it as it is: {refusal}")]
-        return [self._kept(node, decision, parts, digest_, kept.files)]
 
     def _heal(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)

@@ -175,13 +175,6 @@ class Judge:
         act = self.sections.apply if is_memory(node.spec) else self._acting.apply
         return act(node, decision, parts, input_digest)
 
-    def foresee(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Sequence[ev.Event]:
-        """The events of `apply` that decisions about other tasks hang on. Touches nothing."""
-        act = self.sections.foresee if is_memory(node.spec) else self._acting.foresee
-        return act(node, decision, parts, input_digest)
-
     def _refusal(self, node: Node, load: Callable[[], Any]) -> str:
         """What `check` objects to; nothing if what it would look at is lost."""
         try:

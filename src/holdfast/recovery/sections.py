@@ -134,7 +134,7 @@ class Sections:
             return self._heal(node, decision)
         if decision.action == decisions.MOVE:
             return self._move(node, decision)
-        events = self.foresee(node, decision, parts, input_digest)
+        events = self._events(node, decision, parts, input_digest)
         for event in events:
             if isinstance(event, ev.TaskAdopted | ev.TaskKept):
                 self._keep_copy(event, decision)
@@ -142,10 +142,10 @@ class Sections:
                     self._seal_anew(node, event, decision)
         return events
 
-    def foresee(
+    def _events(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Sequence[ev.Event]:
-        """The events of `apply` that decisions about other tasks hang on. Touches nothing."""
+        """The events that record a decision. Touches nothing."""
         record = self.inputs.state.task(node.id)
         if decision.action == decisions.ADOPT:
             return [self._adoption(node, decision, parts, input_digest)]

@@ -28,6 +28,9 @@ _COPY_BLOCK = 1 << 20
 _NAME_KEPT = 200
 _counter = itertools.count(1)
 
+TAIL = "tail"
+"""What the cut-off end of a file is labelled with in quarantine."""
+
 
 def write_file(path: Path, data: bytes, *, sync: bool, tmp_dir: Path | None = None) -> None:
     """Replace `path` by a file holding `data`; the folder must exist."""
@@ -223,8 +226,7 @@ def set_aside(path: Path, into: Path, *, label: str = "", dir_fd: int | None = N
     If `into` is on another device it stays beside its old place instead, as `back_up` would name it.
     """
     make_dirs(into, sync=False)
-    base = f"{_shortened(path.name)}.{label}" if label else _shortened(path.name)
-    target = _move_to_fresh(path, dir_fd, os.fspath(into), None, f"{base}.{_stamp()}", numbered=True)
+    target = _move_to_fresh(path, dir_fd, os.fspath(into), None, aside_name(path.name, label), numbered=True)
     if target is None:
         return back_up(path, dir_fd=dir_fd)
     disk.sync_dir(into)
@@ -234,7 +236,7 @@ def set_aside(path: Path, into: Path, *, label: str = "", dir_fd: int | None = N
 
 def back_up(path: Path, *, dir_fd: int | None = None) -> Path:
     """Rename `path` to `NAME.bak.TIMESTAMP` beside it (`.N` more if that is taken), and give the new path."""
-    name = f"{_shortened(path.name)}.bak.{_stamp()}"
+    name = backup_name(path.name)
     target = _move_to_fresh(path, dir_fd, os.path.dirname(path), dir_fd, name, numbered=False)
     assert target is not None, "one folder is one device"
     _sync_parent(os.fspath(path), dir_fd)
@@ -281,10 +283,10 @@ def _release(target: str, dir_fd: int | None, *, is_dir: bool) -> None:
         pass  # an empty reservation harms nobody; the first error is the one to show
 
 
-def fresh_file(folder: Path, name: str) -> tuple[Path, int]:
-    """A new file `NAME.TIMESTAMP.N` in `folder` that collides with nothing: its path and descriptor."""
+def fresh_file(folder: Path, name: str, label: str = "") -> tuple[Path, int]:
+    """A new file `NAME[.LABEL].TIMESTAMP.N` in `folder` that collides with nothing: its path and descriptor."""
     make_dirs(folder, sync=False)
-    target = _reserve(os.path.join(folder, f"{name}.{_stamp()}"), None, is_dir=False, numbered=True)
+    target = _reserve(os.path.join(folder, aside_name(name, label)), None, is_dir=False, numbered=True)
     return Path(target), disk.open_file(target, os.O_WRONLY)
 
 
@@ -292,7 +294,7 @@ def keep_copy(path: Path, into: Path, *, label: str) -> Path:
     """A second, durable copy of a file in `into` under a fresh name; the original stays where it is."""
     reader = open_regular(os.fspath(path))
     try:
-        return _copy_aside(reader, 0, f"{_shortened(path.name)}.{label}", into)
+        return _copy_aside(reader, 0, path.name, label, into)
     finally:
         os.close(reader)
 
@@ -300,7 +302,7 @@ def keep_copy(path: Path, into: Path, *, label: str) -> Path:
 def copy_beside(name: str, *, dir_fd: int | None) -> str:
     """A second, durable copy of a file as `NAME.bak.TIMESTAMP` in its folder; gives the copy's name."""
     data = read_at(name, dir_fd=dir_fd)
-    target = _reserve(f"{_shortened(name)}.bak.{_stamp()}", dir_fd, is_dir=False, numbered=False)
+    target = _reserve(backup_name(name), dir_fd, is_dir=False, numbered=False)
     try:
         writer = disk.open_file(target, os.O_WRONLY, dir_fd=dir_fd)
         try:
@@ -320,14 +322,14 @@ def cut_tail(fd: int, path: Path, keep: int, into: Path) -> Path:
 
     A kill before the cut leaves a copy too many, never one too few.
     """
-    kept_as = _copy_aside(fd, keep, f"{_shortened(path.name)}.tail", into)
+    kept_as = _copy_aside(fd, keep, path.name, TAIL, into)
     disk.truncate(fd, keep, os.fspath(path))
     disk.sync_file(fd, os.fspath(path))
     return kept_as
 
 
-def _copy_aside(reader: int, start: int, name: str, into: Path) -> Path:
-    target, writer = fresh_file(into, name)
+def _copy_aside(reader: int, start: int, name: str, label: str, into: Path) -> Path:
+    target, writer = fresh_file(into, name, label)
     try:
         try:
             copy_range(reader, start, os.fstat(reader).st_size, writer, os.fspath(target))
@@ -339,6 +341,16 @@ def _copy_aside(reader: int, start: int, name: str, into: Path) -> Path:
         raise
     disk.sync_dir(into)
     return target
+
+
+def aside_name(name: str, label: str = "", at: str = "") -> str:
+    """What a file is called in quarantine, but for the number that makes it unique; `at` in place of the time."""
+    return ".".join([_shortened(name), *([label] if label else []), at or _stamp()])
+
+
+def backup_name(name: str, at: str = "") -> str:
+    """What a file is called that is kept beside itself."""
+    return f"{_shortened(name)}.bak.{at or _stamp()}"
 
 
 def _stamp() -> str:

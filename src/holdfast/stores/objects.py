@@ -195,7 +195,7 @@ class ObjectStore:
     def _copy_whole(self, sha: str, writer: int, name: str) -> bool:
         """Large objects are streamed and judged by the hash of what was copied."""
         if os.path.lexists(self._loose(sha)):
-            if _copy_hashing(self._loose(sha), writer, name)[0] == sha:
+            if self._copied_loose(sha, writer, name) == sha:
                 return True
             self.damage.append(f"loose object {sha[:12]} is damaged")
             return False
@@ -203,6 +203,15 @@ class ObjectStore:
         if data is not None:
             disk.write_all(writer, data, name)
         return data is not None
+
+    def _copied_loose(self, sha: str, writer: int, name: str) -> str:
+        """The hash of what was copied; none if what lies there is not to be read as a file."""
+        try:
+            return _copy_hashing(self._loose(sha), writer, name)[0]
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            return ""
 
     def sync(self) -> None:
         """Everything put so far is durable when this returns; costs nothing if nothing was."""

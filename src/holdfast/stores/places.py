@@ -40,6 +40,12 @@ def is_something_else(path: Path) -> bool:
     return kind is not None and not stat.S_ISREG(kind)
 
 
+def is_no_folder(path: Path) -> bool:
+    """Whether anything but a folder stands at `path`."""
+    kind = _kind(path)
+    return kind is not None and not stat.S_ISDIR(kind)
+
+
 def _room(path: Path, is_right: Callable[[int], bool], quarantine: Path) -> list[str]:
     mode = _kind(path)
     if mode is None or is_right(mode):

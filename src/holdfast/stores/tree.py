@@ -90,6 +90,11 @@ class WorkTree:
         disk.unlink(path)
         return Path(path)
 
+    def extend_temp(self, temp: Path, data: bytes) -> None:
+        """Append to a file that is not in its place yet."""
+        with temp.open("ab") as file:
+            file.write(data)
+
     def read(self, rel: str) -> bytes:
         """The file's bytes; the OSErrors are those of `atomic.read_file`."""
         folder, name = self._parent(rel)
@@ -167,6 +172,10 @@ class WorkTree:
         folder, name = self._parent(rel)
         kept_as = atomic.copy_beside(name, dir_fd=folder.fd)
         return os.path.join(os.path.dirname(rel), kept_as)
+
+    def copy_aside(self, rel: str, into: Path, *, label: str) -> Path:
+        """A durable copy in the folder `into`, under a fresh name; gives the copy's path."""
+        return atomic.keep_copy(self.root / rel, into, label=label)
 
     def set_aside(self, rel: str, into: Path) -> Path:
         """Move whatever is there into the folder `into`, under a fresh name; gives the new path."""

@@ -45,6 +45,16 @@ class Kept:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Something that stands in a view's place and has to be kept elsewhere."""
+
+    path: Path
+    why: str
+    is_damage: bool = False  # it goes to quarantine, everything else stays beside its place
+    is_wish: bool = False  # an edit, that must have been told before
+
+
 class ViewShelf:
     """The places of one run's views. Calls come from one thread at a time."""
 
@@ -98,6 +108,18 @@ class ViewShelf:
         self._todos_view().update(picture, lambda: _edges(graph))
         return self._kept
 
+    def obstacles(self) -> list[Obstacle]:
+        """What `write` would move out of the way, in that order. Read-only."""
+        found = [Obstacle(self._run.summary, "a folder", is_damage=True)] if _is_folder(self._run.summary) else []
+        found += filter(None, map(self._obstacle, self._pages))
+        if os.path.lexists(self._layout.todos_db):
+            from holdfast.views.todofile import is_of_no_use
+
+            found += [Obstacle(self._layout.todos_db, "of no use", is_damage=True)] * is_of_no_use(
+                self._layout.todos_db
+            )
+        return found
+
     def keep_pages(self) -> list[Kept]:
         """Keep the pages as they are beside themselves: of a lost run they may be all that is left."""
         self._kept = []
@@ -117,22 +139,29 @@ class ViewShelf:
 
         With `wait`, an edit that has not been told yet stays until it has.
         """
+        found = self._obstacle(page)
+        if found is None:
+            return True
+        if wait and found.is_wish and page.seen != page.reported:
+            return False
+        kept_as = self._set_aside(page.path) if found.is_damage else atomic.back_up(page.path)
+        self._keep(page.path, kept_as, found.why)
+        return True
+
+    def _obstacle(self, page: _Page) -> Obstacle | None:
+        """What is in a page's place that must not be written over."""
         try:
             edit = page.edit()
         except OSError as error:
             if error.errno not in _IN_THE_WAY:
                 raise
-            self._keep(page.path, self._set_aside(page.path), "no file that can be read")
-            return True
-        if edit is None:
-            if page.run_id and not self._is_known(page.run_id):
-                self._keep(page.path, atomic.back_up(page.path), "another project's")
-            return True
-        if wait and page.seen != page.reported:
-            return False
-        why = "edited" if read_stamp(edit) else "not written by Holdfast"
-        self._keep(page.path, atomic.back_up(page.path), why)
-        return True
+            return Obstacle(page.path, "no file that can be read", is_damage=True)
+        if edit is not None:
+            why = "edited" if read_stamp(edit) else "not written by Holdfast"
+            return Obstacle(page.path, why, is_wish=True)
+        if page.run_id and not self._is_known(page.run_id):
+            return Obstacle(page.path, "another project's")
+        return None
 
     def _is_known(self, run_id: str) -> bool:
         """Whether this project has such a run, so that its pages may be drawn over."""
@@ -146,7 +175,7 @@ class ViewShelf:
         atomic.write_file(path, data, sync=sync, tmp_dir=self._layout.tmp)
 
     def _clear_folder(self, path: Path) -> None:
-        if path.is_dir() and not path.is_symlink():  # a rename replaces anything but a folder
+        if _is_folder(path):  # a rename replaces anything but a folder
             self._keep(path, self._set_aside(path), "a folder")
 
     def _keep(self, path: Path, kept_as: Path, why: str) -> None:
@@ -210,6 +239,10 @@ def _mark(path: Path) -> Mark | None:
     except FileNotFoundError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _edges(graph: Graph) -> Iterator[tuple[str, str]]:

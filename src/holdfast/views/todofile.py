@@ -41,6 +41,15 @@ SCHEMA = {
     # Which moment the rows show: what a reader needs to tell an edit from age.
     "todo_view": "CREATE TABLE todo_view (run TEXT NOT NULL, seq INTEGER NOT NULL, sha256 TEXT NOT NULL)",
 }
+_PASSING = frozenset(
+    [
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+    ]
+)
 _CLAIMED = {TODO: PENDING, WAITING: PENDING, GOING: IN_PROGRESS, DONE: COMPLETED}
 _NO_TASKS = ("phase:", "fanout:", "missing:")
 _ID_BYTES_MAX = 4096
@@ -194,9 +203,36 @@ def _is_ours(connection: sqlite3.Connection) -> bool:
     return ours and connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
 
 
+def is_of_no_use(path: Path) -> bool:
+    """Whether what lies there cannot be written to: no database, a damaged one, or somebody else's. Read-only."""
+    try:
+        if identity(path) is None:
+            return False
+        with closing(open_to_read(path)) as connection:
+            return _has_tables(connection) and not _is_ours(connection)
+    except UnusableError:
+        return True
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        return not is_passing(error) and code != sqlite3.SQLITE_READONLY  # whoever writes puts that right
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
+        return True
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether nothing is wrong with the file itself: another time will do."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' LIMIT 1").fetchone() is not None
+
+
 def prepare(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database; one with other tables, or damage, is not ours to use."""
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' LIMIT 1").fetchone() is None:
+    if not _has_tables(connection):
         connection.executescript(";\n".join(["BEGIN IMMEDIATE", *SCHEMA.values(), "COMMIT"]))
     elif not _is_ours(connection):
         raise UnusableError

@@ -50,16 +50,6 @@ _OR_UPDATE = (
 )
 _INSERT_DEPS = "INSERT INTO todo_deps (todo_id, depends_on) VALUES "
 _ROWS_AT_ONCE = 50
-# Nothing is wrong with the file itself: another time will do.
-_PASSING = frozenset(
-    [
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_NOMEM,
-    ]
-)
 _STATUS = {
     PENDING: TODO,
     FAILED: TODO,  # another attempt is due
@@ -99,7 +89,7 @@ class TodosView:
                 self._roll_back()
                 return False
             except (sqlite3.Error, UnusableError) as error:
-                if _is_passing(error):
+                if todofile.is_passing(error):
                     self._roll_back()
                     return False
                 self.close()
@@ -325,7 +315,3 @@ def _read(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Row], 
     rows = connection.execute("SELECT id, title, description, status FROM todos").fetchall()
     deps = connection.execute("SELECT todo_id, depends_on FROM todo_deps").fetchall()
     return {name: (title, description, status) for name, title, description, status in rows}, set(deps)
-
-
-def _is_passing(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING

@@ -1,0 +1,257 @@
+"""Stores that only write down what would be done to the disk: what a dry run acts on.
+
+The very code that acts on the work tree and on objects/ acts on these instead, so what they wrote down is what it
+does. They read the disk as it is. Names that would be gone, or new, are known; the bytes that would be written are
+not kept: whoever reads a file back compares hashes, and finds the same bytes in objects/.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from holdfast.stores import atomic
+from holdfast.stores.objects import PACKED_MAX, ObjectStore
+from holdfast.stores.places import is_something_else
+from holdfast.stores.tree import WorkTree
+
+TIME = "TIME"
+"""Stands for the moment in the name of a file that is set aside."""
+
+SET_ASIDE, COPY, WRITE, RENAME, APPEND, CUT, DELETE, KEEP = (
+    "set aside",  # moved away, with all that is in it
+    "copy",  # a second one is made; the file stays
+    "write",  # made, or put in the place of the old one
+    "rename",
+    "append",
+    "cut",  # the torn end is kept elsewhere and cut off
+    "delete",
+    "keep",  # a copy in objects/
+)
+
+_KEPT_BYTES_MAX = 8 << 20
+
+
+class Action(msgspec.Struct, frozen=True):
+    """One change on the disk; paths are relative to the project."""
+
+    do: str
+    path: str
+    to: str = ""
+
+
+class Paper:
+    """The list of what would be done, in that order."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.actions: list[Action] = []
+
+    def note(self, do: str, path: str | Path, to: str | Path = "") -> None:
+        self.actions.append(Action(do, self._shown(path), self._shown(to) if to else ""))
+
+    def set_aside(self, path: str | Path, into: Path) -> Path:
+        """As `atomic.set_aside`."""
+        to = into / atomic.aside_name(os.path.basename(path), at=TIME)
+        self.note(SET_ASIDE, path, to)
+        return to
+
+    def copy_aside(self, path: str | Path, into: Path, *, label: str, do: str = COPY) -> Path:
+        """As `atomic.keep_copy`, and with CUT as `atomic.cut_tail`."""
+        to = into / atomic.aside_name(os.path.basename(path), label, at=TIME)
+        self.note(do, path, to)
+        return to
+
+    def back_up(self, path: str | Path, *, do: str = SET_ASIDE) -> str:
+        """As `atomic.back_up`."""
+        to = os.path.join(os.path.dirname(path), atomic.backup_name(os.path.basename(path), at=TIME))
+        self.note(do, path, to)
+        return to
+
+    def _shown(self, path: str | Path) -> str:
+        return os.path.relpath(path, self.root) if os.path.isabs(path) else os.fspath(path)
+
+
+class PaperTree(WorkTree):
+    """A work tree that stays as it is."""
+
+    def __init__(self, root: Path, tmp: Path, paper: Paper) -> None:
+        super().__init__(root, tmp)
+        self._paper = paper
+        self._new: dict[str, os.stat_result] = {}
+        self._gone: set[str] = set()
+        self._origin: dict[str, str] = {}  # new name -> where the bytes still are
+
+    def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
+        self._paper.note(WRITE, rel)
+        return self._appears(rel, len(data))
+
+    def move_in(self, source: Path, rel: str, *, sync: bool) -> os.stat_result:
+        self._paper.note(WRITE, rel)
+        return self._appears(rel, 0)
+
+    def fresh_temp(self) -> Path:
+        return self._tmp / "paper"
+
+    def extend_temp(self, temp: Path, data: bytes) -> None:
+        """There is none."""
+
+    def remove(self, rel: str) -> None:
+        if self.exists(rel):
+            self._paper.note(DELETE, rel)
+            self._vanishes(rel)
+
+    def rename(self, rel: str, new_rel: str) -> None:
+        self._paper.note(RENAME, rel, new_rel)
+        origin = self._origin.pop(rel, rel)
+        self._vanishes(rel)
+        self._appears(new_rel, 0)
+        self._origin[new_rel] = origin
+
+    def back_up(self, rel: str) -> str:
+        self._vanishes(rel)
+        return self._paper.back_up(rel)
+
+    def copy_beside(self, rel: str) -> str:
+        return self._paper.back_up(rel, do=COPY)
+
+    def copy_aside(self, rel: str, into: Path, *, label: str) -> Path:
+        return self._paper.copy_aside(rel, into, label=label)
+
+    def set_aside(self, rel: str, into: Path) -> Path:
+        self._vanishes(rel)
+        return self._paper.set_aside(rel, into)
+
+    def stat(self, rel: str) -> os.stat_result | None:
+        if rel in self._gone:
+            return None
+        return self._new.get(rel) or super().stat(rel)
+
+    def names(self, folder: str) -> frozenset[str]:
+        return super().names(folder) - _below(folder, self._gone) | _below(folder, self._new)
+
+    def read(self, rel: str) -> bytes:
+        return super().read(self._readable(rel))
+
+    def open_read(self, rel: str) -> int:
+        return super().open_read(self._readable(rel))
+
+    def _readable(self, rel: str) -> str:
+        if rel in self._gone:
+            raise FileNotFoundError(rel)
+        return self._origin.get(rel, rel)
+
+    def _appears(self, rel: str, size: int) -> os.stat_result:
+        self._gone.discard(rel)
+        self._origin.pop(rel, None)
+        number = len(self._paper.actions)  # in place of the inode: each writing gives another file
+        fields = (stat.S_IFREG | 0o644, number, 0, 1, 0, 0, size, 0, 0, 0)
+        self._new[rel] = os.stat_result(fields, {"st_mtime_ns": 0, "st_ctime_ns": 0})
+        return self._new[rel]
+
+    def _vanishes(self, rel: str) -> None:
+        self._gone.add(rel)
+        self._new.pop(rel, None)
+
+
+def _below(folder: str, paths: Iterable[str]) -> frozenset[str]:
+    split = (path.rpartition("/") for path in paths)
+    return frozenset(name for above, _, name in split if above == folder)
+
+
+class PaperObjects(ObjectStore):
+    """The objects of a run; what would be added is remembered, and the newest of it kept in memory."""
+
+    def __init__(self, objects: Path, run_id: str, tmp: Path, quarantine: Path, paper: Paper) -> None:
+        super().__init__(objects, run_id, tmp, quarantine, read_only=True)
+        self._paper = paper
+        self._held: dict[str, bytes] = {}
+        self._held_bytes = 0
+
+    def put(self, data: bytes, sha256: str | None = None) -> str:
+        sha = sha256 or hashlib.sha256(data).hexdigest()
+        if sha not in self._trusted and not self._is_kept(sha, len(data)):
+            self._keep(sha, len(data))
+            self._hold(sha, data)
+        self._trusted.add(sha)
+        return sha
+
+    def put_whole(self, reader: int, size: int, sha: str) -> bool:
+        if _hash_range(reader, size) != sha:
+            return False
+        if sha not in self._trusted and not self._is_kept(sha, size):
+            self._keep(sha, size)
+        self._trusted.add(sha)
+        return True
+
+    def mend(self, *, prove: bool = True) -> None:
+        path = self._own.path
+        if not os.path.lexists(path):
+            return
+        if is_something_else(path):
+            self._paper.set_aside(path, self._quarantine)
+            self.damage.append(f"{path.name} is no regular file")
+            return
+        self._own.refresh()
+        self._own_scanned = True
+        if os.stat(path).st_size > self._own.end:
+            self._paper.copy_aside(path, self._quarantine, label=atomic.TAIL, do=CUT)
+            self.damage.append(f"{path.name} has a torn tail")
+        for sha in [sha for sha, is_whole in self._own.prove() if not is_whole] if prove else ():
+            self._own.damage.append(f"{path.name}: object {sha[:12]} is damaged")
+            del self._own.objects[sha]
+        if self._own.damage:
+            self._collect(self._own)
+            self._paper.copy_aside(path, self._quarantine, label="damaged")
+            self._paper.note(WRITE, path)
+
+    def lacks(self, sha: str) -> bool:
+        return sha not in self._trusted and super().lacks(sha)
+
+    def get(self, sha: str) -> bytes | None:
+        return self._held.get(sha) or super().get(sha)
+
+    def has(self, sha: str) -> bool:
+        return sha in self._trusted or super().has(sha)
+
+    def copy_to(self, sha: str, dest: Path) -> bool:
+        return self.is_whole(sha)
+
+    def flush(self) -> None:
+        """Nothing is written."""
+
+    def _is_kept(self, sha: str, size: int) -> bool:
+        """Whether the object is there already, whole; a rotten one would be out of the way first."""
+        if size <= PACKED_MAX:
+            if not self._own_scanned:
+                self._own.refresh()
+                self._own_scanned = True
+            return sha in self._own.objects and self._read_packed(self._own, sha) is not None
+        if not os.path.lexists(self._loose(sha)):
+            return False
+        if self.is_whole(sha):
+            return True
+        self._paper.set_aside(self._loose(sha), self._quarantine)
+        return False
+
+    def _keep(self, sha: str, size: int) -> None:
+        self._paper.note(KEEP, sha, self._own.path if size <= PACKED_MAX else self._loose(sha))
+
+    def _hold(self, sha: str, data: bytes) -> None:
+        self._held[sha] = data
+        self._held_bytes += len(data)
+        while self._held_bytes > _KEPT_BYTES_MAX:
+            self._held_bytes -= len(self._held.pop(next(iter(self._held))))
+
+
+def _hash_range(reader: int, size: int) -> str:
+    hasher, offset = hashlib.sha256(), 0
+    while offset < size and (block := os.pread(reader, min(1 << 20, size - offset), offset)):
+        hasher.update(block)
+        offset += len(block)
+    return hasher.hexdigest()

@@ -1,0 +1,178 @@
+"""`recover --dry-run` on projects that a seeded dice has damaged: what it lists is what `recover` then does.
+
+The seed is in the test's name. HOLDFAST_DAMAGE_SEEDS=N tries so many of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from .damages import FILE_DAMAGES, delete
+from .state_project import RUN_ID, Processes, Project, processes
+
+SEEDS = range(int(os.environ.get("HOLDFAST_DAMAGE_SEEDS", "24")))
+FILES = {
+    "keep": ("to",),
+    "set aside": ("path", "to"),
+    "copy": ("to",),
+    "cut": ("path", "to"),
+    "rename": ("path", "to"),
+}
+"""Which of the two names an action changes; of those not named here, `path`."""
+
+BOOK = """
+from pathlib import Path
+
+from holdfast import Context, Pipeline
+
+OUTSIDE = Path(__file__).resolve().parent.parent
+pipe = Pipeline("book", params={"topic": (str, "kelp")})
+
+
+@pipe.step(writes="outline.md")
+def outline(topic: str) -> str:
+    return f"ch01 ch02\\n\\nall about {topic}\\n"
+
+
+@pipe.items("chapter")
+def chapters(outline: str) -> list:
+    return outline.split()[:2]
+
+
+@pipe.step(each="chapter", writes="drafts/{chapter}.md", marker="DRAFT_DONE")
+def draft(ctx: Context, chapter: str, outline: str) -> str:
+    ctx.section(f"{chapter} is drafted")
+    return f"# {chapter}\\n\\n{outline}"
+
+
+@pipe.step(each="chapter", writes={"facts": "facts/{chapter}.json", "page": "facts/{chapter}.md"})
+def facts(chapter: str, draft: str) -> dict:
+    return {"facts": {"words": len(draft.split())}, "page": "A page.\\n", "value": "x" * 3000}
+
+
+@pipe.step(each="chapter", appends="terms.md")
+def terms(chapter: str, draft: str) -> str:
+    return f"Terms of {chapter}"
+
+
+@pipe.step(writes="large.bin")
+def large(ctx: Context, outline: str) -> Path:
+    ctx.out.write_bytes(b"large" * 300_000)
+    return ctx.out
+
+
+@pipe.step(writes="book.md", retries=0)
+def book(draft: dict, facts: dict, terms: dict) -> str:
+    if (OUTSIDE / "fail").exists():
+        raise RuntimeError("not yet")
+    return "\\n".join(draft.values()) + "\\n"
+"""
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    with processes(tmp_path_factory.mktemp("processes")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bases(start: Processes, tmp_path_factory: pytest.TempPathFactory) -> list[Project]:
+    """A finished project, and one that failed three times."""
+    made = [Project(tmp_path_factory.mktemp(name), start).begin() for name in ("finished", "failed")]
+    (made[1].folder / "fail").touch()
+    for project, codes in zip(made, ([0], [1, 1, 1]), strict=True):
+        (project.root / "book.py").write_text(BOOK)
+        assert [project.run("--run-id", RUN_ID).code for _ in codes] == codes
+    return made
+
+
+def entries(project: Project) -> dict[str, tuple[int, ...]]:
+    """Everything but our own folders and what comes and goes with every command."""
+    found = {}
+    for path in sorted(project.root.rglob("*")):
+        name = str(path.relative_to(project.root))
+        passing = name.startswith((".holdfast/tmp", "__pycache__")) or name.endswith((".lock", "/logs"))
+        if not passing and (path.is_symlink() or not path.is_dir() or is_stray(path)):
+            status = path.lstat()
+            found[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return found
+
+
+def is_stray(folder: Path) -> bool:
+    """Whether it is an empty folder that stands where a file was."""
+    return bool(folder.suffix) and not os.listdir(folder)
+
+
+def timeless(name: str) -> str:
+    return re.sub(r"\.\d{8}T\d{6}Z(\.\d+)?", ".TIME", name)
+
+
+def changed(before: dict[str, tuple[int, ...]], after: dict[str, tuple[int, ...]]) -> set[str]:
+    return {timeless(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def listed(actions: list[dict[str, Any]]) -> set[str]:
+    return {timeless(one[key]) for one in actions for key in FILES.get(one["do"], ("path",))}
+
+
+def damage(project: Project, dice: Random) -> list[str]:
+    """Some of its files, or all of its state; gives what was done, for whoever reads a failure."""
+    done = []
+    if dice.random() < 0.25:
+        delete(project.state, dice)
+        done.append("delete .holdfast")
+    names = [name for name in entries(project) if name != "book.py"]
+    for name in dice.sample(names, dice.randrange(1, 5)):
+        how = dice.choice((*FILE_DAMAGES, edit, marked))
+        how(project.root / name, dice)
+        done.append(f"{how.__name__} {name}")
+    if dice.random() < 0.3:
+        choice = dice.choice(["keep", "restore"])
+        (project.root / "holdfast.toml").write_text(f'[run]\non_changed = "{choice}"\n')
+        done.append(f"{choice} edits")
+    if dice.random() < 0.2:
+        other = BOOK.replace('"drafts/', '"texts/').replace("terms.md", "glossary.md").replace("large.bin", "l.md")
+        (project.root / "book.py").write_text(other)
+        done.append("other paths")
+    return done
+
+
+def marked(path: Path, dice: Random) -> None:
+    """The plain marker of an agent in place of the seal."""
+    data = path.read_bytes().rstrip()
+    path.write_bytes(data[: data.rfind(b"\n") + 1] + b"DRAFT_DONE\n")
+
+
+def edit(path: Path, dice: Random) -> None:
+    """A few words of a person's, above the last line."""
+    lines = path.read_bytes().splitlines(keepends=True) or [b""]
+    lines.insert(len(lines) - 1, b"A person's words.\n")
+    path.write_bytes(b"".join(lines).replace("✅".encode(), "—".encode(), 1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_dry_run_lists_what_is_then_done(seed: int, bases: list[Project], tmp_path: Path) -> None:
+    """Every file that is made, changed or moved is listed, and no other; the decisions are the same too."""
+    dice = Random(seed)
+    project = dice.choice(bases).copy(tmp_path)
+    told = damage(project, dice)
+    before = entries(project)
+    foreseen = project("recover", "book.py", "--dry-run", "--json")
+    assert "Traceback" not in foreseen.said, (told, foreseen.said)
+    assert entries(project) == before, told
+    done = project("recover", "book.py", "--json")
+    assert (foreseen.code, "Traceback" in done.said) == (done.code, False), (told, foreseen.said, done.said)
+    if done.code not in (0, 3):
+        assert foreseen.said == done.said, told
+        return
+    planned, carried_out = json.loads(foreseen.out), json.loads(done.out)
+    assert planned["tasks"] == carried_out["tasks"], told
+    assert listed(planned["actions"]) == changed(before, entries(project)), (told, planned["actions"])

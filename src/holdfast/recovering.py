@@ -11,6 +11,7 @@ second recovery finds nothing to do, and records nothing.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,9 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.disagreeing import Disagreement, disagreements
 from holdfast.recovery.judge import Judge
+from holdfast.recovery.scan import path_values
 from holdfast.recovery.sources import Views, read_views
+from holdfast.recovery.strangers import Strangers
 from holdfast.runs import list_runs, load_value
 from holdfast.sessions import OpenRun, copied, encoded_spec, locked, make_folders
 from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, RunState
@@ -45,8 +48,10 @@ from holdfast.walking import Walker, looking, make_walker
 STRETCH = 2500
 """So many nodes are considered in one batch: the append lock is not held for longer."""
 
+_TO_RUN = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
+
 RECORDED_MAX = 50
-"""So many disagreements stand in the journal; the report has them all."""
+"""So many disagreements, or notes, stand in the journal; the report has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
         with seldom():
             walker = _walk(opened, views)
         found = list(disagreements(walker.planned, before, views))
-        opened.say([_recovered(walker, found)], durable=True)
+        opened.say([*_notes(_elsewhere(walker)), _recovered(walker, found)], durable=True)
         _keep_pages(opened, shelf, found)
     finally:
         committer.on_batch = advance
@@ -143,7 +148,8 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         foresight.mend_objects(walker.inputs.artifacts, state, prove=not request.quick)
         foresight.begin([*opening, *wishes])
         walker.go()
-        report = _report(choice, walker, told, before, damage, turned_back(wishes))
+        remarks = [*damage, *_elsewhere(walker).values()]
+        report = _report(choice, walker, told, before, remarks, turned_back(wishes))
         foresight.end(state, walker.recorded, request.settings.snapshots, report.disagreements)
     return replace(report, actions=foresight.actions(state))
 
@@ -175,10 +181,13 @@ def _carry_out(opened: OpenRun) -> Recovery:
     before = _statuses(state)
     walker = _walk(opened, views)
     told = views if state.rebuilt else views.newer_than(begun)
-    report = _report(opened.choice, walker, told, before, opened.damage, turned_back(wishes))
+    elsewhere = _elsewhere(walker)
+    remarks = [*opened.damage, *elsewhere.values()]
+    report = _report(opened.choice, walker, told, before, remarks, turned_back(wishes))
     if journal.position.seq > begun or state.rebuilt:
         was_lost = state.rebuilt
-        opened.say([_recovered(walker, report.disagreements), *_stopped(opened, walker)], durable=True)
+        notes = [*_notes(elsewhere), _recovered(walker, report.disagreements)]
+        opened.say([*notes, *_stopped(opened, walker)], durable=True)
         opened.write_snapshot()
         _keep_pages(opened, shelf, report.disagreements if was_lost else ())
     kept = _refresh_views(opened, walker, shelf)
@@ -236,6 +245,25 @@ def _walk(opened: OpenRun, views: Views) -> Walker:
     return walker
 
 
+def _notes(elsewhere: Mapping[str, str]) -> Iterator[ev.Event]:
+    """What somebody should know before the rest runs."""
+    for task, words in itertools.islice(elsewhere.items(), RECORDED_MAX):
+        yield ev.NoteAdded(text=words, impact="else its step runs again", step_id=task)
+    if len(elsewhere) > RECORDED_MAX:
+        yield ev.NoteAdded(text=f"and {len(elsewhere) - RECORDED_MAX} more such files: holdfast scan lists them")
+
+
+def _elsewhere(walker: Walker) -> dict[str, str]:
+    """Tasks of a lost run that are still to run, and a file that each seems to have written at another path."""
+    state, inputs = walker.state, walker.inputs
+    is_over = all(task.action not in _TO_RUN for task in walker.planned.values())
+    if not state.rebuilt or (is_over and not walker.open_fans()):
+        return {}
+    paths = {path for node in walker.graph.tasks() for path in inputs.paths(node).values()}
+    found = Strangers(walker.graph.spec, inputs.artifacts.tree, path_values(state), paths).find()
+    return {stranger.task: f"{stranger.path} {stranger.detail}" for stranger in found if stranger.task}
+
+
 def _recovered(walker: Walker, found: list[Disagreement]) -> ev.Recovered:
     counts = Counter(task.action for task in walker.planned.values())
     words = tuple(one.words() for one in found[:RECORDED_MAX])
@@ -281,7 +309,7 @@ def _report(
     walker: Walker,
     views: Views,
     before: Mapping[str, str],
-    damage: Sequence[str],
+    remarks: Sequence[str],
     wished: Mapping[str, str],
 ) -> Recovery:
     return Recovery(
@@ -291,6 +319,6 @@ def _report(
         list(walker.planned.values()),
         walker.orphans(),
         list(disagreements(walker.planned, before, views, wished)),
-        (*damage, *views.problems),
+        (*remarks, *views.problems),
         walker.open_fans(),
     )

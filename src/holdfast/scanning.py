@@ -24,8 +24,9 @@ from holdfast.pipeline.graph import Graph, Node, build_graph, split_task_id
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.recovery.scan import DAMAGED, HALF, MARKED, Finding, Scan, Stranger, named_items
+from holdfast.recovery.scan import DAMAGED, HALF, MARKED, Finding, Scan, named_items, path_values
 from holdfast.recovery.sources import read_views
+from holdfast.recovery.strangers import Stranger, Strangers
 from holdfast.runs import read_run
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores.objects import ObjectStore
@@ -94,7 +95,7 @@ def _scan(
     return Scanned(
         state.run_id,
         [finding for finding in findings if step is None or split_task_id(finding.task)[0] == step],
-        list(scan.strangers(_own_files(compiled, layout))) if step is None else [],
+        _strangers(compiled, layout, scan) if step is None else [],
         [fan.var for fan in spec.items if not any(var == fan.var for var, _ in graph.items)],
     )
 
@@ -155,6 +156,11 @@ def _checker(
         return attempts.check_again(own, node, load()) if own else ""
 
     return check
+
+
+def _strangers(compiled: CompiledPipeline, layout: ProjectLayout, scan: Scan) -> list[Stranger]:
+    found = Strangers(compiled.spec, scan.artifacts.tree, path_values(scan.state), scan.files())
+    return list(found.find(_own_files(compiled, layout)))
 
 
 def _own_files(compiled: CompiledPipeline, layout: ProjectLayout) -> frozenset[str]:

@@ -181,7 +181,7 @@ def test_an_unknown_input_makes_nothing_stale(project: Path) -> None:
 
 
 def test_files_that_belong_to_no_task_are_listed(project: Path) -> None:
-    """Beside the artifacts, also under a name that an item could have; backups are told apart."""
+    """Beside the artifacts, also under a name that an item could have; backups are told apart, folders counted."""
     (project / "reviews" / "notes.txt").write_text("mine", encoding="utf-8")
     (project / "reviews" / "my own.md").write_text("mine", encoding="utf-8")
     (project / "reviews" / "zz.md").write_text("mine", encoding="utf-8")
@@ -197,6 +197,8 @@ def test_files_that_belong_to_no_task_are_listed(project: Path) -> None:
         "reviews/zz.md": "stranger",
         "reviews/copy.md": "stranger",
         "reviews/a.md.bak.20260101T000000Z": "backup",
+        "README.rst": "stranger",
+        "gone/": "folder",
     }
     assert "reviews/zz.md" not in kinds(scanned)
 

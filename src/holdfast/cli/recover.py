@@ -101,7 +101,7 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
     if recovery.is_first:
         lost = " (no record yet; whole files are adopted)"
     yield f"{pipeline}: run {recovery.run_id}{lost}"
-    yield from (f"  note: {remark}" for remark in recovery.remarks)
+    yield from _told("  note", recovery.remarks)
     for action, words in (_WOULD if dry_run else _DONE).items():
         yield from _group(
             words, [task for task in recovery.tasks if task.action == action], short=action == "trust"

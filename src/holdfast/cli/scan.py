@@ -16,10 +16,12 @@ from holdfast.cli.printing import print_json, say_all, table
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
-    from holdfast.recovery.scan import Finding, Stranger
+    from holdfast.recovery.scan import Finding
+    from holdfast.recovery.strangers import Stranger
     from holdfast.scanning import Scanned
 
 _SHOWN_MAX = 200
+_STRANGERS_MAX = 40
 _MEANING = {
     "sealed": "sealed and whole",
     "plain marker": "with a plain marker, or none expected",
@@ -100,12 +102,21 @@ def _table(findings: list[Finding]) -> Iterator[str]:
 
 def _strangers(strangers: list[Stranger]) -> Iterator[str]:
     backups = sum(1 for stranger in strangers if stranger.kind == "backup")
-    others = [stranger for stranger in strangers if stranger.kind != "backup"]
+    lost = [stranger for stranger in strangers if stranger.task]
+    others = [stranger for stranger in strangers if stranger.kind != "backup" and not stranger.task]
     if backups:
         yield f"{counted(backups, 'backup (NAME.bak.TIME) lies', 'backups (NAME.bak.TIME) lie')} beside the files"
+    if lost:
+        yield "Files that a task seems to have written under another path; they are left alone:"
+        yield from _listed(lost)
     if others:
         yield "Files that belong to no task; they are left alone:"
-    for stranger in others[:_SHOWN_MAX]:
+        yield from _listed(others)
+
+
+def _listed(strangers: list[Stranger]) -> Iterator[str]:
+    for stranger in strangers[:_STRANGERS_MAX]:
         yield f"  {stranger.path}" + (f" ({stranger.detail})" if stranger.detail else "")
-    if len(others) > _SHOWN_MAX:
-        yield f"  and {len(others) - _SHOWN_MAX} more; --json lists them all"
+    rest = sum(stranger.files for stranger in strangers[_STRANGERS_MAX:])
+    if rest:
+        yield f"  and {counted(rest, 'more file', 'more files')}; --json has them all"

@@ -1,4 +1,4 @@
-"""What the artifacts alone say, task by task, and which files belong to no task. Read-only.
+"""What the artifacts alone say, task by task. Read-only.
 
 Every file is read once, in the order in which they are made from each other, and judged by itself: by its seal,
 its marker, its `check`. A seal also says what the file was made from: if that is not what lies there now, it is
@@ -11,13 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast import artifacts as look
-from holdfast import layout, memory, seals
+from holdfast import memory, seals
 from holdfast.artifacts import UNREADABLE, Look, LostValueError, output_digest, part_path
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord
@@ -43,13 +43,11 @@ MISSING, EMPTY, HALF, MARKED, SEALED, CHANGED, DAMAGED, STALE, REFUSED = KINDS =
     "stale",
     "refused",
 )
-BACKUP, PARTIAL, SEAL, STRANGER = "backup", "partial", "seal", "stranger"
 WHOLE = (SEALED, MARKED)
 
 _USABLE = frozenset({look.SEALED, look.MARKED, look.CHANGED, look.HALF})
 _KINDS = {look.MARKED: MARKED, look.FOREIGN: DAMAGED}
 _TAIL_BYTES = 16 << 10
-_OWN = frozenset({layout.CHECKPOINT_VIEW, layout.RESUME_VIEW, layout.SETTINGS_FILE})
 
 Checker = Callable[[Node, Callable[[], Any]], str]
 
@@ -63,14 +61,6 @@ class Finding(msgspec.Struct, frozen=True):
     detail: str = ""
     run: str = ""  # from its seal
     cost_usd: float = 0.0
-
-
-class Stranger(msgspec.Struct, frozen=True):
-    """A file in a folder of the pipeline that belongs to no task: a backup, a leftover, somebody's own."""
-
-    path: str
-    kind: str
-    detail: str = ""
 
 
 class Scan:
@@ -98,18 +88,9 @@ class Scan:
             else:
                 yield from self._look_at(node, self.inputs.paths(node))
 
-    def strangers(self, skip: frozenset[str] = frozenset()) -> Iterator[Stranger]:
-        """Files beside the artifacts that are nobody's; call it when the findings are through."""
-        tree, suffixes = self.artifacts.tree, self._own_suffixes()
-        for folder in sorted(self._folders()):
-            for name in sorted(_names(tree, folder)):
-                path = f"{folder}/{name}" if folder else name
-                if self._belongs(path) or path in skip or (not folder and _is_own(name, suffixes)):
-                    continue
-                status = tree.stat(path)
-                if status is None or stat.S_ISDIR(status.st_mode):
-                    continue
-                yield self._stranger(path)
+    def files(self) -> set[str]:
+        """The paths of all files that tasks have or would have; call it when the findings are through."""
+        return {*self._paths, *self._books}
 
     def disown(self, path: str) -> None:
         """This file is no task's after all."""
@@ -207,40 +188,6 @@ class Scan:
         except LostValueError:
             return ""  # what it would look at is lost: it cannot object
 
-    # --- other files ---------------------------------------------------------------------------------------
-
-    def _belongs(self, path: str) -> bool:
-        """Whether a file is an artifact, or goes with one: its seal, a stream that was cut off."""
-        return (
-            path in self._paths
-            or path in self._books
-            or path.removesuffix(layout.PART_SUFFIX) in self._paths
-            or path.removesuffix(layout.SEAL_SUFFIX) in self._paths
-        )
-
-    def _folders(self) -> set[str]:
-        """The folders that the templates write to."""
-        found = {path.rpartition("/")[0] for path in (*self._paths, *self._books)}
-        for pattern, template in file_patterns(self.graph.spec, _values(self.state)):
-            found.update(matching_folders(self.artifacts.tree, pattern, template))
-        return found
-
-    def _own_suffixes(self) -> set[str]:
-        """The suffixes of the files that the templates put into the project's own folder."""
-        templates_ = [template for step in self.graph.spec.steps for template in step.files.values()]
-        lying = [path for path in (*self._paths, *self._books, *templates_) if "/" not in path]
-        return {layout.PART_SUFFIX, layout.SEAL_SUFFIX, *(os.path.splitext(path)[1] for path in lying)}
-
-    def _stranger(self, path: str) -> Stranger:
-        if ".bak." in path.rpartition("/")[2]:
-            return Stranger(path, BACKUP, "set aside before")
-        if path.endswith(layout.PART_SUFFIX):
-            return Stranger(path, PARTIAL)
-        if path.endswith(layout.SEAL_SUFFIX):
-            return Stranger(path, SEAL, "the seal of a file that belongs to no task")
-        seal = tail_seal(self.artifacts.tree.open_read, path)
-        return Stranger(path, STRANGER, f"sealed by {seal.task} of run {seal.run}" if seal else "")
-
 
 def _is_beyond_telling(seal: Seal, parts: Mapping[str, str]) -> bool:
     """Whether an input is unknown and nothing that is known differs from what the seal says."""
@@ -255,11 +202,6 @@ def _no_rest(node: Node) -> str:
     return look.EMPTY_REST if isinstance(node.spec.writes, dict) else ""
 
 
-def _is_own(name: str, suffixes: Collection[str]) -> bool:
-    """In the project's own folder only files that look like artifacts are of interest."""
-    return name in _OWN or name.startswith(".") or not (os.path.splitext(name)[1] in suffixes or ".bak." in name)
-
-
 # --- items that files suggest ------------------------------------------------------------------------------
 
 
@@ -267,7 +209,7 @@ def named_items(spec: PipelineSpec, tree: WorkTree, state: RunState) -> dict[str
     """The items that the names of files suggest, by fan-out. Only their seals can prove that they are items."""
     suggested: dict[str, list[tuple[FilePattern, tuple[str, ...]]]] = {}
     listings: dict[str, frozenset[str]] = {}  # several steps may write to one folder
-    for pattern, template in file_patterns(spec, _values(state)):
+    for pattern, template in file_patterns(spec, path_values(state)):
         for folder in matching_folders(tree, pattern, template):
             if folder not in listings:
                 listings[folder] = _names(tree, folder)
@@ -307,7 +249,7 @@ def _remembered_items(
     """The items whose sections stand in memory files, each with its fan-out."""
     for step in spec.memories:
         fan = spec.fan_path(step.each)
-        pattern = FilePattern(step, fan[:-1], step.appends or "", _values(state))
+        pattern = FilePattern(step, fan[:-1], step.appends or "", path_values(state))
         for folder in matching_folders(tree, pattern, step.appends or ""):
             paths = (f"{folder}/{name}" if folder else name for name in _names(tree, folder))
             for path in (path for path in paths if pattern.item_at(path) is not None):
@@ -363,7 +305,8 @@ def _names(tree: WorkTree, folder: str) -> frozenset[str]:
         return frozenset()
 
 
-def _values(state: RunState) -> dict[str, str]:
+def path_values(state: RunState) -> dict[str, str]:
+    """What stands for the fields of path templates, as far as it is known without an item."""
     params = {name: str(value) for name, value in state.params.items()}
     return {**params, "run_id": state.run_id} if state.run_id else params
 

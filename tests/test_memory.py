@@ -60,7 +60,7 @@ def test_a_section_is_an_opening_line_its_text_and_a_seal() -> None:
     assert lines[0] == "<!-- holdfast section=glossary[b] bytes=5 -->"
     assert lines[1] == "beta"
     assert lines[2].startswith("<!-- GLOSSARY_COMPLETE holdfast=1 task=glossary[b] run=r1 round=0 in=ab sha256=")
-    assert lines[2].endswith("eol=added -->")
+    assert " eol=added sum=" in lines[2] and lines[2].endswith(" -->")
 
 
 def test_what_was_written_reads_back() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,12 +48,34 @@ def test_any_text_survives_being_sealed(text: str) -> None:
 
 
 def test_the_line_reads_as_the_contract_shows_it() -> None:
-    """The seal is the comment of the contract, cost and tokens included."""
+    """The seal is the comment of the contract, cost and tokens included, and a sum of the line itself."""
     line = write_seal(Seal("draft[ch05]", "ID", 0, "IN", "SUM", "DRAFT_COMPLETE", 0.0123, 456)).decode()
-    assert line == (
-        "<!-- DRAFT_COMPLETE holdfast=1 task=draft[ch05] run=ID round=0 in=IN sha256=SUM"
-        " cost=0.0123 tokens=456 -->\n"
+    above = (
+        "<!-- DRAFT_COMPLETE holdfast=1 task=draft[ch05] run=ID round=0 in=IN sha256=SUM cost=0.0123 tokens=456"
     )
+    assert line == f"{above} sum={hashlib.sha256(above.encode()).hexdigest()[:12]} -->\n"
+
+
+def test_a_seal_without_a_sum_is_one_if_it_has_nothing_else_unknown() -> None:
+    """Earlier versions, and the contract's own example, have none."""
+    line = (
+        b"<!-- DRAFT_COMPLETE holdfast=1 task=draft[ch05] run=ID round=0 in=AB sha256=CD cost=0.01 tokens=456 -->"
+    )
+    seal = read_seal(line)
+    assert seal is not None and (seal.task, seal.tokens) == ("draft[ch05]", 456)
+    assert read_seal(line.replace(b" -->", b" sun=0123456789ab -->")) is None
+
+
+def test_every_bit_of_a_seal_line_counts() -> None:
+    """Whatever one bit of it becomes, it is no seal any more."""
+    seal = vary(SEAL, newline_added=True, set_digest="5e7", made_from={"item": "ch05", "param a b": "0123"})
+    line = write_seal(seal).rstrip()
+    assert read_seal(line) == seal
+    for place in range(len(line)):
+        for bit in range(8):
+            damaged = bytearray(line)
+            damaged[place] ^= 1 << bit
+            assert read_seal(bytes(damaged)) is None, bytes(damaged)
 
 
 def test_a_seal_counts_only_as_the_last_line() -> None:

@@ -128,7 +128,18 @@ def test_a_deleted_file_is_found(project: Path, path: str, problem: str) -> None
     (project / path).unlink()
     (finding,) = look(project).findings
     assert (finding.path, finding.problem) == (path.removesuffix(".seal"), problem)
-    assert finding.fix == "holdfast resume r puts it back"
+    done = "seals it anew" if path.endswith(".seal") else "puts it back"
+    assert finding.fix == f"holdfast resume r {done}"
+
+
+@pytest.mark.parametrize("path", ["out/a.md", "data/b.csv.seal", "large.md"])
+def test_a_damaged_seal_is_found(project: Path, path: str) -> None:
+    """The text is whole, but the line that proves it is not: nobody could rely on it after a loss."""
+    data = (project / path).read_bytes()
+    (project / path).write_bytes(data.replace(b" tokens=0", b" tokens=1"))
+    (finding,) = look(project).findings
+    assert (finding.path, finding.problem) == (path.removesuffix(".seal"), "damaged")
+    assert finding.fix == "holdfast resume r seals it anew"
 
 
 @pytest.mark.parametrize("path", ["out/a.md", "data/b.csv", "large.md"])

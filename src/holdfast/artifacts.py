@@ -49,6 +49,8 @@ def why_unreadable(error: OSError) -> str:
 SECTION, UNWRITTEN = "section", "unwritten"
 """The kinds of a file record that is one section of a memory file: in the file, and only in objects/ so far."""
 
+_SEAL_DAMAGED = "its seal is; the rest is whole"
+
 MISSING, EMPTY, SEALED, FOREIGN, CHANGED, MARKED, HALF, DAMAGED = (
     "missing",
     "empty",
@@ -68,6 +70,9 @@ class Look(msgspec.Struct, frozen=True):
     detail: str = ""
     body: bytes = b""
     seal: Seal | None = None
+    is_whole: bool = (
+        False  # of an accepted file that is damaged: only its seal is, the bytes are what was accepted
+    )
 
 
 class OutputRefusedError(Exception):
@@ -151,7 +156,12 @@ class Artifacts:
                 return found
             # Whole and sealed by this task, but another version: put back by someone.
             return msgspec.structs.replace(found, kind=CHANGED, detail="another version than the accepted one")
-        if found.kind in (CHANGED, MISSING, EMPTY, DAMAGED):
+        if found.kind in (MISSING, EMPTY):
+            return found
+        for body in _above_any_seal(record.path, found.body) if found.body else ():
+            if digest(body) == record.sha256:
+                return Look(DAMAGED, _SEAL_DAMAGED, body, found.seal, is_whole=True)
+        if found.kind in (CHANGED, DAMAGED):
             return found
         return msgspec.structs.replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
 
@@ -174,9 +184,11 @@ class Artifacts:
                 raise
             return Look(DAMAGED, why_unreadable(error))
         seal = seals.read_seal(tail) if seals.is_inline(record.path) else self._read_seal(record.path)
-        if sha == record.sha256 and seal is not None and seal.task in tasks:
+        if sha != record.sha256:
+            return Look(DAMAGED, "not what was accepted", seal=seal)
+        if seal is not None and seal.task in tasks:
             return Look(SEALED, seal=seal)
-        return Look(DAMAGED, "not what was accepted", seal=seal)
+        return Look(DAMAGED, _SEAL_DAMAGED, seal=seal, is_whole=True)
 
     # --- storing -------------------------------------------------------------------------------------------
 
@@ -425,9 +437,7 @@ class Artifacts:
             if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
                 raise
             data = b""
-        # Above the last line stands what was accepted, below it the seal (or a plain marker not yet replaced by
-        # one). Which of the two cuts is right, the hash says: nothing needs to be parsed.
-        for candidate in (*_without_last_line(data), data) if seals.is_inline(record.path) else (data,):
+        for candidate in _above_any_seal(record.path, data):
             if digest(candidate) == record.sha256:
                 return candidate
         stored = self.objects.get(record.sha256) if record.stored else None
@@ -587,6 +597,15 @@ def output_digest(files: list[FileRecord] | tuple[FileRecord, ...], value_digest
         return value_digest
     parts = {record.key: record.sha256 + ("-" if record.newline_added else "") for record in files}
     return digest(encode_json([parts, value_digest]))
+
+
+def _above_any_seal(path: str, data: bytes) -> Sequence[bytes]:
+    """What may have been accepted: all of it, or all above the last line.
+
+    Below stands the seal, whole or not, or a plain marker not yet replaced by one. Which of the two cuts is right,
+    the hash says: nothing needs to be parsed.
+    """
+    return (*_without_last_line(data), data) if seals.is_inline(path) else (data,)
 
 
 def _without_last_line(body: bytes) -> list[bytes]:

@@ -6,7 +6,8 @@ syntax carry it as their last line; all others have it alone in `NAME.seal`.
 
 Rules: a seal counts only as the last non-blank line. `eol=added` says that the newline before the seal is ours,
 not the author's. `set=HEX` binds several files of one step together. `from=NAME:HEX,...` names each input by the
-beginning of its digest, so that a file can be compared also where some are lost. Nothing here opens a file.
+beginning of its digest, so that a file can be compared also where some are lost. `sum=HEX`, the last word, covers
+the line itself: a seal that was damaged is no seal. Nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ _SEAL = re.compile(
     r"(?: cost=([0-9.e-]++) tokens=(\d++))?+((?: (?!cost=|tokens=)[a-z0-9]++=\S*+)*+) -->",
     re.ASCII,
 )
+
+
+_SUM_DIGITS = 12
+_ALWAYS = ("holdfast", "task", "run", "round", "in", "sha256", "cost", "tokens")
+_WITHOUT_SUM = frozenset([*_ALWAYS, "eol", "set", "value", "version", "kind", "from"])
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -109,7 +115,8 @@ def write_seal(seal: Seal) -> bytes:
         words.append(f"kind={seal.kind}")
     if seal.made_from:
         words.append("from=" + ",".join([f"{quote(n, '')}:{quote(v, '')}" for n, v in seal.made_from.items()]))
-    return f"<!-- {' '.join(words)} -->\n".encode()
+    line = f"<!-- {' '.join(words)}"
+    return f"{line} sum={_sum(line)} -->\n".encode()
 
 
 def read_seal(line: bytes) -> Seal | None:
@@ -119,7 +126,7 @@ def read_seal(line: bytes) -> Seal | None:
         return None
     try:
         match = _SEAL.fullmatch(text.decode())
-        if match is None:
+        if match is None or not _is_sound(match[0]):
             return None
         marker, version, task, run, round_, input_digest, sha256, cost, tokens, words = match.groups()
         if int(version) != SEAL_VERSION:
@@ -143,6 +150,23 @@ def read_seal(line: bytes) -> Seal | None:
         )
     except ValueError:
         return None
+
+
+def _sum(line: str) -> str:
+    return digest(line.encode())[:_SUM_DIGITS]
+
+
+def _is_sound(line: str) -> bool:
+    """Whether a seal is as it was written: its sum fits.
+
+    One without a sum is an earlier version's, and has nothing in it that those did not write: else it would be
+    one whose sum was damaged beyond recognition.
+    """
+    covered, is_there, rest = line.rpartition(" sum=")
+    if is_there:
+        return rest == f"{_sum(covered)} -->"
+    words = [word.split("=", 1) for word in line.split(" ") if "=" in word]
+    return all(name in _WITHOUT_SUM and "=" not in value for name, value in words)
 
 
 def _made_from(text: str) -> dict[str, str]:

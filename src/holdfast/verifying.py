@@ -310,6 +310,8 @@ class _Tasks:
             fix = f"{self._resume} --on-changed restore (or keep)"
             fix += "" if can_heal else "; its copy is lost, so restore makes it again"
             return Finding(task, file.path, seen.kind, seen.detail or "not what was accepted", fix)
+        if seen.is_whole:
+            return Finding(task, file.path, seen.kind, seen.detail, f"{self._resume} seals it anew")
         fix = f"{self._resume} puts it back" if can_heal else f"{self._resume} makes it again"
         return Finding(task, file.path, seen.kind, seen.detail, fix)
 

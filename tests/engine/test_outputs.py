@@ -49,9 +49,9 @@ def test_a_text_file_is_the_text_and_its_seal(tmp_path: Path, text: str, above: 
     (accepted,) = (e for e in events_of(tmp_path, "node_exit") if e["step_id"] == "step")
     seal = (
         f"<!-- STEP_COMPLETE holdfast=1 task=step run={result.run_id} round=0 in={accepted['in']} "
-        f"sha256={hashlib.sha256(body).hexdigest()} cost=0 tokens=0{eol} -->\n"
+        f"sha256={hashlib.sha256(body).hexdigest()} cost=0 tokens=0{eol}"
     )
-    assert data == body + seal.encode()
+    assert data == body + f"{seal} sum={hashlib.sha256(seal.encode()).hexdigest()[:12]} -->\n".encode()
     assert (received, result.outputs["step"]) == (text, text)
 
 

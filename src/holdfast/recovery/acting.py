@@ -87,12 +87,33 @@ class Acting:
             if file.path not in decision.paths:
                 continue
             found = decision.looks.get(file.path) or self._gathering.check(file, node)
+            seal = self._set_seal(node, record, accepted)
+            if found.is_whole:
+                events += self._mend_seal(node.id, file, found, seal)
+                continue
             events += self._put_away(node.id, file.path, found)
-            if not self.artifacts.heal(file, self._set_seal(node, record, accepted)):
+            if not self.artifacts.heal(file, seal):
                 reason = f"{file.path} is {found.kind}, and the copy in objects/ is damaged"
                 return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason)]
             events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=found.kind))
         return events
+
+    def _mend_seal(self, task: str, file: ev.FileRecord, found: Look, seal: Seal) -> list[ev.Event]:
+        """Seal a file anew of which only the seal is damaged; what was there is kept, the bytes need no copy."""
+        tree, path = self.artifacts.tree, file.path
+        events: list[ev.Event] = []
+        if seals.is_inline(path):
+            to = tree.copy_aside(path, self.quarantine, label="seal").name
+            events.append(self._aside(task, path, to))
+        elif tree.exists(seals.seal_path(path)):
+            to = tree.set_aside(seals.seal_path(path), self.quarantine).name
+            events.append(self._aside(task, seals.seal_path(path), to))
+        self.artifacts.reseal(file, seal)
+        return [*events, ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal")]
+
+    def _aside(self, task: str, path: str, name: str) -> ev.Event:
+        to = f"{self.quarantine.name}/{name}"
+        return ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=look.DAMAGED)
 
     def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
         seal = task_seal(node.id, node.spec, self.state.run_id, record)
@@ -109,8 +130,7 @@ class Acting:
         if found.kind == look.MISSING or tree.stat(path) is None:
             return []
         if found.kind in (look.DAMAGED, look.EMPTY):
-            to = tree.set_aside(path, self.quarantine).name
-            to = f"{self.quarantine.name}/{to}"
+            to = f"{self.quarantine.name}/{tree.set_aside(path, self.quarantine).name}"
         else:
             to = tree.back_up(path)
         return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=_WHY_ASIDE.get(found.kind, found.kind))]

@@ -121,7 +121,7 @@ class Gathering:
         return _Facts(
             looks,
             moved={f.path: paths[f.key] for f in files if paths.get(f.key, f.path) != f.path},
-            healable={f.path: self.artifacts.can_heal(f) for f in bad},
+            healable={f.path: looks[f.path].is_whole or self.artifacts.can_heal(f) for f in bad},
             value_lost=self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted),
             uncopied=frozenset([f.path for f in files if not f.stored]),
         )

@@ -1,0 +1,65 @@
+"""A seal line that is damaged while the record exists: noticed, kept, and sealed anew, for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import Context, Pipeline
+from holdfast.seals import read_seal
+
+
+def texts(ran: list[str]) -> Pipeline:
+    pipe = Pipeline("texts")
+
+    @pipe.step(writes="kept.md")
+    def kept() -> str:
+        ran.append("kept")
+        return "kept\n"
+
+    @pipe.step(writes="uncopied.md", copy=False)
+    def uncopied(kept: str) -> str:
+        ran.append("uncopied")
+        return "uncopied\n"
+
+    @pipe.step(writes="table.csv", copy=False)
+    def table(kept: str) -> str:
+        ran.append("table")
+        return "a,b\n"
+
+    @pipe.step(writes="large.bin", copy=False)
+    def large(ctx: Context, table: str) -> Path:
+        ran.append("large")
+        ctx.out.write_bytes(b"large" * 1000)
+        return ctx.out
+
+    return pipe
+
+
+@pytest.mark.parametrize("path", ["kept.md", "uncopied.md", "table.csv.seal", "large.bin.seal"])
+@pytest.mark.parametrize("old", [b"round=0", b"in=", b"sha256=", b"tokens=0", b"sum=", b" -->"])
+def test_a_damaged_seal_is_made_again_and_the_text_is_not(tmp_path: Path, path: str, old: bytes) -> None:
+    """Nothing runs, not even where there is no copy; the line as it was found is kept in quarantine."""
+    ran: list[str] = []
+    assert texts(ran).run(dir=tmp_path, run_id="r").status == "completed"
+    ran.clear()
+    whole = (tmp_path / path).read_bytes()
+    damaged = whole.replace(old, old[:-1] + b"7")
+    (tmp_path / path).write_bytes(damaged)
+    assert texts(ran).run(dir=tmp_path).status == "completed"
+    assert ran == []
+    assert (tmp_path / path).read_bytes() == whole
+    quarantine = tmp_path / ".holdfast" / "runs" / "r" / "quarantine"
+    assert [file.read_bytes() for file in quarantine.iterdir()] == [damaged]
+
+
+def test_a_deleted_seal_beside_its_file_is_written_again(tmp_path: Path) -> None:
+    """What was accepted is there: a large file without a copy need not be made again for want of a line."""
+    ran: list[str] = []
+    texts(ran).run(dir=tmp_path, run_id="r")
+    (tmp_path / "large.bin.seal").unlink()
+    ran.clear()
+    assert texts(ran).run(dir=tmp_path).status == "completed"
+    seal = read_seal((tmp_path / "large.bin.seal").read_bytes())
+    assert ran == [] and seal is not None and seal.task == "large"

@@ -134,6 +134,18 @@ def test_a_snapshot_must_say_what_the_journal_says(run: RunLayout) -> None:
     assert flaw.detail.endswith(": cost_usd")
 
 
+def test_a_snapshot_of_another_fold_is_not_compared(run: RunLayout) -> None:
+    """What another version made of the journal is not what this one makes of it: that is a note, not a flaw."""
+    newest = snapshots(run)[-1]
+    payload = (
+        (read_snapshot(newest) or b"").replace(b'"fold":1,', b"").replace(b'"pipeline":"p"', b'"pipeline":"q"')
+    )
+    write_snapshot(run.dir, int(newest.stem[-4:]), payload)
+    found = audit(run)
+    assert found.flaws == []
+    assert found.notes == [f"{newest.name} was saved by another version of Holdfast, and is not compared"]
+
+
 def test_a_journal_that_lost_its_end_is_the_one_flaw(run: RunLayout) -> None:
     """Whole lines cut off cleanly are missed all the same; the snapshots that know more are right."""
     lines = run.journal.read_bytes().splitlines(keepends=True)

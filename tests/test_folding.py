@@ -7,8 +7,9 @@ import pytest
 
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError
-from holdfast.folding import REOPENED, fold
+from holdfast.folding import FOLD_VERSION, REOPENED, fold
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, RunState, rounds_key
+from holdfast.values import digest
 
 
 def told(*events: ev.Event, state: RunState | None = None) -> RunState:
@@ -280,3 +281,44 @@ def test_a_known_event_that_does_not_read_is_damage_not_news() -> None:
     """Only events of unknown names are passed over: a known one with other types is told."""
     with pytest.raises(CheckpointCorruptionError, match="node_exit"):
         ev.decode(b'{"event":"node_exit","step_id":1}')
+
+
+def a_long_story() -> RunState:
+    """A run in which a little of everything happens."""
+    file = ev.FileRecord("", "a.md", 3, "abc", "text")
+    return told(
+        ev.RunStarted(run_id="r", pipeline="p", ordinal=1, params={"n": 2}, file="p.py", host="h", pid=1),
+        ev.PipelineDeclared(spec=msgspec.Raw(b"{}"), renamed={}),
+        ev.PhaseStarted(step_id="phase:Writing"),
+        started("a"),
+        ev.OnceRecorded(step_id="a", key="k", round=0, kind="json", result=msgspec.Raw(b"1")),
+        spent("a", 0.5, once="k", input_tokens=7),
+        ended("a", FAILED, attempt=1, error="boom", kind="error", retry_in=1.0),
+        started("a", attempt=2),
+        ended("a", attempt=2, duration=0.5, output_digest="out", files=(file,), inputs={"x": "1"}),
+        adopted("b", cost_usd=0.25, tokens=3, files=(file,), output_digest="b"),
+        ev.TaskKept(step_id="b", reason="kept", files=(file,)),
+        ev.ArtifactHealed(step_id="a", path="a.md", problem="missing"),
+        ev.ArtifactSetAside(step_id="b", path="b.md", to="b.md.bak.1", reason="edited"),
+        ev.QuestionAsked(step_id="c", about="partial", detail="half"),
+        ev.Decided(step_id="c", choice="redo"),
+        ev.RewindRequested(step_id="a", targets={"b": "shorter"}),
+        ev.TaskRewound(step_id="b", feedback=("shorter",)),
+        ev.TaskInvalidated(step_id="a", reason="its inputs changed"),
+        ev.NoteAdded(text="note", impact="none"),
+        ev.DecisionMade(what="this", why="that"),
+        ev.SectionWritten(step_id="a", title="A", text="text", sources=("s",)),
+        ev.Tagged(fields={"words": 3}),
+        ev.GateReached(step_id="gate", ask="ok?"),
+        ev.GateApproved(step_id="gate", by="me"),
+        ev.StateMended(findings=("mended",)),
+        ev.RunContinued(fresh_attempts=True, host="h", pid=2),
+        ev.RedoRequested(step_ids=("a",)),
+        ev.RunStopped(status=IN_PROGRESS, reason="interrupted"),
+    )
+
+
+def test_another_fold_has_another_version() -> None:
+    """If this fails, the same journal gives another state: raise FOLD_VERSION, and put the new digest here."""
+    made = digest(msgspec.json.encode(a_long_story(), order="sorted"))[:16]
+    assert {FOLD_VERSION: made} == {1: "d3a2299cc0802d41"}

@@ -12,7 +12,7 @@ from holdfast.errors import FormatTooNewError, UnknownRunError
 from holdfast.journal.codec import NO_SUM, close_line
 from holdfast.layout import ProjectLayout
 from holdfast.runs import read_run
-from holdfast.snapshots import write_snapshot
+from holdfast.snapshots import read_snapshot, write_snapshot
 from holdfast.state import COMPLETED
 
 
@@ -111,6 +111,52 @@ def test_without_snapshot_only_the_damaged_step_runs_again(
     journal.write_bytes(b"".join(lines))
     assert pipe.run(dir=layout.root).status == COMPLETED
     assert calls == ["i3"]
+
+
+def resaved(layout: ProjectLayout, run_id: str, fold: int) -> list[bytes]:
+    """All snapshots as another version of the fold would have saved them, with another sum of what was spent."""
+    run, made = layout.run(run_id), []
+    for path in snapshots(layout, run_id):
+        payload = (read_snapshot(path) or b"").replace(b'"fold":1,', b'"fold":%d,' % fold if fold else b"")
+        payload = payload.replace(b'"state":{', b'"state":{"cost_usd":99.0,')
+        write_snapshot(run.dir, int(path.stem[-4:]), payload)
+        made.append(path.read_bytes())
+    return made
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_snapshot_of_another_fold_is_passed_over_and_is_no_damage(
+    finished: tuple[ProjectLayout, str, list[str], Pipeline], version: int
+) -> None:
+    """Older or newer: the journal is folded anew, the snapshot stays as it is, and the next one is ours."""
+    layout, run_id, calls, pipe = finished
+    old = resaved(layout, run_id, version)
+    history = read_run(layout, run_id)
+    assert (history.state.cost_usd, history.damage, history.journal_damage) == (0.0, [], [])
+    assert history.tail_events == history.state.seq
+    assert pipe.run(dir=layout.root).status == COMPLETED and calls == []
+    *left, newest = [path.read_bytes() for path in snapshots(layout, run_id)]
+    assert left == old and newest.startswith(b'{"format":1,"fold":1,')
+    assert read_run(layout, run_id).tail_events < history.tail_events
+
+
+@pytest.mark.parametrize("lost", ["line", "end", "journal"])
+def test_a_snapshot_of_another_fold_covers_what_the_journal_lost(
+    finished: tuple[ProjectLayout, str, list[str], Pipeline], lost: str
+) -> None:
+    """It is better than nothing, and told; no step runs again, also not after the journal was mended."""
+    layout, run_id, calls, pipe = finished
+    resaved(layout, run_id, 0)
+    journal = layout.run(run_id).journal
+    lines = journal.read_bytes().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if b'"node_exit"' in line and b"i3" in line)
+    kept = {"line": [*lines[:at], b"rot\n", *lines[at + 1 :]], "end": lines[:at], "journal": []}[lost]
+    journal.write_bytes(b"".join(kept))
+    history = read_run(layout, run_id)
+    assert history.state.task("one[i3]").status == COMPLETED
+    assert any("which another version of Holdfast saved" in words for words in history.damage)
+    assert pipe.run(dir=layout.root).status == COMPLETED
+    assert calls == []
 
 
 def test_something_newer_is_refused_and_left_alone(

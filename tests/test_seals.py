@@ -58,9 +58,7 @@ def test_the_line_reads_as_the_contract_shows_it() -> None:
 
 def test_a_seal_without_a_sum_is_one_if_it_has_nothing_else_unknown() -> None:
     """Earlier versions, and the contract's own example, have none."""
-    line = (
-        b"<!-- DRAFT_COMPLETE holdfast=1 task=draft[ch05] run=ID round=0 in=AB sha256=CD cost=0.01 tokens=456 -->"
-    )
+    line = b"<!-- DRAFT_COMPLETE holdfast=1 task=draft[ch05] run=r round=0 in=AB sha256=CD cost=1 tokens=456 -->"
     seal = read_seal(line)
     assert seal is not None and (seal.task, seal.tokens) == ("draft[ch05]", 456)
     assert read_seal(line.replace(b" -->", b" sun=0123456789ab -->")) is None

@@ -1,7 +1,8 @@
 """The record of a run read in full, line by line and snapshot by snapshot. Read-only, takes no lock.
 
 Every line proves itself and its place; every snapshot proves itself, and the state in it must be the fold of the
-journal up to the line that it names. Memory: the fold, and one snapshot at a time.
+journal up to the line that it names, if it was made by the same version of the fold. Memory: the fold, and one
+snapshot at a time.
 
 While an engine runs: an append that is under way looks like a torn tail, so a tail is looked at again before it
 counts; a snapshot that is rotated away meanwhile is none. After a repair the journal lacks lines that an older
@@ -23,7 +24,7 @@ from holdfast import events as ev
 from holdfast.artifacts import UNREADABLE
 from holdfast.errors import CheckpointCorruptionError
 from holdfast.folding import fold
-from holdfast.history import SavedState, decode_state
+from holdfast.history import Header, SavedState, decode_state, is_of_our_fold, read_header
 from holdfast.journal.scan import Line, Position, Scan, scan
 from holdfast.layout import RunLayout
 from holdfast.snapshots import examine_snapshot, snapshots
@@ -61,6 +62,7 @@ class _Due:
 
     path: Path
     position: Position
+    is_ours: bool  # of our fold; another's state is not what we make of the same journal
 
 
 def audit(run: RunLayout, tell: Callable[[int], None] = lambda lines: None) -> Audit:
@@ -85,18 +87,28 @@ def _whole_snapshots(run: RunLayout, found: Audit) -> list[_Due]:
         if seen is None:
             continue  # rotated away while we looked
         found.snapshots += 1
-        saved = _decoded(seen.payload)
-        if saved is None:
+        header = _header(seen.payload)
+        is_ours = seen.payload is not None and is_of_our_fold(seen.payload)
+        if header is None or (is_ours and _decoded(seen.payload) is None):
             found.flaws.append(
                 Flaw(path, DAMAGED, "it does not prove itself; the next older one, or the journal, serves")
             )
             continue
-        due.append(_Due(path, saved.position))
+        due.append(_Due(path, header.position, is_ours))
+        if not is_ours:
+            found.notes.append(f"{path.name} was saved by another version of Holdfast, and is not compared")
         if seen.sidecar:
             found.notes.append(
                 f"{path.with_suffix('.sha256').name} is {seen.sidecar}; the snapshot proves itself without it"
             )
     return due
+
+
+def _header(payload: bytes | None) -> Header | None:
+    try:
+        return read_header(payload) if payload is not None else None
+    except msgspec.ValidationError:
+        return None
 
 
 def _decoded(payload: bytes | None) -> SavedState | None:
@@ -167,10 +179,10 @@ class _Auditor:
 
     def _compare(self, snapshot: _Due) -> None:
         """Compare with the fold up to its line; where they differ, the snapshot is believed from here on."""
-        seen = examine_snapshot(snapshot.path)
+        seen = examine_snapshot(snapshot.path) if snapshot.is_ours else None
         saved = _decoded(seen.payload) if seen is not None else None
         if saved is None:
-            return  # rotated away meanwhile
+            return  # rotated away meanwhile, or not to be compared
         seq, last = saved.position.seq, self._last
         if last is None or last.seq < seq:
             self._differs(snapshot, f"the journal has no line {seq}, at which it was made")

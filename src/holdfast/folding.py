@@ -32,6 +32,9 @@ from holdfast.state import (
 )
 from holdfast.wording import counted
 
+FOLD_VERSION = 1
+"""Raised whenever the same journal gives another state than before: no snapshot of another version is believed."""
+
 SURPRISES_MAX = 200
 """RESUME.md tells the latest; the journal has them all."""
 

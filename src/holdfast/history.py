@@ -2,6 +2,10 @@
 
 The journal is the truth; the snapshot only saves time. One whose line is not in the journal is not used, and set
 aside where that is allowed, unless the journal itself is damaged before that line: then it covers the gap.
+
+A snapshot is a fold, and a fold is only as good as the code that made it. One of another version of the fold is
+passed over, untouched: the journal is folded anew, and the next snapshot is ours. Only for what the journal has
+lost it is believed all the same, and that is told.
 """
 
 from __future__ import annotations
@@ -15,21 +19,30 @@ import msgspec
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError, FormatTooNewError
-from holdfast.folding import fold
+from holdfast.folding import FOLD_VERSION, fold
 from holdfast.journal.scan import START, Line, Position, is_whole, scan
 from holdfast.layout import RunLayout
-from holdfast.snapshots import newest_snapshot, put_away
+from holdfast.snapshots import Loaded, newest_snapshot, put_away
 from holdfast.state import RunState
 
 FORMAT = 1
 
 
-class SavedState(msgspec.Struct, omit_defaults=True):
+class SavedState(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The content of a run's snapshot."""
 
     format: int
+    fold: int = 0  # as in those that were written before it was counted
     position: Position
     state: RunState
+
+
+class Header(msgspec.Struct):
+    """What stands before the state, also in a snapshot whose state does not read here."""
+
+    format: int = 0
+    fold: int = 0
+    position: Position = START
 
 
 @dataclass
@@ -49,17 +62,27 @@ _decoder = msgspec.json.Decoder(SavedState)
 _encoder = msgspec.json.Encoder()
 
 
-class _FormatOnly(msgspec.Struct):
-    format: int = 0
+_OURS = b'{"format":%d,"fold":%d,' % (FORMAT, FOLD_VERSION)
+_headers = msgspec.json.Decoder(Header, strict=False)
 
 
 def encode_state(state: RunState, position: Position) -> bytes:
-    return _encoder.encode(SavedState(FORMAT, position, state))
+    return _encoder.encode(SavedState(format=FORMAT, fold=FOLD_VERSION, position=position, state=state))
 
 
 def decode_state(payload: bytes) -> SavedState:
     """The inverse of `encode_state`; msgspec.ValidationError if it is not that."""
     return _decoder.decode(payload)
+
+
+def read_header(payload: bytes) -> Header:
+    """Format, fold and position of a snapshot; msgspec.ValidationError if it is none of a run."""
+    return _headers.decode(payload)
+
+
+def is_of_our_fold(payload: bytes) -> bool:
+    """Whether this code would have made the same of the journal: told by the first bytes."""
+    return payload.startswith(_OURS)
 
 
 def read_history(run: RunLayout, *, quarantine: Path | None = None) -> History:
@@ -77,6 +100,8 @@ def read_history(run: RunLayout, *, quarantine: Path | None = None) -> History:
         lines = [line for line in lines if line.seq > saved.position.seq]
     elif path is not None and saved is not None:
         damage.append(put_away(path, quarantine, "names a line that the journal does not have"))
+    else:
+        lines = _after_another_fold(run, lines, history)
     for line in lines:
         fold(history.state, ev.decode(line.raw), line.seq, clock.parse_iso(line.ts))
     return history
@@ -97,26 +122,52 @@ def _stands_in(saved: SavedState, lines: list[Line], history: History) -> bool:
     return any(isinstance(ev.decode(line.raw), ev.JournalRepaired) for line in lines)
 
 
+def _after_another_fold(run: RunLayout, lines: list[Line], history: History) -> list[Line]:
+    """The lines still to be folded: a snapshot of another fold stands in for what the journal has lost."""
+    loaded = newest_snapshot(run.dir, quarantine=None)
+    try:
+        saved = decode_state(loaded.payload) if loaded is not None else None
+    except msgspec.ValidationError:
+        saved = None
+    if loaded is None or saved is None or not _lacks_lines(lines, saved.position.seq, history):
+        return lines
+    told = f"what the journal lost is taken from {loaded.path.name}, which another version of Holdfast saved"
+    history.damage.append(told)
+    history.state = saved.state
+    return [line for line in lines if line.seq > saved.position.seq]
+
+
+def _lacks_lines(lines: list[Line], upto: int, history: History) -> bool:
+    """Whether the journal has lost any line up to there: now, or before it was repaired."""
+    if not lines or lines[-1].seq < upto:
+        history.journal_damage.append(f"the journal lost its end, up to line {upto} at least")
+    repairs = [ev.decode(line.raw) for line in lines if b'"journal_repaired"' in line.raw]
+    gaps = [first for event in repairs if isinstance(event, ev.JournalRepaired) for first, _ in event.missing]
+    return bool(history.journal_damage) or any(first <= upto for first in gaps)
+
+
 def _newest(
     run: RunLayout, quarantine: Path | None, damage: list[str]
 ) -> tuple[Path, SavedState] | tuple[None, None]:
-    loaded = newest_snapshot(run.dir, quarantine=quarantine, damaged=damage)
-    if loaded is None:
-        return None, None
-    try:
-        return loaded.path, decode_state(loaded.payload)
-    except msgspec.ValidationError as error:
-        _refuse_newer(loaded.payload, loaded.number)
-        damage.append(put_away(loaded.path, quarantine, f"does not read: {error}"))
-        return None, None
+    """The newest snapshot of our fold that proves itself; those of another one are left as they are."""
+    below: int | None = None
+    while loaded := newest_snapshot(run.dir, quarantine=quarantine, damaged=damage, below=below):
+        below = loaded.number
+        try:
+            if is_of_our_fold(loaded.payload):
+                return loaded.path, decode_state(loaded.payload)
+            _refuse_newer(loaded)
+        except msgspec.ValidationError as error:
+            damage.append(put_away(loaded.path, quarantine, f"does not read: {error}"))
+    return None, None
 
 
-def _refuse_newer(payload: bytes, number: int) -> None:
-    """A snapshot that proves itself but does not read may be from a newer version: that is never passed over."""
-    found = msgspec.json.decode(payload, type=_FormatOnly, strict=False)
+def _refuse_newer(loaded: Loaded) -> None:
+    """A snapshot of a newer format is never passed over."""
+    found = read_header(loaded.payload)
     if found.format > FORMAT:
         raise FormatTooNewError(
-            f"checkpoint_{number:04d}.json was written by a newer Holdfast: format {found.format}, not {FORMAT}.",
+            f"{loaded.path.name} was written by a newer Holdfast: format {found.format}, not {FORMAT}.",
             fix="Upgrade Holdfast; nothing was touched.",
         )
 

@@ -135,8 +135,10 @@ def _proved(content: bytes) -> bytes | None:
     return payload
 
 
-def newest_snapshot(run_dir: Path, *, quarantine: Path | None, damaged: list[str] | None = None) -> Loaded | None:
-    """The newest snapshot that proves itself, or None.
+def newest_snapshot(
+    run_dir: Path, *, quarantine: Path | None, damaged: list[str] | None = None, below: int | None = None
+) -> Loaded | None:
+    """The newest snapshot that proves itself, or None; with `below`, of those of a lower number.
 
     Damaged ones on the way are moved to `quarantine` (None: nothing is changed) and named in `damaged`,
     the caller's list if given, also when no good one is left.
@@ -144,6 +146,8 @@ def newest_snapshot(run_dir: Path, *, quarantine: Path | None, damaged: list[str
     found = [] if damaged is None else damaged
     try:
         for number, path in snapshots(run_dir):
+            if below is not None and number >= below:
+                continue
             payload = _read_or_none(path)
             if payload is not None:
                 return Loaded(number, path, payload, found)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Project
+
+from holdfast.stores import atomic
 
 TITLE = "\n\n@pipe.step(writes='title.md')\ndef title(topic: str) -> str:\n    return topic\n"
 
@@ -47,10 +51,11 @@ def test_scan_needs_no_arguments(lost: Project) -> None:
     assert "1 sealed and whole" in said.out
 
 
-@pytest.mark.parametrize("words", [(), ("--resume", "first")])
+@pytest.mark.parametrize("words", [(), ("--resume", "first"), ("FILE",)])
 def test_plan_needs_no_arguments(lost: Project, words: tuple[str, ...]) -> None:
-    """It says what `resume` would do with the run's own parameters, and creates nothing."""
+    """It says what `resume` would do with the run's own parameters, and creates nothing; the same with FILE."""
     before = lost.files()
+    words = tuple(str(lost.root / "book.py") if word == "FILE" else word for word in words)
     said = lost("plan", *words)
     assert said.code == 0, said.err
     assert said.lines[0] == "book: run first (its record is lost)"
@@ -123,3 +128,32 @@ def test_without_letter_and_seals_there_is_nothing_to_resume(project: Project) -
     said = project("resume")
     assert said.code == 2
     assert "no runs yet" in said.err
+
+
+@pytest.mark.parametrize("command", ["recover", "scan"])
+def test_with_file_the_parameters_come_from_resume_md_too(lost: Project, command: str) -> None:
+    """The same is said with FILE and without it."""
+    words = [command, "--dry-run"] if command == "recover" else [command]
+    assert lost(*words, str(lost.root / "book.py"), "--json").out == lost(*words, "--json").out
+
+
+@pytest.mark.parametrize("command", ["status", "resume", "plan", "why"])
+def test_a_journal_that_may_not_be_read_is_told_with_its_remedy(
+    project: Project, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with checkpoint.json gone: it is a matter of permission, not of a lost record."""
+    assert project.run("--run-id", "first").code == 0
+    run_dir = project.root / ".holdfast" / "runs" / "first"
+    (run_dir / "checkpoint.json").unlink()
+    journal = str(run_dir / "events.jsonl")
+    really = atomic.open_regular
+
+    def refused(path: str, **options: Any) -> int:
+        if path == journal:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return really(path, **options)
+
+    monkeypatch.setattr(atomic, "open_regular", refused)
+    said = project(command, *(["draft[ch01]"] if command == "why" else []))
+    assert said.code == 6
+    assert "events.jsonl: Permission denied." in said.err and "chmod u+rw" in said.err

@@ -83,7 +83,7 @@ def done_tasks(journal: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def read_snapshot(data: bytes) -> dict[str, Any]:
     snapshot = json.loads(data)
-    assert list(snapshot) == ["format", "position", "state", "sha256"]
+    assert list(snapshot) == ["format", "fold", "position", "state", "sha256"]
     assert snapshot["sha256"] == sha(data[: data.rindex(b',"sha256":')])
     return dict(snapshot)
 

@@ -32,7 +32,7 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str], 
     run_id = _recorded(layout)
     if file is not None:
         compiled = load_pipeline(file, base=find_file(file, layout))
-        return Meant(compiled, *_of_pipeline(layout, compiled, params))
+        return Meant(compiled, *of_pipeline(layout, compiled, params))
     if run_id is not None:
         from holdfast.cli.resume import load_recorded
 
@@ -65,7 +65,7 @@ def _recorded(layout: ProjectLayout) -> str | None:
     return newest(layout).run_id if readable else None
 
 
-def _of_pipeline(
+def of_pipeline(
     layout: ProjectLayout, compiled: CompiledPipeline, params: dict[str, str]
 ) -> tuple[str | None, dict[str, Any]]:
     """The newest run of this pipeline, if no parameters are given that could mean another; else RESUME.md's."""

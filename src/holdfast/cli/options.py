@@ -73,7 +73,7 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
     from holdfast.cli.finding import find_lost
     from holdfast.errors import CheckpointCorruptionError, UnknownRunError
-    from holdfast.runs import list_runs, newest, run_layout
+    from holdfast.runs import list_runs, newest, read_run, run_layout
 
     lost = find_lost(layout, run_id)
     if lost is not None:
@@ -83,6 +83,9 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
         return run_id
     runs = list_runs(layout)
     if runs and all(info.problem for info in runs):
+        for info in runs:
+            if not info.lost:
+                read_run(layout, info.run_id)  # says what is in the way, with its remedy and exit status
         raise CheckpointCorruptionError(
             f"No run of this project can be read: {runs[0].problem}",
             fix=f"Name its pipeline: holdfast run FILE.py --resume {runs[0].run_id}",

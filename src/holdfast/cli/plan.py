@@ -66,7 +66,7 @@ def _pipeline(
 
     Without FILE a run must name it, or RESUME.md.
     """
-    from holdfast.cli.finding import find_lost, load_named
+    from holdfast.cli.finding import find_lost, load_named, of_pipeline
     from holdfast.cli.resume import load_recorded
     from holdfast.cli.running import find_file
     from holdfast.pipeline.loader import load_pipeline
@@ -75,7 +75,9 @@ def _pipeline(
     if lost is None and (resume is not None or file is None):
         resume = pick_run(layout, resume)
     if file is not None:
-        return load_pipeline(file, base=find_file(file, layout)), resume, lost.params if lost else {}
+        compiled = load_pipeline(file, base=find_file(file, layout))
+        known = lost.params if lost is not None else {}
+        return compiled, resume, known if resume is not None else of_pipeline(layout, compiled, {})[1]
     if lost is not None:
         return load_named(layout, lost), lost.run_id, lost.params
     assert resume is not None

@@ -2,7 +2,8 @@ import msgspec
 
 from holdfast import events as ev
 from holdfast.pipeline.definition import Pipeline
-from holdfast.views.checkpoint import render
+from holdfast.views import resume
+from holdfast.views.checkpoint import parse, render
 from holdfast.views.stamp import read_stamp
 
 from .runs import Story, book, half_written_book, items
@@ -158,6 +159,21 @@ def test_phases_are_numbered_with_their_state():
         "1. ✅ Work (completed)",
         "2. ⚠️ Review (needs human review: refused: too short)",
     ]
+
+
+def test_a_phase_of_which_only_blocked_work_is_left_is_blocked():
+    """Nothing of it goes on: what it waits for needs a person; RESUME.md and `status` say the same."""
+    pipe = Pipeline("p")
+    pipe.items("x", ["a", "b"])
+    pipe.step(each="x")(work)
+    pipe.step(each="x", phase="Work")(check)
+    story = Story(pipe).tell(ev.PhaseStarted(step_id="phase:Work"))
+    story.finish("work[a]", "check[a]").start("work[b]")
+    assert section(render(story.picture()), "Phases") == ["1. ⏳ Work (in progress)"]
+    story.fail("work[b]", status="needs_review")
+    assert section(render(story.picture()), "Phases") == ["1. — Work (blocked)"]
+    assert "  - — Work (blocked)" in resume.render(story.picture())
+    assert parse(render(story.picture()), story.spec).phases == {"Work": "pending"}
 
 
 def test_gates_are_listed_with_their_state_and_question():

@@ -55,6 +55,7 @@ def _lines(
 
 
 def _head(picture: Picture, holder: Mapping[str, Any] | None) -> Iterator[str]:
+    from holdfast.views.checkpoint import phase_words
     from holdfast.views.summary import shown_status
 
     state = picture.state
@@ -67,7 +68,7 @@ def _head(picture: Picture, holder: Mapping[str, Any] | None) -> Iterator[str]:
     for name, value in {**state.params, **state.tags}.items():
         yield f"  {name}: {plain(value)}"
     if picture.phase and status != "completed":
-        yield f"  phase: {picture.phase}"
+        yield f"  phase: {picture.phase} ({phase_words(picture, picture.phase)})"
 
 
 def _totals(picture: Picture) -> Iterator[str]:

@@ -86,15 +86,28 @@ def phase_mark(picture: Picture, phase: str) -> str:
     standing = picture.state.phases.get(f"phase:{phase}", "")
     if standing.startswith("refused"):
         return REVIEW_MARK
-    fans = {step.name: step.each for step in picture.spec.steps if step.phase == phase}
-    marks = [matrix.mark(picture, task) for task in picture.tasks if task.partition("[")[0] in fans]
-    grown = all(matrix.is_expanded(picture, var) for var in fans.values() if var)
-    reached = matrix.overall(marks)
+    fans, marks = _phase_tasks(picture, phase)
+    grown = all(matrix.is_expanded(picture, var) for var in fans if var)
+    reached = NOT_STARTED_MARK if grown and _is_blocked(marks) else matrix.overall(marks)
     if reached == DONE_MARK:
         return DONE_MARK if grown else GOING_MARK
-    if reached == NOT_STARTED_MARK and standing:
+    if reached == NOT_STARTED_MARK and standing and not _is_blocked(marks):
         return GOING_MARK if marks or not grown else DONE_MARK
     return reached
+
+
+def phase_words(picture: Picture, phase: str) -> str:
+    """How a phase stands: `in progress`, or `blocked` if all that is left of it waits for a person."""
+    one = phase_mark(picture, phase)
+    is_blocked = one == NOT_STARTED_MARK and _is_blocked(_phase_tasks(picture, phase)[1])
+    return BLOCKED if is_blocked else _WORDS[one]
+
+
+def _phase_tasks(picture: Picture, phase: str) -> tuple[list[str | None], list[str]]:
+    """The fan-outs of a phase's steps, and the symbols of its tasks."""
+    fans = {step.name: step.each for step in picture.spec.steps if step.phase == phase}
+    marks = [matrix.mark(picture, task) for task in picture.tasks if task.partition("[")[0] in fans]
+    return list(fans.values()), marks
 
 
 def and_more(items: list[str], limit: int = LISTED_MAX) -> list[str]:
@@ -145,10 +158,10 @@ def _needs(picture: Picture) -> str:
 def _phases(picture: Picture) -> str:
     lines = []
     for number, phase in enumerate(picture.spec.phases, start=1):
-        one = phase_mark(picture, phase.name)
+        one, words = phase_mark(picture, phase.name), phase_words(picture, phase.name)
         standing = picture.state.phases.get(f"phase:{phase.name}", "")
         said = f": {markdown_cell(standing)}" if standing.startswith("refused") else ""
-        lines.append(f"{number}. {one} {markdown_cell(phase.name)} ({_WORDS[one]}{said})")
+        lines.append(f"{number}. {one} {markdown_cell(phase.name)} ({words}{said})")
     return _section("Phases", lines)
 
 
@@ -227,10 +240,13 @@ def _drawn(picture: Picture, table: Matrix, paths: Iterable[Path]) -> tuple[list
 
 def _standing(marks: list[str]) -> str:
     """One symbol for several tasks, in words too. If all that is left of them is blocked, so are they."""
-    one, blocked = matrix.overall(marks), MARKS[BLOCKED]
-    if one in (GOING_MARK, NOT_STARTED_MARK) and set(marks) <= {DONE_MARK, MARKS[SKIPPED], blocked}:
-        return blocked
-    return f"{one} {_WORDS[one]}"
+    one = matrix.overall(marks)
+    return MARKS[BLOCKED] if _is_blocked(marks) else f"{one} {_WORDS[one]}"
+
+
+def _is_blocked(marks: list[str]) -> bool:
+    """Whether something is left of these tasks, and all of it is blocked."""
+    return MARKS[BLOCKED] in marks and set(marks) <= {DONE_MARK, MARKS[SKIPPED], MARKS[BLOCKED]}
 
 
 # --- gates and leftovers ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from holdfast.picture import Picture
 from holdfast.pipeline.reach import step_edges
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, Note
 from holdfast.views import letter, matrix
-from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase_mark
+from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase_mark, phase_words
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
 from holdfast.wording import counted
@@ -23,6 +23,7 @@ Letter, parse = letter.Letter, letter.parse
 
 HIGH, MEDIUM, LOW = "High", "Medium", "Low"
 _MEANING = {HIGH: "others wait for it", MEDIUM: "half-finished", LOW: "not started"}
+_KEPT_AS = "; the damaged one is kept as "  # followed by a name that is never used twice
 _SURPRISES_SHOWN = 20
 _NAMED_MAX = 5
 
@@ -116,7 +117,9 @@ def _progress(picture: Picture) -> str:
     lines = list(_counted(picture))
     if picture.phase is not None:
         lines.append(f"- Current phase: {markdown_cell(picture.phase)}")
-    lines += [f"  - {phase_mark(picture, p.name)} {markdown_cell(p.name)}" for p in picture.spec.phases]
+    for phase in picture.spec.phases:
+        one, words = phase_mark(picture, phase.name), phase_words(picture, phase.name)
+        lines.append(f"  - {one} {markdown_cell(phase.name)} ({words})")
     batch = picture.batch
     if batch is not None:
         lines.append(f"- Current batch: {batch}")
@@ -198,9 +201,16 @@ def _issues(picture: Picture) -> str:
     notes = [_note(note) for note in state.notes]
     open_errors = {(task, record.error) for task, record in state.tasks.items() if record.question}
     told = [note for note in state.surprises if (note.task, note.text) not in open_errors]
-    surprises = [_note(note) for note in _joined(told)[-_SURPRISES_SHOWN:]]
+    surprises = [_note(note) for note in _joined(_once(told))[-_SURPRISES_SHOWN:]]
     lines = [*and_more(errors), *_latest(notes), *surprises]
     return _section("Known issues", lines or ["None."])
+
+
+def _once(surprises: list[Note]) -> list[Note]:
+    """A repaired journal tells of it itself, and so does whoever repaired it, in more words: those are kept."""
+    kept_as = [note.text.partition(_KEPT_AS)[2] for note in surprises]
+    last = {name: place for place, name in enumerate(kept_as)}
+    return [note for place, note in enumerate(surprises) if not kept_as[place] or last[kept_as[place]] == place]
 
 
 def _joined(surprises: list[Note]) -> list[Note]:

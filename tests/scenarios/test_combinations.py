@@ -366,6 +366,7 @@ def test_a_project_made_by_agents(book: Book, original: Book) -> None:
     as_agents_leave_it(book, original)
     said = book.run("--run-id", RUN_ID)
     assert said.code == 0, said.text
+    assert "Found finished without a record, taken over as it is, and sealed: outline, " in said.out
     ran = book.ran()
     assert not {task for task in ran if task.startswith(("outline", "research", "draft"))}, ran
     assert ran["merge[ch02]"] == 1

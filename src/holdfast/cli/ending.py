@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli.printing import addressed, money, span
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.run import RunResult
 
 NEEDS_MAX = 20
-LEFT_SHOWN = 5
+SHOWN_MAX = 5
 
 
 def ending(
@@ -24,12 +24,13 @@ def ending(
 ) -> Iterator[str]:
     """How the run ended. Unless it is complete, the last line is the command that continues it."""
     picture = result.picture
+    if tally.adopted:
+        yield f"Found finished without a record, taken over as it is, and sealed: {_some(tally.adopted)}."
     if result.unread:
         yield f"Believed by size, time and inode, without reading them (--quick): {result.unread} files."
     if result.left_alone:
-        shown = ", ".join(result.left_alone[:LEFT_SHOWN])
-        more = f" and {len(result.left_alone) - LEFT_SHOWN} more" if len(result.left_alone) > LEFT_SHOWN else ""
-        yield f"Missing, and left alone because nothing unfinished needs them (--only-needed): {shown}{more}."
+        shown = _some(result.left_alone)
+        yield f"Missing, and left alone because nothing unfinished needs them (--only-needed): {shown}."
     if result.status == COMPLETED:
         yield _completed(picture, tally, seconds, is_proved=not (result.unread or result.left_alone))
         return
@@ -38,6 +39,11 @@ def ending(
         yield "State is saved: nothing finished is lost."
     yield from needs_lines(picture, directory, layout)
     yield f"Continue with: {addressed(picture.continue_command(), directory)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+    return ", ".join(names[:SHOWN_MAX]) + more
 
 
 def _completed(picture: Picture, tally: Tally, seconds: float, *, is_proved: bool) -> str:

@@ -93,6 +93,7 @@ class Tally:
     choice: Choice | None = None
     cost_usd: float = 0.0  # booked now: what was taken over from seals was paid before
     completed: set[str] = field(default_factory=set)
+    adopted: list[str] = field(default_factory=list)  # tasks whose files somebody else had made
     is_idle: bool = True  # nothing ran, was adopted, healed or set aside
 
     def count(self, recorded: Sequence[Any]) -> None:
@@ -102,6 +103,8 @@ class Tally:
             event = one.event
             if isinstance(event, ev.NodeExited) and event.status == "completed":
                 self.completed.add(event.step_id)
+            if isinstance(event, ev.TaskAdopted) and event.evidence in ("marker", "exists"):
+                self.adopted.append(event.step_id)
             if isinstance(event, ev.UsageRecorded):
                 self.cost_usd += event.cost_usd
             if isinstance(event, ev.NodeEntered | ev.TaskAdopted | ev.ArtifactHealed | ev.ArtifactSetAside):

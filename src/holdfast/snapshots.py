@@ -206,7 +206,9 @@ def rotate(
     Those on the way that do not are moved to `quarantine`, if one is given, and named in `damaged`. The one that
     was `written` a moment ago is not read again.
     """
-    rotten, surplus = plan_rotation([path for _, path in snapshots(run_dir)], keep)
+    paths = [path for _, path in snapshots(run_dir)]
+    known = paths[:1] == [written]
+    rotten, surplus = plan_rotation(paths[1:] if known else paths, keep, verified=int(known))
     if quarantine is not None and damaged is not None:
         damaged += [put_away(path, quarantine, "is damaged") for path in rotten]
     return [path for path in reversed(surplus) if _delete(path)]
@@ -222,7 +224,7 @@ def plan_rotation(paths: Iterable[Path], keep: int, verified: int = 0) -> tuple[
     for path in paths:
         if verified >= max(keep, KEEP_MIN):
             surplus.append(path)
-        elif path == written or _read_or_none(path) is not None:
+        elif _read_or_none(path) is not None:
             verified += 1
         elif os.path.lexists(path):
             rotten.append(path)

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.stores import atomic
+from holdfast.stores.ahead import Read
 from holdfast.stores.objects import PACKED_MAX, ObjectStore
 from holdfast.stores.places import is_something_else
 from holdfast.stores.tree import WorkTree
@@ -137,6 +138,10 @@ class PaperTree(WorkTree):
 
     def read(self, rel: str) -> bytes:
         return super().read(self._readable(rel))
+
+    def take(self, rel: str) -> Read:
+        is_as_it_was = rel not in self._gone and rel not in self._new
+        return super().take(rel) if is_as_it_was else Read(self.read(rel))
 
     def open_read(self, rel: str) -> int:
         return super().open_read(self._readable(rel))

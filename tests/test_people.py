@@ -178,10 +178,10 @@ def test_retry_of_what_did_not_fail_names_its_status(book: MakeBook) -> None:
 
 
 def test_note_is_kept(book: MakeBook) -> None:
-    """A note is in the run's state; bytes that are no text become question marks, an empty one is refused."""
+    """A note is in the run's state; bytes that are no text are spelt out, an empty one is refused."""
     made = book()
     people.note(made.layout, "one", "mind the \udcff gap")
-    assert [note.text for note in read_picture(made.layout, "one").state.notes] == ["mind the ? gap"]
+    assert [note.text for note in read_picture(made.layout, "one").state.notes] == ["mind the \\udcff gap"]
     assert "empty" in refused(made, lambda: people.note(made.layout, "one", "\n"))
 
 

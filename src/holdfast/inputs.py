@@ -254,19 +254,20 @@ class Inputs:
         self._paths[node.id] = known
         return known
 
-    def expect_files(self, *, unrecorded: bool) -> None:
-        """Have the files read ahead that are looked at when all tasks are considered, each after its producers.
+    def expect_files(self) -> None:
+        """Have the files of all tasks on record read ahead, each after those of its producers.
 
-        Those of tasks without any record only if `unrecorded`: where a run has only begun, most are not there.
+        In a run whose record was lost, all files there may be. Otherwise most are of tasks that have not begun.
         """
-        if not unrecorded and len(self.state.tasks) < FILES_MIN:
+        tasks, is_lost = self.state.tasks, self.state.rebuilt
+        if not is_lost and len(tasks) < FILES_MIN:
             return
         expected: list[str] = []
         for node in in_order(self.graph):
-            record = self.state.tasks.get(node.id) if node.is_task else None
+            record = tasks.get(node.id) if node.is_task else None
             if record is not None and record.accepted is not None:
                 expected += [file.path for file in record.accepted.files]
-            elif node.is_task and (unrecorded or record is not None):
+            elif node.is_task and (is_lost or record is not None):
                 expected += self.paths(node).values()
         self.artifacts.expect(expected)
 

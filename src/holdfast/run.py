@@ -196,7 +196,7 @@ class _Session:
         if self.choice.found_again or self.state.rebuilt:
             rebuild(self.open, self.views)
         self.hooks.on_open(self.picture, self.runner.stop)
-        self.inputs.expect_files(unrecorded=False)
+        self.inputs.expect_files()
         with TaskLogs(self.run_layout.logs, self.hooks.on_log), self._signals():
             try:
                 status = self.runner.run()

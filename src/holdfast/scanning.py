@@ -91,7 +91,7 @@ def _scan(
     inputs = Inputs(graph, state, artifacts, layout.root)
     scan = Scan(inputs, _checker(compiled, layout, inputs), inferred)
     found = _believable(graph, scan, inferred, sure) if inferred else scan.findings()
-    findings = [_as_recorded(finding, recorded) for finding in found]
+    findings = [_as_recorded(finding, recorded) for finding in found] if recorded.tasks else list(found)
     return Scanned(
         state.run_id,
         [finding for finding in findings if step is None or split_task_id(finding.task)[0] == step],

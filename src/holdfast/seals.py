@@ -24,8 +24,8 @@ SEAL_VERSION = 1
 INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
 # The words that every seal has, in their order; what follows them differs from seal to seal.
 _SEAL = re.compile(
-    r"<!-- (?:([^\s=]++) )?holdfast=(\d++) task=(\S*+) run=(\S*+) round=(\d++) in=(\S*+) sha256=(\S*+)"
-    r"(?: cost=([0-9.e-]++) tokens=(\d++))?+((?: (?!cost=|tokens=)[a-z0-9]++=\S*+)*+) -->",
+    r"<!-- (?:([^ =]++) )?holdfast=(\d++) task=([^ ]*+) run=([^ ]*+) round=(\d++) in=([^ ]*+) sha256=([^ ]*+)"
+    r"(?: cost=([0-9.]++) tokens=(\d++))?+((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*+) -->",
     re.ASCII,
 )
 

@@ -111,7 +111,7 @@ def make_walker(
         path for view in _listed_items(spec, state, views) for paths in view.values() for path in paths
     )
     judge = make_judge(inputs)
-    inputs.expect_files(unrecorded=state.rebuilt)
+    inputs.expect_files()
     return Walker(graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record)
 
 

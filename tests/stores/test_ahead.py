@@ -43,14 +43,16 @@ def test_a_file_comes_with_the_hash_of_all_above_its_last_line(tmp_path: Path, s
     (tmp_path / "out/a.md").write_bytes(b"text\nmore\nthe seal\n\n \n")
     (tmp_path / "out/b.md").write_bytes(b"one line")
     ahead = start(["out/a.md", "out/b.md"])
-    assert ahead.take("out/a.md") == Read(b"text\nmore\nthe seal\n\n \n", 10, hashed(b"text\nmore\n"))
-    assert ahead.take("out/b.md") == Read(b"one line", 0, hashed(b""))
+    assert ahead.take("out/a.md", patiently=True) == Read(
+        b"text\nmore\nthe seal\n\n \n", 10, hashed(b"text\nmore\n")
+    )
+    assert ahead.take("out/b.md", patiently=True) == Read(b"one line", 0, hashed(b""))
 
 
 def test_a_file_with_its_seal_beside_it_is_hashed_whole(tmp_path: Path, start: Start) -> None:
     """There is no last line to be left out."""
     (tmp_path / "a.csv").write_bytes(b"1,2\n3,4\n")
-    assert start(["a.csv"]).take("a.csv") == Read(b"1,2\n3,4\n", 8, hashed(b"1,2\n3,4\n"))
+    assert start(["a.csv"]).take("a.csv", patiently=True) == Read(b"1,2\n3,4\n", 8, hashed(b"1,2\n3,4\n"))
 
 
 def test_what_is_no_plain_file_is_left_to_whoever_asks(tmp_path: Path, start: Start) -> None:
@@ -63,8 +65,8 @@ def test_what_is_no_plain_file_is_left_to_whoever_asks(tmp_path: Path, start: St
     (tmp_path / "large.md").write_bytes(bytes(reader.SIZE_MAX + 1))
     odd = ["missing.md", "link.md", "folder.md", "linked/whole.md", "pipe.md", "large.md", "whole.md/x.md"]
     ahead = start([*odd, "whole.md"])
-    assert [ahead.take(path) for path in odd] == [None] * len(odd)
-    assert ahead.take("whole.md") == Read(b"text\n", 0, hashed(b""))
+    assert [ahead.take(path, patiently=True) for path in odd] == [None] * len(odd)
+    assert ahead.take("whole.md", patiently=True) == Read(b"text\n", 0, hashed(b""))
 
 
 def test_files_may_be_asked_for_in_another_order(tmp_path: Path, start: Start) -> None:
@@ -74,11 +76,11 @@ def test_files_may_be_asked_for_in_another_order(tmp_path: Path, start: Start) -
         (tmp_path / name).write_bytes(name.encode())
     ahead = start(names)
     for name in ("7.md", "3.md", "19.md", "0.md", "12.md"):
-        found = ahead.take(name)
+        found = ahead.take(name, patiently=True)
         assert found is not None
         assert found.data == name.encode()
-        assert ahead.take(name) is None
-    assert ahead.take("other.md") is None
+        assert ahead.take(name, patiently=True) is None
+    assert ahead.take("other.md", patiently=True) is None
 
 
 def test_more_is_sent_than_a_pipe_holds(tmp_path: Path, start: Start) -> None:
@@ -87,7 +89,7 @@ def test_more_is_sent_than_a_pipe_holds(tmp_path: Path, start: Start) -> None:
     for number, name in enumerate(names):
         (tmp_path / name).write_bytes(bytes([number]) * 100_000)
     ahead = start(names)
-    found = [ahead.take(name) for name in names]
+    found = [ahead.take(name, patiently=True) for name in names]
     assert [read.data for read in found if read] == [bytes([number]) * 100_000 for number in range(40)]
 
 
@@ -97,10 +99,10 @@ def test_a_process_that_was_killed_answers_nothing(tmp_path: Path, start: Start)
     for name in names:
         (tmp_path / name).write_bytes(bytes(100_000))
     ahead = start(names)
-    assert ahead.take("0.md") is not None
+    assert ahead.take("0.md", patiently=True) is not None
     assert ahead._process is not None
     os.kill(ahead._process.pid, signal.SIGKILL)
-    assert None in [ahead.take(name) for name in names[1:]]
+    assert None in [ahead.take(name, patiently=True) for name in names[1:]]
     assert ahead._process is None
 
 
@@ -111,7 +113,7 @@ def test_where_no_process_can_be_started_nothing_is_read_ahead(
     (tmp_path / "a.md").write_bytes(b"text\n")
     for executable in ("", "/nowhere/python"):
         monkeypatch.setattr(sys, "executable", executable)
-        assert start(["a.md"]).take("a.md") is None
+        assert start(["a.md"]).take("a.md", patiently=True) is None
 
 
 def test_the_process_ends_when_nobody_listens(tmp_path: Path) -> None:
@@ -128,3 +130,20 @@ def test_the_process_ends_when_nobody_listens(tmp_path: Path) -> None:
         assert process.stderr.read() == b""
     os.close(root)
     assert process.returncode == -signal.SIGPIPE
+
+
+def test_nobody_waits_for_an_answer_that_has_not_come(tmp_path: Path, start: Start) -> None:
+    """A file that was read by whoever asked is not given to them a second time, when its answer comes at last."""
+    names = [f"{number}.md" for number in range(10)]
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode())
+    ahead = start(names)
+    assert ahead._process is not None
+    os.kill(ahead._process.pid, signal.SIGSTOP)
+    first = ahead.take("0.md")
+    os.kill(ahead._process.pid, signal.SIGCONT)
+    last = ahead.take("9.md", patiently=True)
+    assert first is None or first.data == b"0.md"
+    assert last is not None
+    assert last.data == b"9.md"
+    assert ahead.take("0.md", patiently=True) is None

@@ -14,7 +14,7 @@ nodes wait for the items function itself, so that nothing can gather a part of t
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -128,6 +128,7 @@ class Graph:
         self._fans |= {s.var: spec.fan_path(s.var) for s in spec.items}
         self._producers: dict[str, Producer] = {s.name: s for s in spec.producers}
         self._fan_specs = {s.var: s for s in spec.items}
+        self._taken = {s.name: [t for t in s.sources.values() if t.kind in TAKEN] for s in spec.producers}
         self._steps_of_fan: dict[str, list[StepSpec]] = {}
         self._steps_of_phase: dict[str, list[StepSpec]] = {}
         for step in spec.steps:
@@ -327,13 +328,12 @@ class Graph:
         node = self._add(Node(node_id, kind, spec, path, item))
         node.rank = self._weights.get(spec.name, 0) + held
         fan = self._fans[spec.name]
-        parents = tuple(
+        parents = [
             self._past(source.name, path) if source.kind == "memory" else self._named(source.name, path, fan)
-            for source in spec.sources.values()
-            if source.kind in TAKEN
-        )
+            for source in self._taken[spec.name]
+        ]
         if parents:
-            node.parents = parents
+            node.parents = tuple(parents)
         for parent in parents:
             self._edge(parent, node, AFTER if parent.is_virtual else DATA)
         if isinstance(spec, StepSpec):
@@ -534,17 +534,14 @@ def build_graph(spec: PipelineSpec, items: Mapping[str, Sequence[Mapping[str, An
 
 def in_order(graph: Graph) -> Iterator[Node]:
     """All nodes, each after those it waits for."""
-    unmet = {node.id: 0 for node in graph.nodes.values()}
-    for node in graph.nodes.values():
-        for consumer, _ in node.consumers:
-            unmet[consumer.id] += 1
-    ready = deque(node for node in graph.nodes.values() if not unmet[node.id])
+    unmet = Counter([consumer for node in graph.nodes.values() for consumer, _ in node.consumers])
+    ready = deque([node for node in graph.nodes.values() if node not in unmet])
     while ready:
         node = ready.popleft()
         yield node
         for consumer, _ in node.consumers:
-            unmet[consumer.id] -= 1
-            if not unmet[consumer.id]:
+            unmet[consumer] -= 1
+            if not unmet[consumer]:
                 ready.append(consumer)
 
 

@@ -79,10 +79,9 @@ class Scan:
 
     def findings(self) -> Iterator[Finding]:
         """Each file of each task that writes one, producers first."""
-        self.inputs.expect_files(unrecorded=True)
-        for node in in_order(self.graph):
-            if node.kind != "step":
-                continue
+        steps = [node for node in in_order(self.graph) if node.kind == "step"]
+        self.artifacts.expect([path for node in steps for path in self.inputs.paths(node).values()])
+        for node in steps:
             if is_memory(node.spec):
                 yield self._look_at_section(node)
             else:
@@ -141,9 +140,10 @@ class Scan:
 
     def _staleness(self, node: Node, looks: Mapping[str, Look]) -> str:
         """Whether it was made from other inputs than those that are there now; "" also if nobody can tell."""
-        seal = next((found.seal for found in looks.values() if found.kind == look.SEALED), None)
-        if seal is None or is_inferred(self.graph, node, self._inferred):
+        sealed = [found.seal for found in looks.values() if found.seal is not None and found.kind == look.SEALED]
+        if not sealed or is_inferred(self.graph, node, self._inferred):
             return ""
+        seal = sealed[0]
         parts = self.inputs.parts(node)
         if seal.input_digest in (UNKNOWN, self.inputs.digest(node, parts)) or _is_beyond_telling(seal, parts):
             return ""
@@ -163,12 +163,12 @@ class Scan:
         if not kinds <= _USABLE:
             return ""
         seen = [file_seen(node, key, path, looks[path]) for key, path in paths.items()]
-        seal = next((found.seal for found in looks.values() if found.seal is not None), None)
-        rest = seal.value_digest if seal is not None else _no_rest(node)
+        seals_ = [found.seal for found in looks.values() if found.seal is not None]
+        rest = seals_[0].value_digest if seals_ else _no_rest(node)
         return self._known_by(node, seen, rest, look.CHANGED in kinds)
 
     def _known_by(self, node: Node, seen: list[tuple[FileRecord, bytes]], rest: str, edited: bool) -> str:
-        files = tuple(record for record, _ in seen)
+        files = tuple([record for record, _ in seen])
         if edited:
             self._edited.add(node.id)
         accepted = Accepted(files, value_ref="" if rest in ("", look.EMPTY_REST) else rest)

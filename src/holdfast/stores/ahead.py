@@ -1,12 +1,14 @@
 """Files read and hashed by a second process (`reader.py`), in the order in which they are going to be wanted.
 
-It only saves time. Whatever goes wrong with it (it cannot start, is killed, a file is not to be read, files are
-wanted in another order), the answer is None, and the caller reads the file itself. Files are read at most a pipe's
-length ahead, so that what is told is as good as new.
+It only saves time. Nobody waits for it, and whatever goes wrong with it (it cannot start, is killed, a file is not
+to be read, files are wanted in another order), the answer is None, and the caller reads the file itself. Files are
+read at most a pipe's length ahead, so that what is told is as good as new.
 """
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -35,22 +37,24 @@ class ReadAhead:
 
     def __init__(self, root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
         self._paths = paths
-        self._places = {path: place for place, path in enumerate(paths)}
+        self._places = {path: place for place, path in enumerate(paths)}  # of those not asked for yet
         self._next = 0  # the place of the file whose answer comes next
         self._passed: dict[str, Read] = {}  # answers about files that were not asked for in their turn
+        self._received, self._at = b"", 0
         self._process = _start(root, paths, is_whole)
 
-    def take(self, path: str) -> Read | None:
-        """The file, once; None if whoever asks must read it."""
-        place = self._places.get(path, -1)
+    def take(self, path: str, *, patiently: bool = False) -> Read | None:
+        """The file, once; None if whoever asks must read it. An answer is waited for only `patiently`."""
+        place = self._places.pop(path, -1)
         if place < self._next or self._process is None:
             return self._passed.pop(path, None)
+        found = None
         try:
-            while self._next < place:
+            while self._next < place and self._has_come(patiently):
                 self._pass_over(self._paths[self._next], self._answer())
-            found = self._answer()
+            if self._next == place and self._has_come(patiently):
+                found = self._answer()
         except EOFError:
-            found = None
             self.close()
         if self._next == len(self._paths):
             self.close()
@@ -65,23 +69,41 @@ class ReadAhead:
             process.wait()
 
     def _pass_over(self, path: str, answer: Read | None) -> None:
-        """Keep an answer for later, if it is one; of very many, the oldest is let go."""
-        if answer is not None:
+        """Keep an answer for whoever asks later; of very many, the oldest is let go."""
+        if answer is not None and path in self._places:
             self._passed[path] = answer
             if len(self._passed) > _PASSED_MAX:
                 del self._passed[next(iter(self._passed))]
 
     def _answer(self) -> Read | None:
+        """What is said of the next file, all of which has come."""
         self._next += 1
-        size, covered, sha256 = reader.HEADER.unpack(self._received(reader.HEADER.size))
-        return None if covered > size else Read(self._received(size), covered, sha256.hex())
+        size, covered, sha256 = reader.HEADER.unpack_from(self._received, self._at)
+        begins = self._at + reader.HEADER.size
+        self._at = begins + size
+        return None if covered > size else Read(self._received[begins : self._at], covered, sha256.hex())
 
-    def _received(self, size: int) -> bytes:
+    def _has_come(self, patiently: bool) -> bool:
+        if not self._is_here(reader.HEADER.size, patiently):
+            return False
+        size, _, _ = reader.HEADER.unpack_from(self._received, self._at)
+        return self._is_here(reader.HEADER.size + size, patiently)
+
+    def _is_here(self, size: int, patiently: bool) -> bool:
+        """Whether so many bytes have been received; takes in what lies in the pipe."""
         assert self._process is not None and self._process.stdout is not None
-        data = self._process.stdout.read(size)
-        if len(data) < size:
-            raise EOFError
-        return data
+        while len(self._received) < self._at + size:
+            try:
+                block = os.read(self._process.stdout.fileno(), _BUFFER)
+            except BlockingIOError:
+                if not patiently:
+                    return False
+                select.select([self._process.stdout], [], [])
+                continue
+            if not block:
+                raise EOFError
+            self._received, self._at = self._received[self._at :] + block, 0
+        return True
 
 
 def _start(root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> subprocess.Popen[bytes] | None:
@@ -101,7 +123,8 @@ def _start(root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> subproc
         )
     except OSError:
         return None
-    assert process.stdin is not None
+    assert process.stdin is not None and process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
     try:
         with process.stdin as requests:
             requests.write("\0".join(wanted).encode())

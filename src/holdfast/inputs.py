@@ -5,14 +5,14 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from holdfast.artifacts import Artifacts, LostValueError
 from holdfast.errors import UsageError
 from holdfast.pipeline.batches import items_before
-from holdfast.pipeline.graph import TAKEN, Graph, Node, as_items, gather_id, in_order, task_id
+from holdfast.pipeline.graph import TAKEN, Graph, Node, as_items, gather_id, task_id
 from holdfast.pipeline.names import printable
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
@@ -25,7 +25,7 @@ from holdfast.values import digest, encode_json
 UNKNOWN = "?"
 """The digest of an input whose value is lost: unknown is not different."""
 
-PATHS_KEPT = 16384
+PATHS_KEPT = 4096
 
 SHORT = 12
 """How much of a part's digest is recorded: enough to say which input changed."""
@@ -46,6 +46,7 @@ class Inputs:
         self._texts: dict[str, str] | None = None  # the parameters as templates take them
         self._memory_paths: dict[tuple[str, ...], str] = {}
         self._paths: dict[str, dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
+        self._paths_max = PATHS_KEPT
 
     @property
     def artifacts(self) -> Artifacts:
@@ -249,25 +250,27 @@ class Inputs:
             known = {"": render_path(writes, values)}
         else:
             known = {key: render_path(template, values) for key, template in writes.items()}
-        if len(self._paths) >= PATHS_KEPT:
+        if len(self._paths) >= self._paths_max:
             self._paths.clear()
         self._paths[node.id] = known
         return known
 
-    def expect_files(self) -> None:
-        """Have the files of all tasks on record read ahead, each after those of its producers.
+    def expect_files(self, nodes: Iterable[Node], *, unrecorded: bool) -> None:
+        """Have the files of these tasks, which are going to be considered in this order, read ahead.
 
-        In a run whose record was lost, all files there may be. Otherwise most are of tasks that have not begun.
+        Those of tasks without any record only if `unrecorded`: in most runs such a task has not begun.
         """
-        tasks, is_lost = self.state.tasks, self.state.rebuilt
-        if not is_lost and len(tasks) < FILES_MIN:
+        tasks = self.state.tasks
+        if not unrecorded and len(tasks) < FILES_MIN:
             return
+        if unrecorded:
+            self._paths_max = len(self.graph.nodes)  # all of them are asked for again in a moment
         expected: list[str] = []
-        for node in in_order(self.graph):
+        for node in nodes:
             record = tasks.get(node.id) if node.is_task else None
             if record is not None and record.accepted is not None:
                 expected += [file.path for file in record.accepted.files]
-            elif node.is_task and (is_lost or record is not None):
+            elif node.is_task and (unrecorded or record is not None):
                 expected += self.paths(node).values()
         self.artifacts.expect(expected)
 

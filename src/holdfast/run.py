@@ -44,7 +44,7 @@ from holdfast.inputs import Inputs, known_items
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph
+from holdfast.pipeline.graph import build_graph, in_order
 from holdfast.recovering import rebuild
 from holdfast.runs import list_runs, open_project
 from holdfast.sessions import OpenRun, copied, locked, make_folders
@@ -196,7 +196,7 @@ class _Session:
         if self.choice.found_again or self.state.rebuilt:
             rebuild(self.open, self.views)
         self.hooks.on_open(self.picture, self.runner.stop)
-        self.inputs.expect_files()
+        self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
         with TaskLogs(self.run_layout.logs, self.hooks.on_log), self._signals():
             try:
                 status = self.runner.run()

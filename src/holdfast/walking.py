@@ -42,6 +42,7 @@ from holdfast.pipeline.graph import (
     Graph,
     Node,
     build_graph,
+    in_order,
     split_task_id,
     task_id,
 )
@@ -111,7 +112,7 @@ def make_walker(
         path for view in _listed_items(spec, state, views) for paths in view.values() for path in paths
     )
     judge = make_judge(inputs)
-    inputs.expect_files()
+    inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
     return Walker(graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record)
 
 

@@ -80,7 +80,7 @@ class Scan:
     def findings(self) -> Iterator[Finding]:
         """Each file of each task that writes one, producers first."""
         steps = [node for node in in_order(self.graph) if node.kind == "step"]
-        self.artifacts.expect([path for node in steps for path in self.inputs.paths(node).values()])
+        self.inputs.expect_files(steps, unrecorded=True)
         for node in steps:
             if is_memory(node.spec):
                 yield self._look_at_section(node)

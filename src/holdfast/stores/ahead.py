@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.stores import reader
+
+if TYPE_CHECKING:
+    import subprocess
 
 FILES_MIN = 1000
 """For fewer files a second process is not worth its start."""
@@ -108,6 +111,8 @@ class ReadAhead:
 
 def _start(root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> subprocess.Popen[bytes] | None:
     """The process, with all it has to read; None if there cannot be one here."""
+    import subprocess  # takes its time to load, and few runs have so many files
+
     if not sys.executable:
         return None
     wanted = [reader.WHOLE + path if whole else path for path, whole in zip(paths, is_whole, strict=True)]

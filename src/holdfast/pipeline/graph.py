@@ -22,7 +22,7 @@ from typing import Any
 from holdfast.pipeline import past
 from holdfast.pipeline.batches import batch_numbers, waiting_items
 from holdfast.pipeline.reach import blocking_gates, weights
-from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, StepSpec
+from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, Source, StepSpec
 
 DATA, AFTER, SETTLE = 0, 1, 2
 
@@ -328,10 +328,8 @@ class Graph:
         node = self._add(Node(node_id, kind, spec, path, item))
         node.rank = self._weights.get(spec.name, 0) + held
         fan = self._fans[spec.name]
-        parents = [
-            self._past(source.name, path) if source.kind == "memory" else self._named(source.name, path, fan)
-            for source in self._taken[spec.name]
-        ]
+        place = node_id[len(spec.name) :]
+        parents = [self._taken_from(source, path, fan, place) for source in self._taken[spec.name]]
         if parents:
             node.parents = tuple(parents)
         for parent in parents:
@@ -339,6 +337,16 @@ class Graph:
         if isinstance(spec, StepSpec):
             self._add_order_edges(node, spec, fan)
         return node
+
+    def _taken_from(self, source: Source, path: Path, fan: tuple[str, ...], place: str) -> Node:
+        """The node behind a parameter of the task at `path`, whose id ends in `place`."""
+        if source.kind == "memory":
+            return self._past(source.name, path)
+        if self._fans[source.name] == fan:  # the common case: the same item's
+            known = self.nodes.get(source.name + place)
+            if known is not None:
+                return known
+        return self._named(source.name, path, fan)
 
     def _past(self, name: str, path: Path) -> Node:
         """The node for the sections of memory step `name` that the item around `path` comes after."""

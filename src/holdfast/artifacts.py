@@ -615,7 +615,8 @@ def _without_last_line(body: bytes) -> list[bytes]:
 
 
 def _look_inline(read: Read, tasks: Sequence[str], marker: str | None) -> Look:
-    sealed = seals.take_apart(read.data)
+    known = read.covered >= 0
+    sealed = seals.taken_apart(read.data, read.covered, read.words) if known else seals.take_apart(read.data)
     body, seal = sealed.body, sealed.seal
     if seal is None:
         return _look_unsealed(body, marker)

@@ -12,27 +12,15 @@ the line itself: a seal that was damaged is no seal. Nothing here opens a file.
 
 from __future__ import annotations
 
-import re
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from holdfast.layout import SEAL_SUFFIX
-from holdfast.values import digest
+from holdfast.stores.reader import last_line, seal_sum, seal_words
 
 SEAL_VERSION = 1
 INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
-# The words that every seal has, in their order; what follows them differs from seal to seal.
-_SEAL = re.compile(
-    r"<!-- (?:([^ =]++) )?holdfast=(\d++) task=([^ ]*+) run=([^ ]*+) round=(\d++) in=([^ ]*+) sha256=([^ ]*+)"
-    r"(?: cost=([0-9.]++) tokens=(\d++))?+((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*+) -->",
-    re.ASCII,
-)
-
-
-_SUM_DIGITS = 12
-_ALWAYS = ("holdfast", "task", "run", "round", "in", "sha256", "cost", "tokens")
-_WITHOUT_SUM = frozenset([*_ALWAYS, "eol", "set", "value", "version", "kind", "from"])
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -59,10 +47,6 @@ class Sealed(msgspec.Struct, frozen=True):
 
     body: bytes
     seal: Seal | None
-
-    @property
-    def intact(self) -> bool:
-        return self.seal is not None and digest(self.body) == self.seal.sha256
 
 
 vary = msgspec.structs.replace
@@ -115,30 +99,31 @@ def write_seal(seal: Seal) -> bytes:
         words.append(f"kind={seal.kind}")
     if seal.made_from:
         words.append("from=" + ",".join([f"{quote(n, '')}:{quote(v, '')}" for n, v in seal.made_from.items()]))
-    line = f"<!-- {' '.join(words)}"
-    return f"{line} sum={_sum(line)} -->\n".encode()
+    line = f"<!-- {' '.join(words)}".encode()
+    return b"%b sum=%b -->\n" % (line, seal_sum(line))
 
 
 def read_seal(line: bytes) -> Seal | None:
     """The seal in one line, or None: nearly a seal is no seal."""
-    text = line.strip()
-    if not text.startswith(b"<!-- "):
+    return _seal_of(seal_words(line.strip()))
+
+
+def _seal_of(words: bytes) -> Seal | None:
+    """The seal with these words, as `seal_words` gives them."""
+    if not words:
         return None
     try:
-        match = _SEAL.fullmatch(text.decode())
-        if match is None or not _is_sound(match[0]):
-            return None
-        marker, version, task, run, round_, input_digest, sha256, cost, tokens, words = match.groups()
+        marker, version, task, run, round_, made, sha256, cost, tokens, others = words.decode().split("\0")
         if int(version) != SEAL_VERSION:
             return None
-        more = dict([word.split("=", 1) for word in words.split(" ")[1:]])
+        more = dict([word.split("=", 1) for word in others.split(" ")[1:]])
         return Seal(
             task,
             run,
             int(round_),
-            input_digest,
+            made,
             sha256,
-            marker or "",
+            marker,
             float(cost or 0),
             int(tokens or 0),
             more.get("eol") == "added",
@@ -152,23 +137,6 @@ def read_seal(line: bytes) -> Seal | None:
         return None
 
 
-def _sum(line: str) -> str:
-    return digest(line.encode())[:_SUM_DIGITS]
-
-
-def _is_sound(line: str) -> bool:
-    """Whether a seal is as it was written: its sum fits.
-
-    One without a sum is an earlier version's, and has nothing in it that those did not write: else it would be
-    one whose sum was damaged beyond recognition.
-    """
-    covered, is_there, rest = line.rpartition(" sum=")
-    if is_there:
-        return rest == f"{_sum(covered)} -->"
-    words = [word.split("=", 1) for word in line.split(" ") if "=" in word]
-    return all(name in _WITHOUT_SUM and "=" not in value for name, value in words)
-
-
 def _made_from(text: str) -> dict[str, str]:
     """The inputs that a seal names; ValueError if it does not read."""
     pairs = dict([pair.split(":") for pair in text.split(",")])
@@ -177,12 +145,14 @@ def _made_from(text: str) -> dict[str, str]:
 
 def take_apart(data: bytes) -> Sealed:
     """An inline-sealed file as body and seal. Blank lines below the seal are forgiven."""
-    text = data.rstrip()
-    start = text.rfind(b"\n") + 1
-    seal = read_seal(text[start:])
-    if seal is None:
-        return Sealed(data, None)
-    return Sealed(data[:start], seal)
+    start, line = last_line(data)
+    return taken_apart(data, start, seal_words(line))
+
+
+def taken_apart(data: bytes, start: int, words: bytes) -> Sealed:
+    """As `take_apart`, of a file of which is known where its last line begins, and what a seal there says."""
+    seal = _seal_of(words)
+    return Sealed(data, None) if seal is None else Sealed(data[:start], seal)
 
 
 def ends_in_marker(data: bytes, marker: str) -> bool:

@@ -31,8 +31,9 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     """The bytes of a file, and what is known of their hash already."""
 
     data: bytes
-    covered: int = -1  # of how many of the first bytes
+    covered: int = -1  # of how many of the first bytes; the last line begins behind them
     sha256: str = ""
+    words: bytes = b""  # of a seal in the last line: see `seal_words`
 
 
 class ReadAhead:
@@ -81,16 +82,20 @@ class ReadAhead:
     def _answer(self) -> Read | None:
         """What is said of the next file, all of which has come."""
         self._next += 1
-        size, covered, sha256 = reader.HEADER.unpack_from(self._received, self._at)
+        size, covered, more, sha256 = reader.HEADER.unpack_from(self._received, self._at)
         begins = self._at + reader.HEADER.size
-        self._at = begins + size
-        return None if covered > size else Read(self._received[begins : self._at], covered, sha256.hex())
+        ends = begins + size
+        self._at = ends + more
+        if covered > size:
+            return None
+        received = self._received
+        return Read(received[begins:ends], covered, sha256.hex(), received[ends : self._at])
 
     def _has_come(self, patiently: bool) -> bool:
         if not self._is_here(reader.HEADER.size, patiently):
             return False
-        size, _, _ = reader.HEADER.unpack_from(self._received, self._at)
-        return self._is_here(reader.HEADER.size + size, patiently)
+        size, _, more, _ = reader.HEADER.unpack_from(self._received, self._at)
+        return self._is_here(reader.HEADER.size + size + more, patiently)
 
     def _is_here(self, size: int, patiently: bool) -> bool:
         """Whether so many bytes have been received; takes in what lies in the pipe."""

@@ -1,10 +1,12 @@
-"""A program of its own: reads files and hashes them, ahead of the process that judges them. Read-only.
+"""A program of its own: reads files, hashes them and finds their seals, ahead of whoever judges them. Read-only.
 
 `ahead.py` starts it without site packages, so that it is there in a moment: nothing of Holdfast is imported here.
-It takes all paths from its standard input, separated by zeros, relative to the folder whose descriptor is its
-first argument, and gives for each of them, in their order, a header and the bytes:
+That is why the form of a seal's line is written down here, where both processes have it.
 
-    size of what follows (4 bytes), how many of these bytes the hash covers (4), that hash (32)
+It takes all paths from its standard input, separated by zeros, relative to the folder whose descriptor is its
+first argument, and gives for each of them, in their order, a header, the bytes, and the words of the seal:
+
+    size of the bytes (4 bytes), how many of them the hash covers (4), size of the words (4), that hash (32)
 
 The hash is of everything above the last line, where a seal stands; after "=" the path is of a file that has its
 seal beside it, and the hash is of all. A file that is large, or cannot be read as a plain file, is only said to be
@@ -15,20 +17,62 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import stat
 import struct
 import sys
 from collections.abc import Iterator
 
-HEADER = struct.Struct("<II32s")
-UNREAD = HEADER.pack(0, 0xFFFFFFFF, bytes(32))
+HEADER = struct.Struct("<III32s")
+UNREAD = HEADER.pack(0, 0xFFFFFFFF, 0, bytes(32))
 WHOLE = "="
 SIZE_MAX = 1 << 20
 
+# The words that every seal has, in their order; what follows them differs from seal to seal.
+_SEAL = re.compile(
+    rb"<!-- (?:([^ =]++) )?holdfast=(\d++) task=([^ ]*+) run=([^ ]*+) round=(\d++) in=([^ ]*+) sha256=([^ ]*+)"
+    rb"(?: cost=([0-9.]++) tokens=(\d++))?+((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*+) -->"
+)
+_SUM_DIGITS = 12
+_ALWAYS = (b"holdfast", b"task", b"run", b"round", b"in", b"sha256", b"cost", b"tokens")
+_WITHOUT_SUM = frozenset([*_ALWAYS, b"eol", b"set", b"value", b"version", b"kind", b"from"])
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _STRETCH = 32
+
+
+def last_line(data: bytes) -> tuple[int, bytes]:
+    """Where the last line that is not blank begins, and the line without blanks around it."""
+    text = data.rstrip()
+    start = text.rfind(b"\n") + 1
+    return start, text[start:].lstrip()
+
+
+def seal_words(line: bytes) -> bytes:
+    """The words of a seal, separated by zeros; none if the line is no seal."""
+    if not line.startswith(b"<!-- "):
+        return b""
+    match = _SEAL.fullmatch(line)
+    return b"\0".join(match.groups(b"")) if match is not None and _is_sound(line) else b""
+
+
+def seal_sum(line: bytes) -> bytes:
+    """What the last word of a seal says of all before it."""
+    return hashlib.sha256(line).hexdigest()[:_SUM_DIGITS].encode()
+
+
+def _is_sound(line: bytes) -> bool:
+    """Whether a seal is as it was written: its sum fits.
+
+    One without a sum is an earlier version's, and has nothing in it that those did not write: else it would be
+    one whose sum was damaged beyond recognition.
+    """
+    covered, is_there, rest = line.rpartition(b" sum=")
+    if is_there:
+        return rest == seal_sum(covered) + b" -->"
+    words = [word.split(b"=", 1) for word in line.split(b" ") if b"=" in word]
+    return all(name in _WITHOUT_SUM and b"=" not in value for name, value in words)
 
 
 def main() -> None:
@@ -50,9 +94,10 @@ def _answers(root: int, paths: list[str]) -> Iterator[bytes]:
         try:
             if above not in folders:
                 folders[above] = _open_folder(root, above)
-            yield _answer(folders[above], name, is_whole=path is not wanted)
+            data = _read(folders[above], name)
         except OSError:
-            yield UNREAD
+            data = None
+        yield UNREAD if data is None else _answer(data, is_whole=path is not wanted)
     for folder in folders.values():
         os.close(folder)
 
@@ -61,24 +106,31 @@ def _open_folder(root: int, path: str) -> int:
     """The folder, each on the way opened beneath the one above it, links not followed."""
     folder = os.dup(root)
     for name in path.split("/") if path else ():
-        above, folder = folder, os.open(name, _FOLDER_FLAGS, dir_fd=folder)
-        os.close(above)
+        above = folder
+        try:
+            folder = os.open(name, _FOLDER_FLAGS, dir_fd=above)
+        finally:
+            os.close(above)
     return folder
 
 
-def _answer(folder: int, name: str, *, is_whole: bool) -> bytes:
+def _read(folder: int, name: str) -> bytes | None:
+    """The bytes of a plain file; None if it is none, or large, or is being written."""
     file = os.open(name, _FILE_FLAGS, dir_fd=folder)
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode) or status.st_size > SIZE_MAX:
-            return UNREAD
+            return None
         data = os.read(file, status.st_size + 1)
+        return data if len(data) == status.st_size else None
     finally:
         os.close(file)
-    if len(data) != status.st_size:  # it is being written
-        return UNREAD
-    covered = len(data) if is_whole else data.rstrip().rfind(b"\n") + 1
-    return HEADER.pack(len(data), covered, hashlib.sha256(data[:covered]).digest()) + data
+
+
+def _answer(data: bytes, *, is_whole: bool) -> bytes:
+    start, line = (len(data), b"") if is_whole else last_line(data)
+    words = seal_words(line)
+    return HEADER.pack(len(data), start, len(words), hashlib.sha256(data[:start]).digest()) + data + words
 
 
 if __name__ == "__main__":

@@ -83,7 +83,8 @@ def check_title(text: object) -> str | None:
 
 def fold(text: str) -> str:
     """What two names have in common if a file system could take one for the other."""
-    return unicodedata.normalize("NFC", text.casefold())
+    folded = text.casefold()
+    return folded if folded.isascii() else unicodedata.normalize("NFC", folded)
 
 
 def did_you_mean(text: object, known: Iterable[str]) -> str:

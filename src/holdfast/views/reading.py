@@ -270,7 +270,7 @@ def _phase_begins(name: str) -> str:
 
 def _shown(cell: str) -> str:
     """A name as it is shown, code and emphasis taken off."""
-    code = code_text(cell)
+    code = code_text(cell) if cell.startswith("`") else None
     if code is not None and not code[1]:
         return code[0].strip()
     text = markdown_text(cell)

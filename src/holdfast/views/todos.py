@@ -13,6 +13,7 @@ if a dependency that is on file holds it; if anything else does, it is `blocked`
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 from collections import Counter
@@ -304,7 +305,7 @@ def _insert(connection: sqlite3.Connection, head: str, rows: Sequence[tuple[str,
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         some = rows[start : start + _ROWS_AT_ONCE]
         places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
-        connection.execute(head + places + tail, [value for row in some for value in row])
+        connection.execute(head + places + tail, list(itertools.chain.from_iterable(some)))
 
 
 def _read(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Row], set[Edge]]:

@@ -1,8 +1,8 @@
 """Files read and hashed by a second process (`reader.py`), in the order in which they are going to be wanted.
 
 It only saves time. Nobody waits for it, and whatever goes wrong with it (it cannot start, is killed, a file is not
-to be read, files are wanted in another order), the answer is None, and the caller reads the file itself. Files are
-read at most a pipe's length ahead, so that what is told is as good as new.
+to be read, files are wanted in another order), the answer is None, and the caller reads the file itself. So it is
+with what was read longer than half a second ago: whoever judges may be held up, and somebody edit it meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast import clock
 from holdfast.stores import reader
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 FILES_MIN = 1000
 """For fewer files a second process is not worth its start."""
 
+_FRESH_S = 0.5
 _PASSED_MAX = 500
 _BUFFER = 1 << 18
 
@@ -34,6 +36,7 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     covered: int = -1  # of how many of the first bytes; the last line begins behind them
     sha256: str = ""
     words: bytes = b""  # of a seal in the last line: see `seal_words`
+    read_at: float = 0.0
 
 
 class ReadAhead:
@@ -49,6 +52,10 @@ class ReadAhead:
 
     def take(self, path: str, *, patiently: bool = False) -> Read | None:
         """The file, once; None if whoever asks must read it. An answer is waited for only `patiently`."""
+        found = self._taken(path, patiently)
+        return found if found is not None and clock.monotonic() - found.read_at < _FRESH_S else None
+
+    def _taken(self, path: str, patiently: bool) -> Read | None:
         place = self._places.pop(path, -1)
         if place < self._next or self._process is None:
             return self._passed.pop(path, None)
@@ -82,19 +89,19 @@ class ReadAhead:
     def _answer(self) -> Read | None:
         """What is said of the next file, all of which has come."""
         self._next += 1
-        size, covered, more, sha256 = reader.HEADER.unpack_from(self._received, self._at)
+        size, covered, more, sha256, read_at = reader.HEADER.unpack_from(self._received, self._at)
         begins = self._at + reader.HEADER.size
         ends = begins + size
         self._at = ends + more
         if covered > size:
             return None
         received = self._received
-        return Read(received[begins:ends], covered, sha256.hex(), received[ends : self._at])
+        return Read(received[begins:ends], covered, sha256.hex(), received[ends : self._at], read_at)
 
     def _has_come(self, patiently: bool) -> bool:
         if not self._is_here(reader.HEADER.size, patiently):
             return False
-        size, _, more, _ = reader.HEADER.unpack_from(self._received, self._at)
+        size, _, more, _, _ = reader.HEADER.unpack_from(self._received, self._at)
         return self._is_here(reader.HEADER.size + size + more, patiently)
 
     def _is_here(self, size: int, patiently: bool) -> bool:

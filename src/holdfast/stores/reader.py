@@ -6,7 +6,8 @@ That is why the form of a seal's line is written down here, where both processes
 It takes all paths from its standard input, separated by zeros, relative to the folder whose descriptor is its
 first argument, and gives for each of them, in their order, a header, the bytes, and the words of the seal:
 
-    size of the bytes (4 bytes), how many of them the hash covers (4), size of the words (4), that hash (32)
+    size of the bytes (4 bytes), how many of them the hash covers (4), size of the words (4), that hash (32),
+    and when it was read, in seconds that only go forward (8)
 
 The hash is of everything above the last line, where a seal stands; after "=" the path is of a file that has its
 seal beside it, and the hash is of all. A file that is large, or cannot be read as a plain file, is only said to be
@@ -22,10 +23,11 @@ import signal
 import stat
 import struct
 import sys
+import time
 from collections.abc import Iterator
 
-HEADER = struct.Struct("<III32s")
-UNREAD = HEADER.pack(0, 0xFFFFFFFF, 0, bytes(32))
+HEADER = struct.Struct("<III32sd")
+UNREAD = HEADER.pack(0, 0xFFFFFFFF, 0, bytes(32), 0.0)
 WHOLE = "="
 SIZE_MAX = 1 << 20
 
@@ -88,6 +90,7 @@ def main() -> None:
 def _answers(root: int, paths: list[str]) -> Iterator[bytes]:
     """A folder is opened once for a stretch of files: one that is put in its place is noticed by the next."""
     folders: dict[str, int] = {}
+    begun = time.monotonic()
     for wanted in paths:
         path = wanted.removeprefix(WHOLE)
         above, _, name = path.rpartition("/")
@@ -97,7 +100,7 @@ def _answers(root: int, paths: list[str]) -> Iterator[bytes]:
             data = _read(folders[above], name)
         except OSError:
             data = None
-        yield UNREAD if data is None else _answer(data, is_whole=path is not wanted)
+        yield UNREAD if data is None else _answer(data, begun, is_whole=path is not wanted)
     for folder in folders.values():
         os.close(folder)
 
@@ -127,10 +130,10 @@ def _read(folder: int, name: str) -> bytes | None:
         os.close(file)
 
 
-def _answer(data: bytes, *, is_whole: bool) -> bytes:
+def _answer(data: bytes, read_at: float, *, is_whole: bool) -> bytes:
     start, line = (len(data), b"") if is_whole else last_line(data)
-    words = seal_words(line)
-    return HEADER.pack(len(data), start, len(words), hashlib.sha256(data[:start]).digest()) + data + words
+    words, sha256 = seal_words(line), hashlib.sha256(data[:start]).digest()
+    return HEADER.pack(len(data), start, len(words), sha256, read_at) + data + words
 
 
 if __name__ == "__main__":

@@ -89,6 +89,18 @@ def test_a_row_of_todos_turned_back_is_a_request_to_redo(book: Book) -> None:
     assert (edited["source"], edited["wanted"]) == ("todos.db", "redo")
 
 
+def test_a_remark_in_todos_is_kept_and_told(book: Book) -> None:
+    """A description written by hand asks for nothing; it is kept in a copy, which is on record."""
+    book.run()
+    book.sql("UPDATE todos SET description = 'ask Kim' WHERE id = 'final[ch02]'")
+    assert (book.run().status, book.made) == ("completed", [])
+    (kept,) = (book.root / ".holdfast").glob("todos.db.bak.*")
+    assert b"ask Kim" in kept.read_bytes()
+    assert [(e["path"], e["to"]) for e in events_of(book.root, "artifact_set_aside")] == [
+        ("todos.db", f".holdfast/{kept.name}")
+    ]
+
+
 def test_a_cell_turned_to_done_without_a_file_is_refuted(book: Book) -> None:
     """The claim is recorded and told; the task runs all the same."""
     book.fails = {"ch01"}

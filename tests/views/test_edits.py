@@ -80,7 +80,7 @@ def test_a_view_as_it_was_written_asks_for_nothing(story, tmp_path_factory):
     picture = story.picture()
     page = parse(render(picture), story.spec)
     path = tmp_path_factory.mktemp("todos") / "todos.db"
-    view = TodosView(path, set_aside=lambda path: None)
+    view = TodosView(path, set_aside=lambda path: None, keep=lambda path, data: None)
     assert view.update(picture, lambda: graph_edges(story.graph()))
     view.close()
     rows = todos.read_claims(path, story.spec)

@@ -275,6 +275,19 @@ def test_rows_of_their_own_are_told(project):
     assert claims.ignored == ("row buy milk",)
 
 
+def test_a_changed_database_is_kept_beside_itself(project):
+    """What somebody added to todos.db goes, but not before all of it is kept beside it, and told."""
+    project.write()
+    project.sql("INSERT INTO todos (id, status) VALUES ('buy milk', 'pending')")
+    project.edited()
+    (kept,) = project.write()
+    assert (kept.view, kept.why) == ("todos.db", "edited")
+    assert kept.kept_as.parent == project.layout.todos_db.parent
+    assert kept.kept_as.name.startswith("todos.db.bak.")
+    with closing(sqlite3.connect(kept.kept_as)) as copy:
+        assert copy.execute("SELECT id FROM todos WHERE id = 'buy milk'").fetchall()
+
+
 def test_a_database_in_the_way_is_set_aside_and_told(project):
     """What was at todos.db and is no database of ours is in quarantine, and the caller knows."""
     project.layout.todos_db.write_text("garbage" * 100)

@@ -22,7 +22,7 @@ def path(tmp_path):
 
 
 def write(path, story):
-    view = TodosView(path, set_aside=lambda path: None)
+    view = TodosView(path, set_aside=lambda path: None, keep=lambda path, data: None)
     assert view.update(story.picture(), lambda: graph_edges(story.graph()))
     view.close()
 
@@ -91,10 +91,12 @@ def find(): ...
         "UPDATE todos SET status = 'done' WHERE id = 'research[ch03]'",
         "INSERT INTO todos (id, status) VALUES ('buy milk', 'pending')",
         "DELETE FROM todos WHERE id = 'assemble'",
+        "UPDATE todos SET description = 'ask Kim' WHERE id = 'assemble'",
+        "DELETE FROM todo_deps WHERE todo_id = 'assemble'",
     ],
 )
 def test_changed_rows_show_by_the_stamp(path, statement):
-    """A status set, a row added or taken away: the hash in the stamp no longer fits."""
+    """A row changed, added or taken away, or a dependency: the hash in the stamp no longer fits."""
     change(path, statement)
     assert read(path).edited
 

@@ -20,10 +20,16 @@ class Project:
         self.path = folder / "todos.db"
         self.aside = folder / "aside"
         self.edges_asked = 0
-        self.view = TodosView(self.path, set_aside=self.set_aside)
+        self.view = TodosView(self.path, set_aside=self.set_aside, keep=self.keep)
 
     def set_aside(self, path):
         os.rename(path, self.aside)
+
+    def keep(self, path, data):
+        path.with_name(f"kept.{len(self.kept())}").write_bytes(data)
+
+    def kept(self):
+        return sorted(self.path.parent.glob("kept.*"))
 
     def update(self, story, extra=()):
         return self.view.update(story.picture(), lambda: self._edges(story, extra))
@@ -245,7 +251,7 @@ def test_another_view_of_the_same_run_keeps_the_first_times(project):
     project.update(story)
     project.view.close()
     story.finish("research[ch03]")
-    again = TodosView(project.path, set_aside=project.set_aside)
+    again = TodosView(project.path, set_aside=project.set_aside, keep=project.keep)
     assert again.update(story.picture(), lambda: graph_edges(story.graph()))
     again.close()
     changed = project.query("SELECT id FROM todos WHERE updated_at != created_at")
@@ -258,13 +264,76 @@ def test_another_run_replaces_all_rows(project):
     project.view.close()
     pipe = Pipeline("p")
     pipe.step(plan)
-    other = TodosView(project.path, set_aside=project.set_aside)
+    other = TodosView(project.path, set_aside=project.set_aside, keep=project.keep)
     story = Story(pipe, run_id="run-2")
     assert other.update(story.picture(), lambda: ())
     other.close()
     assert project.status() == {"plan": "pending"}
     assert project.query("SELECT run, seq FROM todo_view") == [("run-2", story.state.seq)]
     assert project.query("SELECT * FROM todo_deps") == []
+
+
+def edit_and_tell(project, story, statement):
+    """Somebody changes the database, and it is told."""
+    project.update(story)
+    with closing(sqlite3.connect(project.path)) as connection, connection:
+        connection.execute(statement)
+    return project.view.edited(story.spec)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO todos (id, status) VALUES ('buy milk', 'pending')",
+        "UPDATE todos SET description = 'mine' WHERE id = 'outline'",
+        "UPDATE todos SET title = 'mine' WHERE id = 'outline'",
+        "INSERT INTO todo_deps VALUES ('outline', 'assemble')",
+        "INSERT INTO todo_deps VALUES ('outline', x'00ff')",
+        "DELETE FROM todos",
+        "DELETE FROM todo_view",
+    ],
+)
+def test_what_somebody_wrote_is_kept_before_it_is_written_over(project, statement):
+    """Whatever they changed, the whole database as they left it is kept once, and then ours is right again."""
+    story = half_written_book()
+    assert edit_and_tell(project, story, statement) is not None
+    theirs = project.query("SELECT * FROM todos") + project.query("SELECT * FROM todo_deps")
+    assert project.update(story)
+    assert project.update(story)
+    (kept,) = project.kept()
+    with closing(sqlite3.connect(kept)) as copy:
+        found = [copy.execute(f"SELECT * FROM {table}").fetchall() for table in ("todos", "todo_deps")]
+    assert theirs == found[0] + found[1]
+    assert "buy milk" not in project.status()
+    assert project.status()["outline"] == "done"
+
+
+def test_one_change_is_kept_once_however_often_writing_fails(project):
+    """A reader who stays in the way of the write does not fill the folder with copies."""
+    story = half_written_book()
+    edit_and_tell(project, story, "UPDATE todos SET description = 'mine' WHERE id = 'outline'")
+    with closing(sqlite3.connect(project.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM todos").fetchone()
+        assert not project.update(story)
+        assert not project.update(story)
+    assert project.update(story)
+    assert len(project.kept()) == 1
+
+
+def test_what_cannot_be_kept_is_not_written_over(project):
+    """No room for the copy: the rows stay as somebody left them."""
+    story = half_written_book()
+    edit_and_tell(project, story, "UPDATE todos SET description = 'mine' WHERE id = 'outline'")
+
+    def full(path, data):
+        raise OSError(28, "No space left on device", str(path))
+
+    project.view._keep = full
+    assert not project.update(story)
+    assert project.query("SELECT description FROM todos WHERE id = 'outline'") == [("mine",)]
+    project.view._keep = project.keep
+    assert project.update(story)
 
 
 def fill(path, kind):
@@ -361,13 +430,13 @@ def test_a_reader_is_not_in_the_way_between_updates(project):
 def test_no_place_to_write_is_no_error(tmp_path):
     """A folder that does not exist, or a file that cannot be moved away, gives False and never raises."""
 
-    def refuse(path):
+    def refuse(path, data=b""):
         raise PermissionError(13, "no", str(path))
 
     picture = half_written_book().picture()
-    assert not TodosView(tmp_path / "no" / "todos.db", set_aside=refuse).update(picture, lambda: ())
+    assert not TodosView(tmp_path / "no" / "todos.db", set_aside=refuse, keep=refuse).update(picture, lambda: ())
     (tmp_path / "todos.db").mkdir()
-    assert not TodosView(tmp_path / "todos.db", set_aside=refuse).update(picture, lambda: ())
+    assert not TodosView(tmp_path / "todos.db", set_aside=refuse, keep=refuse).update(picture, lambda: ())
 
 
 def test_hostile_text_is_stored_as_plain_text(project):

@@ -301,8 +301,13 @@ def keep_copy(path: Path, into: Path, *, label: str) -> Path:
 
 def copy_beside(name: str, *, dir_fd: int | None) -> str:
     """A second, durable copy of a file as `NAME.bak.TIMESTAMP` in its folder; gives the copy's name."""
-    data = read_at(name, dir_fd=dir_fd)
-    target = _reserve(backup_name(name), dir_fd, is_dir=False, numbered=False)
+    return os.fspath(write_beside(Path(name), read_at(name, dir_fd=dir_fd), dir_fd=dir_fd))
+
+
+def write_beside(path: Path, data: bytes, *, dir_fd: int | None = None) -> Path:
+    """Keep these bytes, durably, as `NAME.bak.TIMESTAMP` beside the file they come from; gives the path."""
+    wanted = path.with_name(backup_name(path.name))
+    target = _reserve(os.fspath(wanted), dir_fd, is_dir=False, numbered=False)
     try:
         writer = disk.open_file(target, os.O_WRONLY, dir_fd=dir_fd)
         try:
@@ -314,7 +319,7 @@ def copy_beside(name: str, *, dir_fd: int | None) -> str:
         _discard(target, dir_fd)
         raise
     _sync_parent(target, dir_fd)
-    return target
+    return Path(target)
 
 
 def cut_tail(fd: int, path: Path, keep: int, into: Path) -> Path:

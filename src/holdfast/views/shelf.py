@@ -192,11 +192,14 @@ class ViewShelf:
                 TodosView,
             )  # SQLite is loaded with the first refresh, not at the start
 
-            self._todos = TodosView(self._layout.todos_db, set_aside=self._set_todos_aside)
+            self._todos = TodosView(self._layout.todos_db, set_aside=self._set_todos_aside, keep=self._keep_todos)
         return self._todos
 
     def _set_todos_aside(self, path: Path) -> None:
         self._keep(path, self._set_aside(path), "of no use")
+
+    def _keep_todos(self, path: Path, data: bytes) -> None:
+        self._keep(path, atomic.write_beside(path, data), "edited")
 
 
 class _Page:

@@ -1,7 +1,7 @@
 """The file todos.db: its tables, its stamp, and what its rows claim when they are read back.
 
-Its stamp is the table `todo_view`: run, sequence number and a hash of all ids and statuses, so that rows which
-somebody changed show without any other source. `read_claims` only reads: it makes no file and waits for no one.
+Its stamp is the table `todo_view`: run, sequence number and a hash of all rows and dependencies, so that whatever
+somebody changed shows without any other source. `read_claims` only reads: it makes no file and waits for no one.
 A trap: SQLite's locks are lost when a process closes any descriptor of the database. Do not call `read_claims`
 while another thread of this process is within `TodosView.update`.
 """
@@ -13,7 +13,7 @@ import hashlib
 import os
 import sqlite3
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,7 @@ _PASSING = frozenset(
 )
 _CLAIMED = {TODO: PENDING, WAITING: PENDING, GOING: IN_PROGRESS, DONE: COMPLETED}
 _NO_TASKS = ("phase:", "fanout:", "missing:")
-_ID_BYTES_MAX = 4096
+_ID_MAX = 4096
 _WAL = b"\x02\x02"  # bytes 18 and 19 of a database whose changes are in a file beside it
 _NOT_OURS = "it is no database of ours"
 _UNREADABLE = {
@@ -68,18 +68,25 @@ class UnusableError(Exception):
     """What lies at this path is not a database of ours."""
 
 
+Edge = tuple[str, str]
+Row = tuple[str, str, str]  # title, description, status
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is on file: its stamp, and each row's status."""
+    """What is on file: its stamp, its rows and dependencies, and the hash that would fit them."""
 
     run: str
     seq: int
     sha256: str
-    statuses: dict[str, str]
+    rows: dict[str, Row]
+    deps: set[Edge]
+    digest: str
 
     @property
     def is_edited(self) -> bool:
-        return bool(self.run) and digest(self.statuses) != self.sha256
+        """Whether it holds something that is not as we wrote it; rows without a stamp were not."""
+        return bool(self.run or self.rows) and self.digest != self.sha256
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -153,16 +160,17 @@ def look(connection: sqlite3.Connection) -> Found:
 def rows_found(connection: sqlite3.Connection) -> Found:
     marks = connection.execute("SELECT run, seq, sha256 FROM todo_view LIMIT 2").fetchall()
     run, seq, sha256 = marks[0] if len(marks) == 1 else ("", 0, "")
-    rows = connection.execute(
-        "SELECT id, status FROM todos WHERE length(id) <= ? ORDER BY rowid", (_ID_BYTES_MAX,)
-    )
-    statuses = {str(name): str(status) for name, status in rows}
-    return Found(str(run), seq if isinstance(seq, int) else 0, str(sha256), statuses)
+    listed = connection.execute("SELECT id, title, description, status FROM todos ORDER BY rowid")
+    rows = {name: (title, description, status) for name, title, description, status in listed}
+    deps = set(connection.execute("SELECT todo_id, depends_on FROM todo_deps").fetchall())
+    return Found(str(run), seq if isinstance(seq, int) else 0, str(sha256), rows, deps, digest(rows, deps))
 
 
-def digest(statuses: Mapping[str, str]) -> str:
-    """The hash of all ids and statuses, in the order of the ids: a change of any, or of their number, shows."""
-    lines = sorted([f"{name}\0{status}\n" for name, status in statuses.items()])
+def digest(rows: Mapping[str, Row], deps: Iterable[Edge]) -> str:
+    """The hash of all rows and dependencies, each a line, sorted: a change of any, or of their number, shows."""
+    lines = [f"{name}\0{title}\0{text}\0{status}\n" for name, (title, text, status) in rows.items()]
+    lines += [f"{task}\0{named}\n" for task, named in deps]
+    lines.sort()
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -171,7 +179,10 @@ def claims_of(found: Found, spec: PipelineSpec) -> Claims:
     gate_names = {gate.name for gate in spec.gates}
     tasks: dict[str, str] = {}
     gates: dict[str, str] = {}
-    for name, status in found.statuses.items():
+    listed = [(str(name), status) for name, (_, _, status) in found.rows.items()]  # a person's may be a blob
+    for name, status in listed:
+        if len(name) > _ID_MAX:
+            continue
         task = items.task(name)
         if task is not None:
             tasks[task] = _CLAIMED.get(status, PENDING)
@@ -183,7 +194,7 @@ def claims_of(found: Found, spec: PipelineSpec) -> Claims:
         layout.TODOS_DB,
         run_id=found.run,
         seq=found.seq,
-        edited=found.is_edited,
+        edited=bool(found.run) and found.is_edited,
         tasks=tasks,
         gates=gates,
         items=items.listed(),

@@ -1,9 +1,9 @@
 """todos.db: the run as SQL rows, so that one query lists what can start.
 
 It is a cache: nothing that happens to it may stop a run. A file that cannot be used is set aside and written
-anew; one that is locked, or a disk that is full, waits for the next time. Rows that somebody changed are not
-written over before `edited` has told them: until then `update` waits, and a kill in between leaves them, and the
-stamp that gives them away.
+anew; one that is locked, or a disk that is full, waits for the next time. What somebody changed is not written
+over before `edited` has told it, and a copy of the whole file is kept: until then `update` waits, and a kill in
+between leaves it, and the stamp that gives it away.
 
 Two traps. The contract's query joins a dependency with its row, so that one which names no row would count as
 done: here every dependency has a row, an unknown one a blocked row of its own. And the picture knows more
@@ -30,7 +30,7 @@ from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, TaskState
 from holdfast.views import matrix, todofile
 from holdfast.views.claims import Claims
-from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Found, UnusableError
+from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Edge, Found, Row, UnusableError
 
 read_claims = todofile.read_claims
 
@@ -40,9 +40,7 @@ SELECT t.* FROM todos t WHERE t.status = 'pending' AND NOT EXISTS (
   WHERE td.todo_id = t.id AND dep.status != 'done')
 """
 
-Edge = tuple[str, str]
 Edges = Callable[[], Iterable[tuple[str, str | None]]]  # (task, what it depends on; None: something nameless)
-Row = tuple[str, str, str]  # title, description, status
 
 _INSERT_TODOS = "INSERT INTO todos (id, title, description, status, created_at, updated_at) VALUES "
 _OR_UPDATE = (
@@ -69,9 +67,12 @@ class _EditedError(Exception):
 class TodosView:
     """todos.db of one project. Calls come from one thread at a time, and none of them raises."""
 
-    def __init__(self, path: Path, *, set_aside: Callable[[Path], object]) -> None:
+    def __init__(
+        self, path: Path, *, set_aside: Callable[[Path], object], keep: Callable[[Path, bytes], object]
+    ) -> None:
         self.path = path
         self._set_aside = set_aside
+        self._keep = keep  # a copy of the file, which has these bytes
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None  # device and inode of what is open
         self._rows: dict[str, Row] | None = None  # as they stand in the file; None: not looked at yet
@@ -79,7 +80,8 @@ class TodosView:
         self._drawn = 0  # a hash of the names of the rows that `_edges` was made for
         self._edges: set[Edge] = set()
         self._version = -1  # SQLite's count of changes by others, when `_rows` were read or written
-        self._reported = ""  # the digest of edited rows that `edited` has told
+        self._reported = ""  # the digest of what somebody changed and `edited` has told
+        self._kept = ""  # the digest of what somebody changed and a copy was kept of
 
     def update(self, picture: Picture, edges: Edges) -> bool:
         """Write what has changed since the last time; False if it has to wait for the next."""
@@ -96,7 +98,7 @@ class TodosView:
                 self.close()
                 if not self._cleared_away():
                     return False
-            except OSError:
+            except (OSError, HoldfastError):
                 self.close()
                 return False
             else:
@@ -109,9 +111,9 @@ class TodosView:
             found = self._changed_rows()
         except (sqlite3.Error, UnusableError, OSError):
             return None  # `update` meets the same trouble, and deals with it
-        if found is None or not found.is_edited or todofile.digest(found.statuses) == self._reported:
+        if found is None or not found.is_edited or found.digest == self._reported:
             return None
-        self._reported = todofile.digest(found.statuses)
+        self._reported = found.digest
         return todofile.claims_of(found, spec)
 
     def _changed_rows(self) -> Found | None:
@@ -169,9 +171,7 @@ class TodosView:
         old, old_deps = self._on_file(connection, picture.state.run_id)
         now = iso(picture.state.updated_at or 0.0)
         changed = [(name, *row, now, now) for name, row in rows.items() if old.get(name) != row]
-        connection.executemany(
-            "DELETE FROM todo_deps WHERE todo_id = ? AND depends_on = ?", sorted(old_deps - deps)
-        )
+        connection.executemany("DELETE FROM todo_deps WHERE todo_id = ? AND depends_on = ?", list(old_deps - deps))
         gone = [(name,) for name in old if name not in rows]
         connection.executemany("DELETE FROM todos WHERE id = ?", gone)
         _insert(connection, _INSERT_TODOS, changed, _OR_UPDATE)
@@ -180,11 +180,11 @@ class TodosView:
         mark = (
             picture.state.run_id,
             picture.state.seq,
-            todofile.digest({name: row[2] for name, row in rows.items()}),
+            todofile.digest(rows, deps),
         )
         connection.execute("INSERT INTO todo_view VALUES (?, ?, ?)", mark)
         connection.execute("COMMIT")
-        self._rows, self._deps, self._reported = rows, deps, ""
+        self._rows, self._deps, self._reported, self._kept = rows, deps, "", ""
         self._version = todofile.data_version(connection)
 
     def _on_file(self, connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Row], set[Edge]]:
@@ -192,9 +192,22 @@ class TodosView:
         if self._rows is not None and todofile.data_version(connection) == self._version:
             return self._rows, self._deps
         found = todofile.rows_found(connection)
-        if found.is_edited and todofile.digest(found.statuses) != self._reported:
+        if found.is_edited:
+            self._keep_edited(connection, found)
+        if found.run == run_id:
+            return found.rows, found.deps
+        connection.execute("DELETE FROM todo_deps")
+        connection.execute("DELETE FROM todos")
+        return {}, set()
+
+    def _keep_edited(self, connection: sqlite3.Connection, found: Found) -> None:
+        """Have a copy kept before anything is written over; once, however often writing fails behind it."""
+        if found.digest != self._reported:
             raise _EditedError
-        return _read(connection, run_id)
+        if found.digest != self._kept:
+            # Not by opening the file: that would lose our locks when it is closed.
+            self._keep(self.path, connection.serialize())
+            self._kept = found.digest
 
     # --- what should be there ------------------------------------------------------------------------------
 
@@ -306,13 +319,3 @@ def _insert(connection: sqlite3.Connection, head: str, rows: Sequence[tuple[str,
         some = rows[start : start + _ROWS_AT_ONCE]
         places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
         connection.execute(head + places + tail, list(itertools.chain.from_iterable(some)))
-
-
-def _read(connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Row], set[Edge]]:
-    """The rows on file; those of another run are removed."""
-    if connection.execute("SELECT run FROM todo_view").fetchall() != [(run_id,)]:
-        connection.execute("DELETE FROM todo_deps")
-        connection.execute("DELETE FROM todos")
-    rows = connection.execute("SELECT id, title, description, status FROM todos").fetchall()
-    deps = connection.execute("SELECT todo_id, depends_on FROM todo_deps").fetchall()
-    return {name: (title, description, status) for name, title, description, status in rows}, set(deps)

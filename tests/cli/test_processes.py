@@ -46,11 +46,16 @@ def start() -> Iterator[Start]:
     """Starts `python -m holdfast ...`; whatever still runs at the end of the test is ended."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*words: str, stdout: Any = subprocess.PIPE, env: dict[str, str] | None = None) -> Any:
+    def start(
+        *words: str,
+        stdout: Any = subprocess.PIPE,
+        stderr: Any = subprocess.PIPE,
+        env: dict[str, str] | None = None,
+    ) -> Any:
         process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *words],
             stdout=stdout,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             env={**os.environ, **(env or {})},
         )
@@ -141,14 +146,31 @@ def test_closed_stdout_is_quiet(start: Start, project: Project) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_full_stdout_is_no_success(start: Start, project: Project) -> None:
-    """Facts that could not be written are exit 6 and one line, not a silent success."""
+@pytest.mark.parametrize("form", ["plain", "json", "json unbuffered"])
+@pytest.mark.parametrize("command", ["list", "events", "run book.py", "--help"])
+def test_full_stdout_is_no_success(start: Start, project: Project, command: str, form: str) -> None:
+    """Facts that could not be written, in whatever form, are exit 6 and one line, not a silent success."""
     project.run()
+    place = [] if command == "--help" else ["--dir", str(project.root)] + ["--json"] * form.startswith("json")
+    env = {"PYTHONUNBUFFERED": "1"} if form.endswith("unbuffered") else None
     with open("/dev/full", "w", encoding="utf-8") as full:
-        process = start("list", "--dir", str(project.root), stdout=full)
+        process = start(*command.split(), *place, stdout=full, env=env)
         _, err = process.communicate(timeout=20)
     assert process.returncode == 6
-    assert len(err.splitlines()) == 1
+    assert err == (
+        "Could not write to stdout: No space left on device. "
+        "What was recorded is safe: mend that, then run the same command.\n"
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_full_stderr_changes_nothing(start: Start, project: Project) -> None:
+    """What cannot be told to anybody is no reason to fail."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        process = start("run", "book.py", "--dir", str(project.root), stderr=full)
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "Completed:" in out
 
 
 def test_ascii_terminal(start: Start, project: Project) -> None:

@@ -28,7 +28,15 @@ from holdfast.cli.printing import (
     print_json,
     say,
 )
-from holdfast.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, HoldfastError, StorageError
+from holdfast.errors import (
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    HoldfastError,
+    StorageError,
+    UnprintableError,
+)
 
 PROGRAM = "holdfast"
 COMMANDS = (
@@ -142,7 +150,7 @@ def _as_ours(error: Exception) -> HoldfastError:
     if isinstance(error, click.ClickException):
         return _usage(error)
     if isinstance(error, OSError):
-        return StorageError.from_os(error, "work on")
+        return _stdout_failed() or StorageError.from_os(error, "work on")
     return _InternalError(f"Internal error: {type(error).__name__}: {error}", fix="(run again with --debug)")
 
 
@@ -157,8 +165,17 @@ def _help_hint(error: click.ClickException) -> str:
     return f"See: {ctx.command_path if ctx is not None else PROGRAM} --help"
 
 
+def _stdout_failed() -> UnprintableError | None:
+    """Whether it is stdout that fails: click prints its help there itself."""
+    try:
+        flush()
+    except UnprintableError as error:
+        return error
+    return None
+
+
 def _told(error: HoldfastError, as_json: bool) -> int:
-    if as_json:
+    if as_json and not isinstance(error, UnprintableError):
         print_json({"error": {"code": error.code, "message": error.message, "fix": error.fix}})
         return error.exit_code
     lines = error.message.splitlines() or [type(error).__name__]
@@ -173,8 +190,5 @@ def _told(error: HoldfastError, as_json: bool) -> int:
 
 def _flushed(code: int) -> int:
     """`code`, unless what was to be printed could not be: a success that nobody can read is none."""
-    try:
-        flush()
-    except OSError as error:
-        return code or _told(StorageError.from_os(error, "write to stdout"), as_json=False)
-    return code
+    error = _stdout_failed()
+    return code if error is None else code or _told(error, as_json=False)

@@ -1,4 +1,9 @@
-"""Everything that is printed goes through here: made harmless for a terminal, and unhurt by a closed pipe."""
+"""Everything that is printed goes through here: made harmless for a terminal, and unhurt by a closed pipe.
+
+A closed pipe is somebody who has read enough: the rest goes nowhere. Another error of stdout is an
+UnprintableError, told once on stderr; one of stderr can be told to nobody. A stream that failed is not written
+to again.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 from holdfast import clock
+from holdfast.errors import UnprintableError
 from holdfast.escaping import terminal
 
 # JSON escapes C0 by itself; these could still deceive a terminal or a reader.
@@ -29,12 +35,7 @@ def give_closed_streams_a_place() -> None:
 def say(text: str = "", *, err: bool = False, multiline: bool = False) -> None:
     """Print a line, on stderr if `err`, and let it be seen at once."""
     stream = sys.stderr if err else sys.stdout
-    try:
-        stream.write(terminal(text, multiline=multiline) + "\n")
-        if err or stream.isatty():
-            stream.flush()
-    except BrokenPipeError:
-        _silence(stream)
+    _write(stream, terminal(text, multiline=multiline) + "\n", at_once=err or stream.isatty())
 
 
 def say_all(lines: Iterable[str], *, err: bool = False) -> None:
@@ -52,23 +53,24 @@ def print_json(document: Any) -> None:
 
 def write_out(text: str) -> None:
     """Write text that is harmless already."""
-    try:
-        sys.stdout.write(text)
-    except BrokenPipeError:
-        _silence(sys.stdout)
+    _write(sys.stdout, text, at_once=False)
 
 
 def flush() -> None:
-    """Write out what is buffered. A closed pipe is ignored; OSError if stdout could not be written."""
+    """Write out what is buffered."""
     for stream in (sys.stderr, sys.stdout):
-        try:
+        _write(stream, "", at_once=True)
+
+
+def _write(stream: TextIO, text: str, *, at_once: bool) -> None:
+    try:
+        stream.write(text)
+        if at_once:
             stream.flush()
-        except BrokenPipeError:
-            _silence(stream)
-        except OSError:
-            _silence(stream)
-            if stream is sys.stdout:
-                raise
+    except OSError as error:
+        _silence(stream)
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            raise UnprintableError.from_os(error, "write to stdout") from error
 
 
 def _silence(stream: TextIO) -> None:

@@ -1,4 +1,8 @@
-"""Python logging inside a step, also in runs/ID/logs/TASK.log: told apart by the task the code runs for."""
+"""Python logging inside a step, also in runs/ID/logs/TASK.log: told apart by the task the code runs for.
+
+A log is for people, and no step fails for want of it: if it cannot be written, that is told once, and the run
+goes on. A folder that was removed meanwhile is made again.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ class TaskLogs(logging.Handler):
         self._folder = folder
         self._observer = observer
         self._made = False
+        self._failure_told = False
         self._level_before: int | None = None
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
 
@@ -50,11 +55,27 @@ class TaskLogs(logging.Handler):
             return
         try:
             line = self.format(record)
-            self._write(task, line)
-            if self._observer is not None:
-                self._observer(task, record.levelname, record.getMessage())
-        except Exception:
+        except Exception:  # the caller's mistake, %d for a text: told as logging tells it
             self.handleError(record)
+            return
+        self._tell(task, record.levelname, record.getMessage())
+        try:
+            self._keep(task, line)
+        except OSError as error:
+            if not self._failure_told:
+                self._failure_told = True
+                self._tell(task, "WARNING", f"what steps log cannot be kept: {error.strerror or error}")
+
+    def _tell(self, task: str, level: str, message: str) -> None:
+        if self._observer is not None:
+            self._observer(task, level, message)
+
+    def _keep(self, task: str, line: str) -> None:
+        try:
+            self._write(task, line)
+        except FileNotFoundError:
+            self._made = False
+            self._write(task, line)
 
     def _write(self, task: str, line: str) -> None:
         if not self._made:

@@ -99,6 +99,26 @@ def test_status_as_json(project: Project) -> None:
     assert [task["status"] for task in document["tasks"]] == ["completed"] * 4
 
 
+LONG = """
+from holdfast import Pipeline
+
+pipe = Pipeline("long")
+
+
+@pipe.step
+def words() -> list:
+    return ["word"] * 1000
+"""
+
+
+def test_a_large_value_is_shown_as_itself(project: Project) -> None:
+    """Where a value is kept is no concern of who reads it, with whichever command."""
+    (project.root / "long.py").write_text(LONG)
+    for words in (["run", "long.py"], ["status"], ["resume"]):
+        (task,) = json.loads(project(*words, "--json").out)["tasks"]
+        assert task["value"] == ["word"] * 1000
+
+
 def test_holder_is_that_of_this_run_only(project: Project) -> None:
     """An engine busy with one run is not said to run another."""
     project.touch("gated")

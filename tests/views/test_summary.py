@@ -8,6 +8,8 @@ from holdfast.views.summary import encode_summary, shown_status, status_document
 
 from .runs import Story, book, half_written_book, items
 
+NOTHING_KEPT: dict[str, bytes] = {}
+
 
 def test_the_fields_of_the_summary():
     """checkpoint.json has the contract's fields, and parameters and tags at the top level."""
@@ -116,7 +118,7 @@ def test_the_written_summary_is_stamped():
 def test_status_json_has_the_contracts_fields():
     """`status --json` says who runs it, where it stands, and lists every task."""
     holder = {"host": "box", "pid": 7, "since": "2026-01-09T14:30:22.000Z"}
-    document = status_document(half_written_book().picture(), holder)
+    document = status_document(half_written_book().picture(), holder, NOTHING_KEPT.get)
     assert set(document) == {
         "run_id", "pipeline", "params", "tags", "status", "running", "holder", "started_at", "updated_at", "phase",
         "batch", "totals", "last_completed_step", "next_step", "next", "total_cost_usd", "wasted_cost_usd",
@@ -129,7 +131,10 @@ def test_status_json_has_the_contracts_fields():
 
 def test_a_task_in_status_json():
     """A task's entry has its item, attempts, times, files, cost and error."""
-    tasks = {task["id"]: task for task in status_document(half_written_book().picture(), None)["tasks"]}
+    tasks = {
+        task["id"]: task
+        for task in status_document(half_written_book().picture(), None, NOTHING_KEPT.get)["tasks"]
+    }
     assert tasks["research[ch01]"] == {
         "id": "research[ch01]",
         "step": "research",
@@ -149,12 +154,14 @@ def test_a_task_in_status_json():
     assert tasks["research[ch02]"]["error"] == "no answer"
 
 
-def test_values_are_decoded_or_named_by_hash():
-    """A small value is shown as it is, a large one by where it lies."""
+def test_values_are_shown_wherever_they_are_kept():
+    """A small value comes from the record, a large one from objects; one that is lost is null."""
     story = Story(book()).finish("outline", value={"title": "x"})
     story.tell(ev.NodeExited(step_id="assemble", node="assemble", status="completed", value_ref="cd" * 32))
-    tasks = {task["id"]: task["value"] for task in status_document(story.picture(), None)["tasks"]}
-    assert tasks == {"outline": {"title": "x"}, "assemble": {"ref": "cd" * 32}, "chapters": None}
+    for objects, found in (({"cd" * 32: b'"long"'}, "long"), ({}, None)):
+        document = status_document(story.picture(), None, objects.get)
+        values = {task["id"]: task["value"] for task in document["tasks"]}
+        assert values == {"outline": {"title": "x"}, "assemble": found, "chapters": None}
 
 
 @pytest.mark.parametrize(("running", "shown"), [(True, "in_progress"), (False, "interrupted")])
@@ -162,7 +169,7 @@ def test_a_run_that_nobody_runs_was_interrupted(running, shown):
     """People read `interrupted`; JSON keeps the status and says that nobody runs it."""
     picture = half_written_book().picture()
     assert shown_status(picture, running) == shown
-    document = status_document(picture, None)
+    document = status_document(picture, None, NOTHING_KEPT.get)
     assert (document["status"], document["running"], document["holder"]) == ("in_progress", False, None)
 
 

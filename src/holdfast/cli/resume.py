@@ -69,11 +69,11 @@ def _is_completed(layout: ProjectLayout, run_id: str) -> bool:
 
 
 def _nothing_to_continue(layout: ProjectLayout, run_id: str, as_json: bool) -> int:
+    from holdfast.cli.status import document
     from holdfast.runs import read_picture
-    from holdfast.views.summary import status_document
 
     if as_json:
-        print_json({**status_document(read_picture(layout, run_id), None), "exit_code": EXIT_OK})
+        print_json({**document(layout, read_picture(layout, run_id)), "exit_code": EXIT_OK})
     else:
         say(f"Nothing to continue: the newest run {run_id} is completed, and no other is unfinished.")
     return EXIT_OK

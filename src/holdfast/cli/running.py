@@ -152,9 +152,9 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
 def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> RunResult:
     from holdfast.cli.console import make_console
     from holdfast.cli.ending import ending
+    from holdfast.cli.status import document
     from holdfast.cli.stopping import Stopper
     from holdfast.run import execute
-    from holdfast.views.summary import status_document
 
     if request.redo:
         check_redo(compiled, layout, request)
@@ -171,7 +171,7 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
         finally:
             console.close()
     if manner.as_json:
-        print_json({**status_document(result.picture, None), "exit_code": result.exit_code})
+        print_json({**document(layout, result.picture), "exit_code": result.exit_code})
     else:
         say_all(ending(result, tally, manner.directory, layout, clock.monotonic() - began))
     return result

@@ -23,15 +23,26 @@ if TYPE_CHECKING:
 def command(run_id: str | None, directory: str, as_json: bool) -> None:
     """Show how a run stands, what needs a person, what it has cost, and the command that continues it."""
     from holdfast.runs import open_project, read_picture
-    from holdfast.views.summary import status_document
 
     layout = open_project(directory)
     picture = read_picture(layout, pick_run(layout, run_id))
     holder = holder_of(layout, picture.state)
     if as_json:
-        print_json(status_document(picture, holder))
+        print_json(document(layout, picture, holder))
     else:
         say_all(_lines(picture, holder, directory, layout))
+
+
+def document(layout: ProjectLayout, picture: Picture, holder: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The facts about a run, with all values; `run --json` and `resume --json` print them too."""
+    from holdfast.stores.objects import ObjectStore
+    from holdfast.views.summary import status_document
+
+    objects = ObjectStore(layout.objects, picture.state.run_id, layout.tmp, read_only=True)
+    try:
+        return status_document(picture, holder, objects.get)
+    finally:
+        objects.close()
 
 
 def _lines(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-import msgspec
 
 from holdfast.clock import iso
 from holdfast.picture import Picture
@@ -22,6 +20,7 @@ from holdfast.state import (
     Accepted,
     TaskState,
 )
+from holdfast.values import decode_json
 from holdfast.views.matrix import is_expanded
 from holdfast.views.stamp import stamp_json
 
@@ -31,6 +30,7 @@ UNFINISHED = "not finished"
 _TOTALS = (COMPLETED, FAILED, NEEDS_REVIEW, BLOCKED, SKIPPED, PENDING, IN_PROGRESS)
 
 Json = dict[str, Any]
+Kept = Callable[[str], bytes | None]  # an object by its hash
 
 
 def summary(picture: Picture, *, journal_bytes: int = 0) -> Json:
@@ -63,8 +63,8 @@ def encode_summary(picture: Picture, *, journal_bytes: int = 0) -> bytes:
     return stamp_json(document, picture.state.run_id, picture.state.seq)
 
 
-def status_document(picture: Picture, holder: Mapping[str, Any] | None) -> Json:
-    """What `status --json` prints; `holder` says who runs it now, if anyone does."""
+def status_document(picture: Picture, holder: Mapping[str, Any] | None, kept: Kept) -> Json:
+    """What `status --json` prints; `holder` says who runs it now, if anyone does, `kept` gives large values."""
     state = picture.state
     return {
         "run_id": state.run_id,
@@ -81,7 +81,7 @@ def status_document(picture: Picture, holder: Mapping[str, Any] | None) -> Json:
         "totals": totals(picture),
         "next": picture.next_steps(),
         **_standing(picture),
-        "tasks": [_task(picture, task) for task in picture.tasks],
+        "tasks": [_task(picture, task, kept) for task in picture.tasks],
     }
 
 
@@ -207,7 +207,7 @@ def _counted(records: list[TaskState]) -> Json:
 # --- one entry per task ----------------------------------------------------------------------------------
 
 
-def _task(picture: Picture, task: str) -> Json:
+def _task(picture: Picture, task: str, kept: Kept) -> Json:
     step, path = split_task_id(task)
     record = picture.state.task(task)
     return {
@@ -221,7 +221,7 @@ def _task(picture: Picture, task: str) -> Json:
         "completed_at": _time(record.completed_at),
         "duration_seconds": round(record.duration, 3),
         "outputs": _files(record),
-        "value": _value(record.accepted) if record.status == COMPLETED else None,
+        "value": _value(record.accepted, kept) if record.status == COMPLETED else None,
         "metrics": _metrics([record]),
         "error": record.error or None,
     }
@@ -234,13 +234,12 @@ def _files(record: TaskState) -> list[Json]:
     return [{"path": file.path, "bytes": file.size, "sha256": file.sha256} for file in record.accepted.files]
 
 
-def _value(accepted: Accepted | None) -> Any:
+def _value(accepted: Accepted | None, kept: Kept) -> Any:
+    """The value itself, wherever it is kept; None if there is none, or it is lost."""
     if accepted is None:
         return None
-    if accepted.value_ref:
-        return {"ref": accepted.value_ref}
-    data = bytes(accepted.value)
-    return msgspec.json.decode(data) if data else None
+    data = kept(accepted.value_ref) if accepted.value_ref else bytes(accepted.value)
+    return decode_json(data) if data else None
 
 
 def _metrics(records: list[TaskState]) -> Json:

@@ -192,6 +192,9 @@ def test_a_section_once_accepted_stands(tmp_path: Path) -> None:
     book.version = 2
     book.run(tmp_path)
     assert sorted(book.ran) == ["glossary[a]", "glossary[b]"]
+    assert {
+        e["reason"] for e in events_of(tmp_path, "task_invalidated") if e["step_id"].startswith("glossary")
+    } == {"its version was raised from 1 to 2"}
     assert sections_of(tmp_path)["glossary[a]"] == "terms of a, from the another final\n"
     assert [*sections_of(tmp_path)] == ["first_terms", "glossary[a]", "glossary[b]"]
 

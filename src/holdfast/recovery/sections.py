@@ -90,7 +90,7 @@ class Sections:
         return replace(
             evidence,
             input_digest=evidence.record.input_digest if same_version else evidence.input_digest,
-            parts=evidence.parts if not same_version else {},
+            parts=evidence.record.inputs,  # of what it is made from, nothing but the version counts
             files={file.path: found},
             healable={file.path: self.artifacts.objects.get(file.sha256) is not None},
             moved={file.path: target} if target != file.path else {},

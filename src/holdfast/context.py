@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -139,7 +140,8 @@ class Context:
             return self._once_async(key, record, fn, args, kwargs)
         if record is not None:
             return self._replay(key, record)
-        result = self._call(key, fn, args, kwargs)
+        with self._calling(key):
+            result = fn(*args, **kwargs)
         if inspect.isawaitable(result):
             return self._finish_async(key, result)
         event, stored = self._once_event(key, result)
@@ -147,10 +149,16 @@ class Context:
         self._last_once = key
         return stored
 
-    def _call(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    @contextmanager
+    def _calling(self, key: str) -> Iterator[None]:
+        """While a paid call goes on, usage is its own; if it raises, it did not happen: the key is free again."""
         token = _inside_once.set(key)
         try:
-            return fn(*args, **kwargs)
+            yield
+        except BaseException:
+            self._used.discard(key)
+            self._spent.pop(key, None)
+            raise
         finally:
             _inside_once.reset(token)
 
@@ -162,11 +170,8 @@ class Context:
         return await self._finish_async(key, fn(*args, **kwargs))
 
     async def _finish_async(self, key: str, pending: Awaitable[Any]) -> Any:
-        token = _inside_once.set(key)
-        try:
+        with self._calling(key):
             result = await pending
-        finally:
-            _inside_once.reset(token)
         event, stored = self._once_event(key, result)
         await self._desk.commit_async(event)
         self._last_once = key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,36 @@ def test_a_key_used_twice_is_an_error(tmp_path: Path) -> None:
     result = pipe.run(dir=tmp_path)
     assert result.status == "failed"
     assert "used twice" in result.picture.record("step").error
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_that_raised_may_be_made_again_by_the_same_attempt(tmp_path: Path, is_async: bool) -> None:
+    """Nothing was recorded, so its key is free; both calls were paid for."""
+    pipe, calls = Pipeline("p"), []
+
+    def call(ctx: Context) -> str:
+        calls.append(1)
+        ctx.usage(cost_usd=0.5)
+        if len(calls) == 1:
+            raise ConnectionError
+        return "ok"
+
+    async def call_async(ctx: Context) -> str:
+        return call(ctx)
+
+    def step(ctx: Context) -> Any:
+        with suppress(ConnectionError):
+            ctx.once("model", call, ctx)
+        return ctx.once("model", call, ctx)
+
+    async def step_async(ctx: Context) -> Any:
+        with suppress(ConnectionError):
+            await ctx.once("model", call_async, ctx)
+        return await ctx.once("model", call_async, ctx)
+
+    pipe.step(name="step")(step_async if is_async else step)
+    result = pipe.run(dir=tmp_path)
+    assert (result.outputs["step"], len(calls), result.cost_usd) == ("ok", 2, 1.0)
 
 
 def test_a_refused_output_begins_a_new_round(tmp_path: Path) -> None:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from types import TracebackType
+
+_OWN = os.path.dirname(__file__) + os.sep
+_STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
 
 def counted(number: int, one: str, many: str = "") -> str:
     """`1 line`, `2 lines`. Where more than the noun bends: `counted(n, "line is lost", "lines are lost")`."""
@@ -19,3 +27,27 @@ def message_of(error: BaseException) -> str:
         return writable(str(error))
     except Exception as failure:
         return f"its message cannot be had ({type(failure).__name__})"
+
+
+def raised_at(error: BaseException) -> str:
+    """` (book.py:15)`: the last line of people's own code on the way to an error, "" if it was never in any.
+
+    The innermost line is seldom theirs: a file that is not there is noticed somewhere in `pathlib.py`.
+    """
+    outside = [one for one in _lines(error.__traceback__) if not one[0].startswith(_OWN)]
+    theirs = [one for one in outside if _is_somebodys_own(one[0])] or outside
+    return f" ({os.path.basename(theirs[-1][0])}:{theirs[-1][1]})" if theirs else ""
+
+
+def _lines(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
+    """File and line of each call, outermost first."""
+    while trace is not None:
+        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def _is_somebodys_own(filename: str) -> bool:
+    """Whether this is neither Python's own nor an installed package."""
+    if filename.startswith((_STANDARD_LIBRARY, "<")):
+        return False
+    return not any(folder in filename for folder in _INSTALLED)

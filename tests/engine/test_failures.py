@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +36,42 @@ def test_a_failing_step_is_tried_again_and_its_attempts_are_numbered(tmp_path: P
     first, second, _ = exits_of(tmp_path, "shaky")
     assert 0.0005 <= first["retry_in"] <= 0.001 <= second["retry_in"] <= 0.002
     assert "ValueError: not yet" in first["error"]
+
+
+def read_nothing(ctx: Context) -> str:
+    return (ctx.dir / "nothing").read_text()
+
+
+def call_twice(ctx: Context) -> None:
+    ctx.once("key", int)
+    ctx.once("key", int)
+
+
+async def fail_async() -> None:
+    await asyncio.wait_for(asyncio.to_thread(json.loads, "{"), None)
+
+
+@pytest.mark.parametrize(("step", "line"), [(read_nothing, 1), (call_twice, 2), (fail_async, 1)])
+def test_an_error_names_the_line_of_the_pipeline(tmp_path: Path, step: Callable[..., Any], line: int) -> None:
+    """Not the line of the standard library, or of Holdfast, in which it was noticed."""
+    pipe = Pipeline("p")
+    pipe.step(retries=0)(step)
+    pipe.run(dir=tmp_path)
+    (exited,) = exits_of(tmp_path, step.__name__)
+    assert exited["error"].endswith(f" (test_failures.py:{step.__code__.co_firstlineno + line})")
+
+
+def test_an_error_outside_of_the_pipeline_names_no_line(tmp_path: Path) -> None:
+    """A value that is refused was returned already: no line of Holdfast's own helps anybody."""
+    pipe = Pipeline("p")
+
+    @pipe.step(retries=0)
+    def step() -> Any:
+        return {1, 2}
+
+    pipe.run(dir=tmp_path)
+    (exited,) = exits_of(tmp_path, "step")
+    assert ".py" not in exited["error"]
 
 
 def test_retry_after_is_a_floor(tmp_path: Path) -> None:

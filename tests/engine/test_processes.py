@@ -119,6 +119,27 @@ def test_a_cpu_step_runs_in_a_worker_process(tmp_path: Path) -> None:
     assert crunch["value"]["pid"] != events_of(tmp_path, "run_started")[0]["pid"]
 
 
+FAILING = """
+from pathlib import Path
+from holdfast import Pipeline
+
+pipe = Pipeline("failing")
+
+@pipe.step(executor="process", retries=0)
+def crunch() -> str:
+    return Path("nothing").read_text()
+"""
+
+
+def test_an_error_in_a_worker_names_the_line_of_the_pipeline(tmp_path: Path) -> None:
+    """The line comes across the pipe with the message."""
+    write(tmp_path, FAILING)
+    assert ended(start(tmp_path)) == 1
+    (crunch,) = events_of(tmp_path, "node_exit")
+    assert crunch["error"].startswith("FileNotFoundError: ")
+    assert crunch["error"].endswith(" (pipeline.py:9)")
+
+
 def test_a_worker_ends_with_its_engine(tmp_path: Path) -> None:
     """However the engine dies, no worker goes on."""
     write(tmp_path, ENDLESS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, RunState
-from holdfast.wording import message_of, writable
+from holdfast.wording import message_of, raised_at, writable
 
 
 @dataclass(slots=True, eq=False)
@@ -326,11 +325,9 @@ def _objection(check: Check, arguments: dict[str, Any]) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """One line: the exception's type and message, and where it was raised."""
+    """One line: the exception's type and message, and which line of the pipeline led to it."""
     message, name = message_of(error), type(error).__name__
     words = f"{name}: {message}" if message else name
     if isinstance(error, HoldfastError | LostValueError) or hasattr(error, "kinds"):
         words = message
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if len(frames) > 1 else ""
-    return " ".join(words.split())[:1000] + where
+    return " ".join(words.split())[:1000] + raised_at(error)

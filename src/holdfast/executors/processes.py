@@ -22,7 +22,7 @@ from holdfast.errors import HoldfastError
 from holdfast.executors.base import Call, Outcome
 from holdfast.pipeline.rewind import Rewind
 from holdfast.values import decode_json, encode_json
-from holdfast.wording import message_of
+from holdfast.wording import message_of, raised_at
 
 
 class RemoteError(Exception):
@@ -186,7 +186,7 @@ def answer_error(error: BaseException) -> bytes:
         return msgspec.json.encode({"rewind": rewind})
     wish = getattr(error, "retry_after", None)
     kinds = [kind.__name__ for kind in type(error).__mro__[:-1]]
-    reply: dict[str, Any] = {"error": message_of(error)[:10_000], "kinds": kinds}
+    reply: dict[str, Any] = {"error": message_of(error)[:10_000] + raised_at(error), "kinds": kinds}
     if isinstance(wish, int | float):
         reply["retry_after"] = float(wish)
     return msgspec.json.encode(reply)

@@ -493,6 +493,12 @@ def split_output(step: StepSpec, output: Any) -> tuple[dict[str, Any], Any]:
     return {key: output[key] for key in step.writes}, rest
 
 
+def paths_in(step: StepSpec, output: Any) -> list[Path]:
+    """The files that a step says it has written itself."""
+    pieces, _ = split_output(step, output)
+    return [piece for piece in pieces.values() if isinstance(piece, Path)]
+
+
 def _listed(names: Any) -> str:
     return ", ".join(repr(name) for name in names)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,6 +119,13 @@ class Context:
         if self._out is None:
             self._out = self._desk.fresh_path(self._part_path.rsplit("/", 1)[-1] or "out")
         return self._out
+
+    def made(self, path: Path) -> bool:
+        """Whether a path is `out`, or lies in the folder that the step made of it, on no way through a link."""
+        if self._out is None:
+            return False
+        out = Path(os.path.realpath(self._out.parent), self._out.name)
+        return Path(os.path.realpath(path)).is_relative_to(out)
 
     # --- paid calls ----------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Context, Pipeline
 
-from .projects import events_of, journal_of
+from .projects import events_of, exits_of, journal_of
 
 
 def single(tmp_path: Path, writes: Any, returned: Any, **options: Any) -> tuple[Any, Any]:
@@ -134,6 +134,43 @@ def test_a_large_file_is_moved_into_place(tmp_path: Path) -> None:
     (tmp_path / "big.bin").unlink()
     assert pipe.run(dir=tmp_path).status == "completed"
     assert (tmp_path / "big.bin").stat().st_size == 3_000_000
+
+
+@pytest.mark.parametrize("where", ["inbox/data.md", "out.md", "made/link/data.md"])
+def test_a_file_that_was_not_written_to_ctx_out_is_refused_and_left_alone(tmp_path: Path, where: str) -> None:
+    """A path elsewhere may be somebody's own file: it is not moved, nothing is added to it, and nobody retries."""
+    pipe, ran = Pipeline("p"), []
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "data.md").write_text("a person's")
+
+    @pipe.step(writes="out.md", retries=2, backoff=0.0001)
+    def step(ctx: Context) -> Path:
+        ran.append(ctx.attempt)
+        (tmp_path / "out.md").write_text("a person's")
+        ctx.out.mkdir()
+        (ctx.out / "link").symlink_to(tmp_path / "inbox")
+        return ctx.out / "link" / "data.md" if "link" in where else tmp_path / where
+
+    result = pipe.run(dir=tmp_path)
+    (exited,) = exits_of(tmp_path, "step")
+    assert (result.status, ran, exited["kind"]) == ("failed", [1], "definition")
+    assert "not ctx.out" in exited["error"]
+    assert (tmp_path / "inbox" / "data.md").read_text() == (tmp_path / "out.md").read_text() == "a person's"
+
+
+def test_several_large_files_lie_in_the_folder_made_of_ctx_out(tmp_path: Path) -> None:
+    """`ctx.out` may be made a folder: each file in it is moved to its own place."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes={"one": "one.bin", "two": "two.bin"})
+    def both(ctx: Context) -> dict[str, Path]:
+        ctx.out.mkdir()
+        for name in ("one", "two"):
+            (ctx.out / name).write_text(name)
+        return {name: ctx.out / name for name in ("one", "two")}
+
+    assert pipe.run(dir=tmp_path).outputs["both"] == {n: tmp_path / f"{n}.bin" for n in ("one", "two")}
+    assert [(tmp_path / f"{name}.bin").read_text() for name in ("one", "two")] == ["one", "two"]
 
 
 def test_a_stream_becomes_the_output(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast import events as ev
-from holdfast.artifacts import Artifacts, LostValueError, OutputRefusedError, part_path, task_seal
+from holdfast.artifacts import Artifacts, LostValueError, OutputRefusedError, part_path, paths_in, task_seal
 from holdfast.context import Context, Desk
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
 from holdfast.executors.base import Call, Outcome
@@ -158,6 +158,7 @@ class Attempts:
         opened = self._heads.get(attempt.node.spec.name)
         if opened and not isinstance(output, str):
             raise OutputRefusedError(f"returned {type(output).__name__}, but {opened} begins with its text")
+        _refuse_others_files(attempt, output)
         checks = self.compiled.checks.get(attempt.node.spec.name)
         refusal = self.run_checks(checks, attempt.node, attempt.ctx, output) if checks else ""
         if refusal:
@@ -312,6 +313,15 @@ class Attempts:
             value_ref=ref,
         )
         return Verdict(exited=exited, items=items)
+
+
+def _refuse_others_files(attempt: Attempt, output: Any) -> None:
+    """A file is moved into place and sealed: that may happen only to one that was written for it, to `ctx.out`."""
+    spec = attempt.node.spec
+    for path in paths_in(spec, output) if spec.writes is not None else ():
+        if attempt.ctx is None or not attempt.ctx.made(path):
+            words = f"returned the path {path}, which is not ctx.out and was left where it is"
+            raise DefinitionError([f"{words}; write the file to ctx.out and return that, or return its content"])
 
 
 def _objection(check: Check, arguments: dict[str, Any]) -> str:

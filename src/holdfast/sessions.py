@@ -43,7 +43,7 @@ from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic, disk
 from holdfast.stores.lock import AppendLock, EngineLock
 from holdfast.stores.objects import ObjectStore
-from holdfast.stores.places import room_for_file, room_for_folder, sound_quarantine
+from holdfast.stores.places import room_for_file, room_for_files_in, room_for_folder, sound_quarantine
 from holdfast.stores.tree import WorkTree
 from holdfast.wording import counted
 
@@ -152,7 +152,7 @@ class OpenRun:
         layout, run = self.layout, self.run_layout
         told = room_for_folder(run.dir, layout.quarantine) + room_for_file(layout.append_lock, layout.quarantine)
         told += sound_quarantine(run.quarantine) + room_for_folder(run.logs, run.quarantine)
-        self.mended += told
+        self.mended += told + room_for_files_in(run.logs, run.quarantine)
 
     def _read_history(self) -> History:
         """The run as it is on record. One whose beginning is lost has no id yet: `started` gives it back."""

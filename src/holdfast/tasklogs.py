@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 from holdfast.context import current_task
+from holdfast.stores import atomic, disk
 
 NAME_MAX_BYTES = 200
+_APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
 
 LogObserver = Callable[[str, str, str], None]
 """Called with task id, level name and the message."""
@@ -79,10 +82,14 @@ class TaskLogs(logging.Handler):
 
     def _write(self, task: str, line: str) -> None:
         if not self._made:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            atomic.make_dirs(self._folder, sync=False)
             self._made = True
-        with (self._folder / log_name(task)).open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(line + "\n")
+        path = str(self._folder / log_name(task))
+        descriptor = disk.open_file(path, _APPEND_FLAGS)  # a link that was put there meanwhile is not followed
+        try:
+            disk.write_all(descriptor, f"{line}\n".encode(errors="backslashreplace"), path)
+        finally:
+            os.close(descriptor)
 
 
 def log_name(task: str) -> str:

@@ -25,6 +25,16 @@ def room_for_folder(path: Path, quarantine: Path) -> list[str]:
     return _room(path, stat.S_ISDIR, quarantine)
 
 
+def room_for_files_in(folder: Path, quarantine: Path) -> list[str]:
+    """The same for every name in a folder of ours that holds nothing but files."""
+    try:
+        with os.scandir(folder) as entries:
+            wrong = sorted(entry.name for entry in entries if not entry.is_file(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+    return [words for name in wrong for words in room_for_file(folder / name, quarantine)]
+
+
 def sound_quarantine(quarantine: Path) -> list[str]:
     """The quarantine folder itself, if it is anything else, is moved out of the way beside its place."""
     mode = _kind(quarantine)

@@ -1,0 +1,53 @@
+"""What a step logs: in a file of its task, and in no other file."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.engine.projects import events_of
+
+from holdfast import Pipeline
+from holdfast.layout import ProjectLayout
+
+
+def logging_pipeline() -> Pipeline:
+    pipe = Pipeline("p")
+
+    @pipe.step(retries=0)
+    def talk() -> None:
+        logging.getLogger("mine").warning("said by the step")
+        raise ValueError("so that it runs again")
+
+    return pipe
+
+
+def test_what_a_step_logs_is_in_the_file_of_its_task(tmp_path: Path) -> None:
+    """Each run of the step adds to it."""
+    for _ in range(2):
+        logging_pipeline().run(dir=tmp_path, run_id="r")
+    text = (ProjectLayout(tmp_path).run("r").logs / "talk.log").read_text()
+    assert text.count("WARNING mine said by the step\n") == 2
+
+
+def link(path: Path) -> None:
+    path.symlink_to(path.parents[4] / "theirs.txt")
+
+
+@pytest.mark.parametrize("put", [link, Path.mkdir, os.mkfifo])
+def test_what_stands_where_a_log_belongs_is_set_aside(tmp_path: Path, put: Callable[[Path], None]) -> None:
+    """It is never followed or waited for, it is told, and the log is written."""
+    pipe, theirs = logging_pipeline(), tmp_path / "theirs.txt"
+    theirs.write_text("theirs")
+    pipe.run(dir=tmp_path, run_id="r")
+    log = ProjectLayout(tmp_path).run("r").logs / "talk.log"
+    log.unlink()
+    put(log)
+    pipe.run(dir=tmp_path, run_id="r")
+    assert theirs.read_text() == "theirs"
+    assert log.is_file() and not log.is_symlink() and "said by the step" in log.read_text()
+    (told,) = (event["findings"] for event in events_of(tmp_path, "state_mended"))
+    assert told[0].startswith("talk.log was ") and "quarantine/" in told[0]

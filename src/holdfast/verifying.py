@@ -348,7 +348,7 @@ class _Tasks:
     def _value(self, task: str, ref: str) -> Finding | None:
         if self._has(ref):
             return None
-        fix = f"{self._resume} makes it again when a task needs it, or at once with --redo '{task}'"
+        fix = f"{self._resume} makes it again"
         return Finding(task, "", "value lost", f"objects/ has no whole {ref[:12]}", fix)
 
     def _refs(self, task: str, record: TaskState) -> list[str]:

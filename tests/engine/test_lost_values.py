@@ -9,10 +9,12 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Context, Pipeline
+from holdfast.choosing import Request
 from holdfast.errors import CheckpointCorruptionError
 from holdfast.people import decide
-from holdfast.run import RunResult
+from holdfast.run import RunResult, execute
 from holdfast.runs import open_project
+from holdfast.verifying import verify
 
 
 class Research:
@@ -150,3 +152,65 @@ def test_a_step_that_nothing_speaks_for_runs(tmp_path: Path) -> None:
     made.clear()
     assert pipeline().run(dir=tmp_path).status == "completed"
     assert made == ["publish"]
+
+
+class Answers:
+    """Values of every kind that only objects/ has: alone, beside a file, at the end; and a file made from them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.made: list[str] = []
+
+    def run(self, **wishes: bool) -> RunResult:
+        self.made.clear()
+        return execute(self.pipeline().compile(), open_project(self.root), Request(**wishes))  # type: ignore[arg-type]
+
+    def pipeline(self) -> Pipeline:
+        pipe = Pipeline("answers")
+
+        @pipe.step
+        def long() -> list[str]:
+            self.made.append("long")
+            return ["x" * 100] * 100
+
+        @pipe.step(writes={"text": "both.md"})
+        def both() -> dict[str, object]:
+            self.made.append("both")
+            return {"text": "both\n", "words": 1}
+
+        @pipe.step(writes="end.md")
+        def end(long: list[str], both: dict[str, object]) -> str:
+            self.made.append("end")
+            return f"{len(long)} {both['words']}\n"
+
+        @pipe.step
+        def last(end: str) -> list[str]:
+            self.made.append("last")
+            return [end * 1000]
+
+        return pipe
+
+
+def test_values_that_objects_has_lost_are_made_again(tmp_path: Path) -> None:
+    """Finished and verified means that the values are there, too; what was made from equal ones does not run."""
+    project = Answers(tmp_path)
+    run_id = project.run().run_id
+    shutil.rmtree(tmp_path / ".holdfast" / "objects")
+    result = project.run()
+    assert (result.status, project.made) == ("completed", ["long", "both", "last"])
+    assert result.outputs["both"] == {"text": "both\n", "words": 1}
+    assert not verify(open_project(tmp_path), run_id).findings
+    assert project.run().status == "completed" and not project.made
+
+
+def test_only_needed_leaves_a_lost_value_alone_that_something_takes(tmp_path: Path) -> None:
+    """Nothing unfinished needs the two values in between; the one at the end is what the run was for."""
+    project = Answers(tmp_path)
+    project.run()
+    shutil.rmtree(tmp_path / ".holdfast" / "objects")
+    assert project.run(only_needed=True).status == "completed"
+    assert project.made == ["last"]
+    (tmp_path / "end.md").unlink()
+    shutil.rmtree(tmp_path / ".holdfast" / "objects")
+    assert project.run(only_needed=True).status == "completed"
+    assert sorted(project.made[:2]) == ["both", "long"] and project.made[2:] == ["end", "last"]

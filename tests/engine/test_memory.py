@@ -430,3 +430,17 @@ def test_with_everything_lost_a_damaged_head_is_made_again(tmp_path: Path) -> No
     assert book.run(tmp_path).status == "completed"
     assert book.ran == ["first_terms"]
     assert sections_of(tmp_path) == ALL
+
+
+def test_a_long_head_that_objects_has_lost_comes_back_from_the_file(tmp_path: Path) -> None:
+    """Its text opens the memory file, so nobody pays for it again."""
+    book = Book()
+    book.say["first_terms"] = "# Glossary\n" + "A long introduction.\n" * 200
+    book.run(tmp_path)
+    before = text_of(tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast" / "objects")
+    result = book.run(tmp_path)
+    assert (result.status, book.ran) == ("completed", [])
+    assert (result.outputs["first_terms"], text_of(tmp_path)) == (book.say["first_terms"], before)
+    told = [finding for event in events_of(tmp_path, "state_mended") for finding in event["findings"]]
+    assert [words for words in told if "first_terms" in words and FILE in words]

@@ -84,10 +84,15 @@ def test_a_changed_file_is_a_persons() -> None:
     assert action(found, on_changed="restore") == decisions.HEAL
 
 
-def test_a_lost_value_is_redone_when_something_needs_it() -> None:
-    """A value that objects/ no longer has is made again on demand, and not before."""
-    assert action(evidence(DONE, value_lost=True, wanted=True)) == decisions.REDO
-    assert action(evidence(DONE, value_lost=True)) == decisions.LEAVE
+def test_a_lost_value_is_redone_unless_it_went_with_the_record() -> None:
+    """A value that objects/ no longer has is like a missing file; one lost with the record is made on demand."""
+    assert action(evidence(DONE, value_lost=True)) == decisions.REDO
+    taken = evidence(DONE, value_lost=True, consumed=True)
+    assert action(taken, only_needed=True) == decisions.LEAVE
+    assert action(replace(taken, wanted=True), only_needed=True) == decisions.REDO
+    rebuilt = replace(DONE, value_lost=True)
+    assert action(evidence(rebuilt, value_lost=True)) == decisions.LEAVE
+    assert action(evidence(rebuilt, value_lost=True, wanted=True)) == decisions.REDO
 
 
 def test_a_kept_edit_is_set_aside_where_its_lost_value_is_made_again() -> None:

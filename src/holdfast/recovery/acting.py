@@ -82,6 +82,10 @@ class Acting:
     def _heal(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
+        if not accepted.files:
+            self.openings.keep(decision)
+            words = f"the value of {node.id} was missing from objects/ and was made again from {decision.paths[0]}"
+            return [ev.StateMended(findings=(words,))]
         events: list[ev.Event] = []
         for file in accepted.files:
             if file.path not in decision.paths:

@@ -97,7 +97,8 @@ class Judge:
         decision = reconcile.decide(evidence, self._policy(spec))
         if decision.action not in _NO_ACT:
             decision = self._seen(node, decision, evidence)
-        if decision.action == decisions.LEAVE or decision.about == "lost" or evidence.value_lost:
+        is_lost = evidence.value_lost and decision.action != decisions.REDO
+        if decision.action == decisions.LEAVE or decision.about == "lost" or is_lost:
             self._lacking.add(node.id)
         if decision.action == decisions.LEAVE and decision.paths:
             self.left_alone[node.id] = decision.paths
@@ -105,6 +106,8 @@ class Judge:
 
     def _seen(self, node: Node, decision: Decision, evidence: Evidence) -> Decision:
         """The decision with what was read for it; an output that `check` refuses is not adopted."""
+        if decision.about == reconcile.VALUE and not evidence.files:
+            return self.openings.healing(node, evidence.record) or decision
         looks = {**evidence.parts_files, **evidence.files} if evidence.parts_files else evidence.files
         decision = replace(decision, looks=looks)
         if decision.action == decisions.KEEP and evidence.of_kind(look.CHANGED):

@@ -1,4 +1,4 @@
-"""Steps whose text opens a memory file: with the record lost, the file still has what such a step gave."""
+"""Steps whose text opens a memory file: with record or objects/ lost, the file still has what such a step gave."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from holdfast.decisions import Decision
 from holdfast.inputs import UNKNOWN, Inputs, shorten
 from holdfast.pipeline.graph import Node
 from holdfast.recovery.sections import section_text
+from holdfast.state import TaskState
 from holdfast.values import digest, encode_json
 
 Refusal = Callable[[Node, Callable[[], Any]], str]
 
 
 class Openings:
-    """Decides about heads without files, of a run whose record is lost."""
+    """Decides about heads without files whose record, or whose text in objects/, is lost."""
 
     def __init__(self, inputs: Inputs, refusal: Refusal, living: frozenset[str]) -> None:
         self.inputs = inputs
@@ -39,6 +40,16 @@ class Openings:
                 )
             lost = lost or Decision(decisions.RUN, f"its text opens {path}, and is lost there")
         return lost
+
+    def healing(self, node: Node, record: TaskState) -> Decision | None:
+        """How the text comes back that objects/ has lost: from a file that it opens; None if none has it."""
+        ref = record.accepted.value_ref if record.accepted is not None else ""
+        for path in self._files(node):
+            found = self.inputs.artifacts.look_section(path, node.names)
+            if found.kind == look.SEALED and digest(encode_json(section_text(found))) == ref:
+                words = f"its value is missing from objects/, and still opens {path}"
+                return Decision(decisions.HEAL, words, (path,), looks={path: found})
+        return None
 
     def _files(self, node: Node) -> Iterator[str]:
         for step in self.inputs.graph.spec.memories:

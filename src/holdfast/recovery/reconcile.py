@@ -25,6 +25,9 @@ from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
 from holdfast.recovery.unfinished import decide_unfinished
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED
 
+VALUE = "value"
+"""What a redo is about that only brings a lost value back."""
+
 
 def decide(evidence: Evidence, policy: Policy) -> Decision:
     """The decision about one task whose producers are all through."""
@@ -59,22 +62,32 @@ def _decide_completed(evidence: Evidence, policy: Policy) -> Decision:
         # What a person let stand is set aside where they find it, also if objects/ has it.
         is_persons = evidence.record.evidence in KEPT_BY_PERSON
         aside = tuple(evidence.files) if is_persons else evidence.not_kept_elsewhere()
-        return Decision(REDO, _lost_words(evidence), aside)
+        return Decision(REDO, _lost_words(evidence), aside, about=VALUE)
     changed = evidence.of_kind(look.CHANGED)
     if changed and policy.on_changed != "restore":
         return _decide_changed(changed, policy)
     bad = tuple(path for path, found in evidence.files.items() if found.kind != look.SEALED)
-    return _decide_damaged(evidence, bad, policy) if bad else _decide_intact(evidence)
+    if bad:
+        return _decide_damaged(evidence, bad, policy)
+    return _decide_value_lost(evidence, policy) if evidence.value_lost else _decide_intact(evidence)
 
 
 def _may_lack(evidence: Evidence, policy: Policy) -> bool:
-    """Whether a missing file may stay missing: until a task that must run takes it."""
+    """Whether what is missing may stay missing: until a task that must run takes it."""
     return policy.only_needed and evidence.consumed and not evidence.wanted
 
 
+def _decide_value_lost(evidence: Evidence, policy: Policy) -> Decision:
+    """A value that nothing has asked for yet. Lost with the record, it waits; else it is like a missing file."""
+    if evidence.record.value_lost or _may_lack(evidence, policy):
+        return Decision(LEAVE, "its value is lost, and nothing unfinished needs it")
+    return Decision(REDO, _lost_words(evidence), evidence.not_kept_elsewhere(), about=VALUE)
+
+
 def _lost_words(evidence: Evidence) -> str:
-    how = "was lost with the record" if evidence.record.value_lost else "is missing from objects/ or damaged"
-    return f"its value {how}, and is needed"
+    if evidence.record.value_lost:
+        return "its value was lost with the record, and is needed"
+    return "its value is missing from objects/ or damaged"
 
 
 def _stale(evidence: Evidence) -> Decision | None:
@@ -134,8 +147,6 @@ def _described(found: Look) -> str:
 
 def _decide_intact(evidence: Evidence) -> Decision:
     record = evidence.record
-    if evidence.value_lost:
-        return Decision(LEAVE, "its value is lost, and nothing unfinished needs it")
     by = evidence.kept_by or ("a person" if record.decided == "keep" else "")
     if by and evidence.input_digest != record.input_digest and UNKNOWN not in evidence.parts.values():
         return Decision(KEEP, f"kept by {by} although its input changed", tuple(evidence.files))

@@ -16,14 +16,15 @@ from holdfast import events as ev
 from holdfast.engine.drawing import draw
 from holdfast.folding import fold
 from holdfast.journal.scan import scan
-from holdfast.layout import ProjectLayout, RunLayout
+from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout, RunLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.spec import PipelineSpec
+from holdfast.recovery.sources import Views, read_unfinished
 from holdfast.runs import load_value
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores.objects import ObjectStore
 from holdfast.views.claims import Claims
-from holdfast.views.edits import WANTED_DONE, WANTED_REDO, Wish, wishes
+from holdfast.views.edits import TURNED_BACK, WANTED_DONE, WANTED_REDO, Wish, wishes
 from holdfast.views.shelf import Kept, ViewShelf
 
 
@@ -47,6 +48,22 @@ def foreseen_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState) 
         return wanted(layout, edited, _drawn(layout, state)) if edited else []
     finally:
         shelf.close()
+
+
+def lost_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState, views: Views) -> list[ev.Event]:
+    """What somebody wants who turned tasks back in checkpoint.md before all record of the run was lost. Read-only.
+
+    What the page showed before, no journal tells any more. But RESUME.md is drawn at the same moment, and lists all
+    that was unfinished then: what it does not list was done. Without such a RESUME.md nobody can tell an edit from
+    age, and the page asks for nothing.
+    """
+    page = next((view for view in views.claims if view.source == CHECKPOINT_VIEW and view.edited), None)
+    then = read_unfinished(layout, spec) if page is not None else None
+    if page is None or then is None or (then.run_id, then.seq) != (page.run_id, page.seq):
+        return []
+    back = {task: said for task, said in page.tasks.items() if said in TURNED_BACK and task not in then.tasks}
+    found = (Wish(task, page.source, WANTED_REDO, said, COMPLETED) for task, said in back.items())
+    return [event for wish in found for event in _events(wish, state)]
 
 
 def turned_back(events: Iterable[ev.Event]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.choosing import Choice, Request, choose
 from holdfast.decisions import Planned
-from holdfast.editing import foreseen_wishes
+from holdfast.editing import foreseen_wishes, lost_wishes, turned_back
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture, decode_spec
@@ -64,6 +64,8 @@ def make_plan(
     views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
     with looking(compiled.spec, layout, state, request, compiled, views) as walker:
         walker.go()
+        if state.rebuilt:
+            walker.send_back(turned_back(lost_wishes(layout, compiled.spec, state, views)))
         return Plan(
             None if choice.is_new and not choice.found_again else choice.run_id,
             list(walker.planned.values()),

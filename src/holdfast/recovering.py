@@ -21,7 +21,7 @@ from holdfast import events as ev
 from holdfast.choosing import Choice, Request, choose
 from holdfast.collecting import seldom
 from holdfast.decisions import Planned
-from holdfast.editing import foreseen_wishes, kept_events, turned_back, wanted
+from holdfast.editing import foreseen_wishes, kept_events, lost_wishes, turned_back, wanted
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph
@@ -121,8 +121,9 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
         before = _statuses(opened.state)
         with seldom():
             walker = _walk(opened, views)
-        found = list(disagreements(walker.planned, before, views))
-        opened.say([*_notes(_elsewhere(walker)), _recovered(walker, found)], durable=True)
+        wishes = _lost_wishes(opened.layout, walker, views)
+        found = list(disagreements(walker.planned, before, views, turned_back(wishes)))
+        opened.say([*wishes, *_notes(_elsewhere(walker)), _recovered(walker, found)], durable=True)
         _keep_pages(opened, shelf, found)
     finally:
         committer.on_batch = advance
@@ -149,6 +150,7 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         foresight.begin([*opening, *wishes])
         walker.go()
         remarks = [*damage, *_elsewhere(walker).values()]
+        wishes += _lost_wishes(layout, walker, views)
         report = _report(choice, walker, told, before, remarks, turned_back(wishes))
         foresight.end(state, walker.recorded, request.settings.snapshots, report.disagreements)
     return replace(report, actions=foresight.actions(state))
@@ -183,10 +185,11 @@ def _carry_out(opened: OpenRun) -> Recovery:
     told = views if state.rebuilt else views.newer_than(begun)
     elsewhere = _elsewhere(walker)
     remarks = [*opened.damage, *elsewhere.values()]
-    report = _report(opened.choice, walker, told, before, remarks, turned_back(wishes))
+    lost = _lost_wishes(opened.layout, walker, views)
+    report = _report(opened.choice, walker, told, before, remarks, turned_back([*wishes, *lost]))
     if journal.position.seq > begun or state.rebuilt:
         was_lost = state.rebuilt
-        notes = [*_notes(elsewhere), _recovered(walker, report.disagreements)]
+        notes = [*lost, *_notes(elsewhere), _recovered(walker, report.disagreements)]
         opened.say([*notes, *_stopped(opened, walker)], durable=True)
         opened.write_snapshot()
         _keep_pages(opened, shelf, report.disagreements if was_lost else ())
@@ -206,10 +209,19 @@ def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]
 def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:
     """What somebody wants who edited a view; those of a lost run are evidence, and are read as such."""
     edited = shelf.edited(opened.compiled.spec)
-    if not edited or opened.choice.is_new or not opened.state.run_id:
+    if not edited or opened.choice.is_new or not opened.state.run_id or opened.state.rebuilt:
         return []
     picture = draw(opened.state, lambda accepted: load_value(opened.objects, accepted))
     return wanted(opened.layout, edited, picture)
+
+
+def _lost_wishes(layout: ProjectLayout, walker: Walker, views: Views) -> list[ev.Event]:
+    """What an edited checkpoint.md asks for of a run whose record was lost; the walk is through."""
+    if not walker.state.rebuilt:
+        return []
+    found = lost_wishes(layout, walker.graph.spec, walker.state, views)
+    walker.send_back(turned_back(found))
+    return found
 
 
 class _Stretch:

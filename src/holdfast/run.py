@@ -195,6 +195,7 @@ class _Session:
         self.open.submit([*self._opening_events(), *wishes], durable=False)
         if self.choice.found_again or self.state.rebuilt:
             rebuild(self.open, self.views)
+            self.open.say(self._write_views(sync=False), durable=False)  # the pages count lines of a lost journal
         self.hooks.on_open(self.picture, self.runner.stop)
         self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
         with TaskLogs(self.run_layout.logs, self.hooks.on_log), self._signals():
@@ -265,7 +266,8 @@ class _Session:
     def _wishes(self) -> list[ev.Event]:
         """What somebody wants who edited a view. A lost run's views are evidence, and have been read as such."""
         edited = self.views.edited(self.compiled.spec)
-        return wanted(self.layout, edited, self.picture()) if edited and not self.choice.found_again else []
+        is_lost = self.state.rebuilt or (self.choice.found_again and not self.state.run_id)
+        return wanted(self.layout, edited, self.picture()) if edited and not is_lost else []
 
     def _refresh_views(self) -> None:
         wishes = self._wishes()

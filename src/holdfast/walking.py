@@ -236,6 +236,12 @@ class Walker:
             return self.graph  # everything is through: the walk settled each node as the record does
         return recorded_graph(self.graph.spec, self.state, self.items())
 
+    def send_back(self, wished: Mapping[str, str]) -> None:
+        """Somebody wants these done again, although they are whole; each with the view that says so."""
+        for task, source in wished.items():
+            reason = f"{source} was edited: it is to be done again"
+            self.planned[task] = replace(self.planned[task], action=decisions.REDO, reason=reason)
+
     # --- one node ------------------------------------------------------------------------------------------
 
     def _consider(self, node: Node) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,10 @@ from tests.engine.projects import events_of
 
 from holdfast import Pipeline
 from holdfast.choosing import Request
+from holdfast.layout import ProjectLayout
 from holdfast.people import note
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.planning import make_plan
 from holdfast.recovering import recover
 from holdfast.run import RunResult
 from holdfast.runs import open_project, read_picture
@@ -24,6 +29,7 @@ class Book:
         self.made: list[str] = []
         self.fails: set[str] = set()
         self.run_id = ""
+        self.during: Callable[[], None] = lambda: None  # while the final texts are written
 
     def run(self) -> RunResult:
         self.made.clear()
@@ -45,9 +51,13 @@ class Book:
         @pipe.step(each="chapter", writes="{chapter}.md", title="Final")
         def final(chapter: str, draft: str) -> str:
             self.made.append(f"final[{chapter}]")
+            self.during()
             return f"final of {chapter}\n"
 
         return pipe
+
+    def place(self) -> tuple[CompiledPipeline, ProjectLayout]:
+        return self.pipeline().compile(), open_project(self.root)
 
     def edit(self, row: str, old: str, new: str) -> None:
         """Change the cells of one row of checkpoint.md."""
@@ -178,3 +188,70 @@ def test_a_view_of_another_project_asks_for_nothing(book: Book, tmp_path_factory
     (book.root / "checkpoint.md").write_text(foreign)
     assert (book.run().status, book.made) == ("completed", [])
     assert not events_of(book.root, "view_edited")
+
+
+def test_a_cell_turned_back_before_a_total_loss_is_a_request_to_redo(book: Book) -> None:
+    """RESUME.md says what was unfinished when the page was drawn: the rest was done, so it was turned back."""
+    book.run()
+    book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
+    shutil.rmtree(book.root / ".holdfast")
+    assert {task.id for task in make_plan(*book.place()).tasks if task.action == "redo"} == {"draft[ch01]"}
+    assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
+    (edited,) = events_of(book.root, "view_edited")
+    assert (edited["source"], edited["step_id"], edited["wanted"]) == ("checkpoint.md", "draft[ch01]", "redo")
+    assert list(book.root.glob("checkpoint.md.bak.*"))
+    assert (book.run().status, book.made) == ("completed", [])
+
+
+def test_recovery_after_a_total_loss_records_the_wish(book: Book) -> None:
+    """The dry run says it, `recover` records it, and the next run carries it out."""
+    book.run()
+    book.edit("ch02", "| ✅ | ✅ |", "| ✅ | ❌ |")
+    shutil.rmtree(book.root / ".holdfast")
+    for dry_run in (True, False):
+        found = recover(*book.place(), Request(resume=book.run_id), dry_run=dry_run)
+        assert [task.id for task in found.tasks if task.action == "redo"] == ["final[ch02]"]
+        assert [(one.task, one.is_wish) for one in found.disagreements] == [("final[ch02]", True)]
+    assert (book.run().status, book.made) == ("completed", ["final[ch02]"])
+
+
+@pytest.mark.parametrize("letter", ["gone", "edited", "older"])
+def test_without_a_resume_md_of_the_same_moment_nothing_is_turned_back(book: Book, letter: str) -> None:
+    """Nobody can tell an edit from age then: whole files are believed, and the disagreement is told."""
+    book.run()
+    path = book.root / "RESUME.md"
+    older = path.read_bytes()
+    note(open_project(book.root), book.run_id, "looked at it")
+    book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
+    shutil.rmtree(book.root / ".holdfast")
+    {"gone": path.unlink, "older": lambda: path.write_bytes(older)}.get(letter, lambda: None)()
+    if letter == "edited":
+        path.write_text(path.read_text().replace("# ", "# My ", 1))
+    found = recover(*book.place(), Request(resume=book.run_id))
+    assert {task.action for task in found.tasks} == {"adopt"}
+    assert [(one.task, one.is_wish) for one in found.disagreements] == [("draft[ch01]", False)]
+
+
+def test_what_was_finished_after_the_page_was_drawn_is_not_turned_back(book: Book) -> None:
+    """A page that is edited elsewhere, and older than a file: RESUME.md lists that task as unfinished."""
+    book.fails = {"ch02"}
+    book.run()
+    pages = {name: (book.root / name).read_bytes() for name in ("checkpoint.md", "RESUME.md")}
+    book.fails = set()
+    book.run()
+    for name, data in pages.items():
+        (book.root / name).write_bytes(data)
+    book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
+    shutil.rmtree(book.root / ".holdfast")
+    assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
+
+
+def test_an_edit_while_a_lost_run_is_continued_is_heard(book: Book) -> None:
+    """Only what the page said before the loss was evidence; what is changed in it later is a wish."""
+    book.fails = {"ch02"}
+    book.run()
+    shutil.rmtree(book.root / ".holdfast")
+    book.fails = set()
+    book.during = lambda: book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
+    assert book.run().status in ("completed", "in_progress")
+    assert [event["step_id"] for event in events_of(book.root, "view_edited")] == ["draft[ch01]"]

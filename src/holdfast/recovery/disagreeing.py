@@ -42,17 +42,17 @@ def disagreements(
     `recorded` is the journal's status, `wished` the view in which somebody turned a task back.
     """
     for task, plan in planned.items():
-        said = _said(task, plan, recorded.get(task, ""), views)
+        said = _said(task, plan, recorded.get(task, ""), views, is_wished=task in wished)
         if len(said) > 1 and task in wished:
             yield Disagreement(task, said, wished[task], is_wish=True)
         elif len(said) > 1:
             yield Disagreement(task, said, _believed(plan))
 
 
-def _said(task: str, plan: Planned, journal: str, views: Views) -> dict[str, str]:
+def _said(task: str, plan: Planned, journal: str, views: Views, *, is_wished: bool) -> dict[str, str]:
     """What the sources say of a task, if they do not agree; else at most one entry."""
     said: dict[str, str] = {}
-    is_done = plan.action in _DONE or (journal == COMPLETED and not plan.problem)
+    is_done = plan.action in _DONE or is_wished or (journal == COMPLETED and not plan.problem)
     is_done = is_done or plan.evidence in (decisions.MADE_FROM_IT, *(view.source for view in views.claims))
     for view in views.claims:
         status = view.tasks.get(task)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.artifacts import UNREADABLE, why_unreadable
-from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout
+from holdfast.layout import CHECKPOINT_VIEW, RESUME_VIEW, ProjectLayout
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED
 from holdfast.stores import atomic
-from holdfast.views import checkpoint, letter
+from holdfast.views import checkpoint, letter, reading
 from holdfast.views.claims import Claims
 from holdfast.views.letter import Letter
 
@@ -80,6 +80,15 @@ def read_letter(layout: ProjectLayout) -> Letter:
     """What RESUME.md says of the run it was written for; nothing if there is none, or it cannot be read."""
     text, problem = _text(layout.resume_view)
     return letter.parse(text) if text is not None else Letter(problem=problem)
+
+
+def read_unfinished(layout: ProjectLayout, spec: PipelineSpec) -> Claims | None:
+    """The tasks that RESUME.md lists as unfinished, at its stamp; None if it was edited, or does not list all."""
+    text, _ = _text(layout.resume_view)
+    if text is None or letter.CUT_SHORT in text:
+        return None
+    claims = reading.read(text, spec, RESUME_VIEW)
+    return claims if claims.is_stamped and not claims.edited else None
 
 
 def _read(layout: ProjectLayout, spec: PipelineSpec) -> Iterator[Claims]:

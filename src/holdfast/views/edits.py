@@ -18,7 +18,7 @@ from holdfast.views.claims import Claims
 
 WANTED_DONE, WANTED_REDO = "done", "redo"
 
-_TURNED_BACK = frozenset([PENDING, IN_PROGRESS, FAILED, BLOCKED])
+TURNED_BACK = frozenset([PENDING, IN_PROGRESS, FAILED, BLOCKED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _wishes(claims: Claims, then: Picture) -> Iterator[Wish]:
         was = _was(claims.source, then, task)
         if said == COMPLETED and was != COMPLETED:
             yield Wish(task, claims.source, WANTED_DONE, said, was)
-        elif was == COMPLETED and said in _TURNED_BACK and claims.is_stamped:
+        elif was == COMPLETED and said in TURNED_BACK and claims.is_stamped:
             yield Wish(task, claims.source, WANTED_REDO, said, was)
 
 

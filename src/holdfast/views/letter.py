@@ -13,11 +13,14 @@ from typing import Any
 import msgspec
 
 from holdfast.escaping import code_text, exact_json, markdown_code, terminal
+from holdfast.layout import CHECKPOINT_VIEW
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.views.markdown import Heading, Item, blocks
 from holdfast.views.stamp import read_stamp
 
 OVERVIEW = "Overview"
+CUT_SHORT = f"All of them are in `{CHECKPOINT_VIEW}`."
+"""Stands below a list of unfinished tasks that does not name all of them."""
 PIPELINE, FILE, RUN, PARAMETER = "Pipeline: ", "Pipeline file: ", "Run: ", "Parameter "
 
 

@@ -172,7 +172,7 @@ def _incomplete(picture: Picture) -> str:
     if len(levels) > LISTED_MAX:
         rest = list(levels.values())[LISTED_MAX:]
         counted = ", ".join(f"{rest.count(level)} {level}" for level in _MEANING if level in rest)
-        lines += ["", f"... and {len(rest)} more: {counted}. All of them are in `{layout.CHECKPOINT_VIEW}`."]
+        lines += ["", f"... and {len(rest)} more: {counted}. {letter.CUT_SHORT}"]
     return _section("Incomplete tasks", lines)
 
 

@@ -53,9 +53,9 @@ def foreseen_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState) 
 def lost_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState, views: Views) -> list[ev.Event]:
     """What somebody wants who turned tasks back in checkpoint.md before all record of the run was lost. Read-only.
 
-    What the page showed before, no journal tells any more. But RESUME.md is drawn at the same moment, and lists all
-    that was unfinished then: what it does not list was done. Without such a RESUME.md nobody can tell an edit from
-    age, and the page asks for nothing.
+    What the page showed before, no journal tells any more. But RESUME.md is drawn at the same moment, and lists
+    all that was unfinished then: what it does not list was done. Without such a RESUME.md nobody can tell an edit
+    from age, and the page asks for nothing.
     """
     page = next((view for view in views.claims if view.source == CHECKPOINT_VIEW and view.edited), None)
     then = read_unfinished(layout, spec) if page is not None else None

@@ -125,6 +125,8 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
         found = list(disagreements(walker.planned, before, views, turned_back(wishes)))
         opened.say([*wishes, *_notes(_elsewhere(walker)), _recovered(walker, found)], durable=True)
         _keep_pages(opened, shelf, found)
+        # At once: as long as a page counts lines of the lost journal, nobody could tell what an edit of it means.
+        opened.say(_refresh_views(opened, walker, shelf), durable=False)
     finally:
         committer.on_batch = advance
 

@@ -167,7 +167,7 @@ class _Session:
             attempts=attempts,
             limits=Limits(settings.concurrency, self._budget_usd(), settings.grace_s),
             process_executor=self._process_executor,
-            observers=(self.keeper, self.hooks.on_events),
+            observers=(self.hooks.on_events,),
         )
         self.views: ViewShelf = self.open.closing(ViewShelf(self.layout, self.run_layout))
 
@@ -195,7 +195,8 @@ class _Session:
         self.open.submit([*self._opening_events(), *wishes], durable=False)
         if self.choice.found_again or self.state.rebuilt:
             rebuild(self.open, self.views)
-            self.open.say(self._write_views(sync=False), durable=False)  # the pages count lines of a lost journal
+            self.keeper.start_from(self.state.seq)
+        self.runner.observers.insert(0, self.keeper)  # the views belong to its thread from now on
         self.hooks.on_open(self.picture, self.runner.stop)
         self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
         with TaskLogs(self.run_layout.logs, self.hooks.on_log), self._signals():

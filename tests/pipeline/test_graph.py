@@ -127,6 +127,46 @@ def test_a_blocking_gate_holds_what_depends_on_the_steps_it_comes_after() -> Non
         assert waits_for(build_graph(pipe.compile().spec, {}), "publish") == held
 
 
+def test_a_blocking_gate_holds_a_function_that_makes_items() -> None:
+    """Whatever is made from a plan that nobody has approved waits, also the items that a function makes of it."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def seed() -> list[str]: ...
+
+    @pipe.items("x")
+    def xs(seed: list[str]) -> list[str]: ...
+
+    @pipe.items("y", each="x")
+    def ys(x: str) -> list[str]: ...
+
+    @pipe.step(each="x")
+    def draft(x: str) -> str: ...
+
+    pipe.gate("plan_ok", after=["seed"])
+    pipe.gate("items_ok", after=["xs"])
+    graph = build_graph(pipe.compile().spec, {"xs": [{"id": "a"}]})
+    assert waits_for(graph, "xs") == {"seed", "plan_ok"}
+    assert waits_for(graph, "draft[a]") == {"xs", "items_ok"}
+    assert waits_for(graph, "ys[a]") == {"xs", "items_ok"}
+
+
+def test_a_blocking_gate_holds_the_phase_that_follows_its_steps() -> None:
+    """A phase comes after every step of the one before, so a gate behind such a step holds it; no loop is made."""
+    pipe = Pipeline("p")
+
+    @pipe.step(phase="A")
+    def one() -> str: ...
+
+    @pipe.step(phase="B")
+    def two() -> str: ...
+
+    pipe.gate("one_ok", after=["one"])
+    pipe.gate("both_ok", after=["one", "two"])
+    graph = build_graph(pipe.compile().spec, {})
+    assert waits_for(graph, "phase:B") == {"phase:A", "one", "one_ok"}
+
+
 def test_what_blocks_most_ranks_first() -> None:
     """A root of many outranks a leaf, and an item that others wait for outranks them."""
     pipe = Pipeline("p")

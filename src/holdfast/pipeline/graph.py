@@ -334,6 +334,7 @@ class Graph:
             node.parents = tuple(parents)
         for parent in parents:
             self._edge(parent, node, AFTER if parent.is_virtual else DATA)
+        self._wait_for_gates(spec.name, node)
         if isinstance(spec, StepSpec):
             self._add_order_edges(node, spec, fan)
         return node
@@ -377,10 +378,12 @@ class Graph:
                 self._edge(producer, node, AFTER)
         for name in spec.after:
             self._edge(self._named(name, node.path, fan), node, AFTER)
-        for gate in self.gated.get(spec.name, ()):
-            self._edge(self._named(gate.name, (), ()), node, AFTER)
         if spec.phase:
             self._edge(self.nodes[f"phase:{spec.phase}"], node, AFTER)
+
+    def _wait_for_gates(self, name: str, node: Node) -> None:
+        for gate in self.gated.get(name, ()):
+            self._edge(self._named(gate.name, (), ()), node, AFTER)
 
     def _edge(self, producer: Node, consumer: Node, kind: int) -> None:
         producer.consumers.append((consumer, kind))
@@ -405,6 +408,7 @@ class Graph:
         for index, name in enumerate(names[1:], start=1):
             before, node = names[index - 1], self.nodes[f"phase:{name}"]
             self._edge(self.nodes[f"phase:{before}"], node, AFTER)
+            self._wait_for_gates(node.id, node)
             for step in self._steps_of_phase.get(before, ()):
                 self._edge(self._named(step.name, (), ()), node, AFTER)
             for gate in self.spec.gates:

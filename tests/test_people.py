@@ -140,6 +140,29 @@ def test_reject_sends_back_with_feedback(book: MakeBook) -> None:
     assert result.outputs["bind"] == "ch01 shorter / ch02 "
 
 
+def test_a_rejected_gate_asks_again_when_the_work_is_there(tmp_path: Path) -> None:
+    """An approval does not outlast a rejection by the same gate: what is redone is not published unseen."""
+    made = Book(tmp_path)
+    people.approve(made.layout, "one", "publish_ok")
+    people.reject(made.layout, "one", "publish_ok", "bind", "nicer")
+    assert not [need for need in read_picture(made.layout, "one").needs() if need.task == "publish_ok"]
+    result = made.run()
+    assert (result.status, result.picture.status("publish")) == ("paused", "blocked")
+    assert [event["step_id"] for event in made.events() if event["event"] == "gate_reached"].count(
+        "publish_ok"
+    ) == 2
+    people.approve(made.layout, "one", "publish_ok")
+    assert made.run().picture.status("publish") == "completed"
+
+
+def test_an_overruled_checklist_is_asked_again_after_a_rejection(book: MakeBook) -> None:
+    """A person who sends work back in the name of a phase takes back that it may begin."""
+    made = book(checklist="too short")
+    people.approve(made.layout, "one", "phase:Binding")
+    people.reject(made.layout, "one", "phase:Binding", "draft[ch01]", "longer")
+    assert [need.task for need in made.run().picture.needs() if "phase" in need.task] == ["phase:Binding"]
+
+
 def test_reject_needs_finished_work(book: MakeBook) -> None:
     """Only a completed task can be sent back, once at a time, and with words."""
     made = book(ch01="fail")

@@ -9,7 +9,7 @@ from holdfast import clock
 from holdfast.errors import UsageError
 from holdfast.pipeline.graph import SETTLE, Graph, Node
 from holdfast.pipeline.names import did_you_mean, printable
-from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, RunState, TaskState
+from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, RunState, TaskState
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
@@ -69,7 +69,11 @@ def _tell_barrier(node: Node, state: RunState, graph: Graph, commands: Mapping[s
         yield from _waits(_waited_for(node.id, graph, state), commands)
 
 
-_BARRIERS = {"": "not reached yet", "reached": "waits for approval"}
+_BARRIERS = {
+    "": "not reached yet",
+    "reached": "waits for approval",
+    SENT_BACK: "work was sent back in its name; it asks again when that is there",
+}
 
 
 def _next(

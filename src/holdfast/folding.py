@@ -19,6 +19,7 @@ from holdfast.state import (
     IN_PROGRESS,
     NEEDS_REVIEW,
     PENDING,
+    SENT_BACK,
     SKIPPED,
     Accepted,
     Decision,
@@ -388,6 +389,7 @@ def _rewind_requested(state: RunState, event: ev.RewindRequested, at: float) -> 
     _reopen(state)
     if state.task(raiser).status != IN_PROGRESS:  # a step objects while it runs; else a person does
         _told_by_person(state, event, at)
+    _take_back(state, raiser)
     for target, feedback in event.targets.items():
         key = rounds_key(raiser, target)
         state.rounds[key] = state.rounds.get(key, 0) + 1
@@ -398,6 +400,13 @@ def _rewind_requested(state: RunState, event: ev.RewindRequested, at: float) -> 
     task = state.tasks.get(raiser)
     if task is not None and task.status != COMPLETED:
         _new_round(state, raiser, task, status=PENDING, duration=event.duration, completed_at=None)
+
+
+def _take_back(state: RunState, barrier: str) -> None:
+    """Whoever rejects in the name of a gate, or a phase, does not let it pass: it is asked again."""
+    if barrier in state.gates:
+        state.gates[barrier] = SENT_BACK
+    state.phases.pop(barrier, None)
 
 
 def _rewound(state: RunState, event: ev.TaskRewound, at: float) -> None:
@@ -494,7 +503,8 @@ def _by(who: str) -> str:
 
 
 def _gate_reached(state: RunState, event: ev.GateReached, at: float) -> None:
-    state.gates.setdefault(event.step_id, "reached")
+    if state.gates.get(event.step_id) != "approved":
+        state.gates[event.step_id] = "reached"
 
 
 def _gate_approved(state: RunState, event: ev.GateApproved, at: float) -> None:

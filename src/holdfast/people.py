@@ -18,7 +18,7 @@ from holdfast.picture import Picture
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.runs import read_picture, read_run, run_layout
 from holdfast.showing import append, refresh_views
-from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
+from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, SKIPPED
 from holdfast.stores.lock import AppendLock, read_holder
 from holdfast.views.matrix import gates
 from holdfast.wording import writable
@@ -37,7 +37,8 @@ def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> s
     _record(layout, run_id, ev.GateApproved(step_id=name, by=by))
     if standings[name] == "started":
         return f"{name} is approved; it had started already."
-    return f"{name} is approved." if standings[name] else f"{name} is approved; it is not reached yet."
+    is_reached = standings[name] not in ("", SENT_BACK)
+    return f"{name} is approved." if is_reached else f"{name} is approved; it is not reached yet."
 
 
 def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str) -> str:

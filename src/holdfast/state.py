@@ -21,6 +21,9 @@ BLOCKED = "blocked"
 SKIPPED = "skipped"
 PAUSED = "paused"
 
+SENT_BACK = "sent back"
+"""How a gate stands in whose name work was rejected, until that work is there again."""
+
 
 class Accepted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a task gave: files and, or, a value (inline, or in objects/ by hash)."""
@@ -129,7 +132,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     rounds: dict[str, int] = {}  # "raiser -> target" -> times sent back
     recalls: dict[str, Recall] = {}
     keeps: dict[str, str] = {}  # task id -> the raiser that wants it kept
-    gates: dict[str, str] = {}  # gate id -> reached | approved
+    gates: dict[str, str] = {}  # gate id -> reached | approved | sent back
     phases: dict[str, str] = {}  # "phase:NAME" -> started | the checklist's refusal
     notes: list[Note] = []
     decisions: list[Decision] = []

@@ -26,7 +26,7 @@ from holdfast.artifacts import FOREIGN, MARKED, SEALED, Artifacts
 from holdfast.choosing import Choice, Request
 from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_action
 from holdfast.engine.attempt import Attempts
-from holdfast.engine.considering import tasks_behind
+from holdfast.engine.considering import was_passed
 from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import recorded_graph
 from holdfast.engine.scheduler import Scheduler
@@ -279,9 +279,8 @@ class Walker:
         self._pass(node, fresh=False)
 
     def _was_passed(self, node: Node) -> bool:
-        """The record is lost, but it must have let something pass: a task behind it is whole."""
         standing = self.state.gates.get(node.id) if node.kind == "gate" else None
-        return standing is None and any(self.judge.is_proved(task) for task in tasks_behind(node))
+        return standing is None and was_passed(node, self.state, self.judge.is_proved)
 
     def _consider_task(self, node: Node) -> None:
         skipped = [parent.id for parent in node.parents if parent.condition == SKIPPED]

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Pipeline, Rewind
 from holdfast.errors import UsageError
-from holdfast.people import decide
+from holdfast.people import approve, decide
 from holdfast.run import RunResult
 from holdfast.runs import open_project
 from holdfast.verifying import verify
@@ -105,6 +105,43 @@ def test_an_edit_that_is_kept_redoes_what_depends_on_it(project: Project) -> Non
     project.decide(result, "draft", "keep")
     assert project.run().status == "completed"
     assert "MY words" in (project.root / "final.md").read_text()
+
+
+def test_gates_before_adopted_items_count_as_approved(tmp_path: Path) -> None:
+    """Also those after batches of items that a function makes, and before that function; the last asks again."""
+    made: list[str] = []
+
+    def pipeline() -> Pipeline:
+        pipe = Pipeline("gated")
+
+        @pipe.step
+        def seed() -> list[dict[str, object]]:
+            return [{"id": name, "batch": batch} for batch, name in enumerate("abc", start=1)]
+
+        pipe.gate("plan_ok", after=["seed"])
+
+        @pipe.items("part")
+        def parts(seed: list[dict[str, object]]) -> list[dict[str, object]]:
+            return seed
+
+        @pipe.step(each="part", phase="Writing", writes="{part}.md")
+        def note(part: str) -> str:
+            made.append(part)
+            return f"note {part}\n"
+
+        pipe.gate("batch_ok", each="part")
+        return pipe
+
+    layout = open_project(tmp_path)
+    for gate in ("plan_ok", "batch_ok[batch-1]", "batch_ok[batch-2]", "batch_ok[batch-3]"):
+        result = pipeline().run(dir=tmp_path)
+        assert [need.task for need in result.picture.needs()] == [gate]
+        approve(layout, result.run_id, gate)
+    assert pipeline().run(dir=tmp_path).status == "completed"
+    shutil.rmtree(layout.state)
+    result = pipeline().run(dir=tmp_path)
+    assert [need.task for need in result.picture.needs()] == ["batch_ok[batch-3]"]
+    assert made == ["a", "b", "c"]
 
 
 def test_an_edit_of_one_item_that_is_kept_redoes_what_gathers_it(tmp_path: Path) -> None:

@@ -66,6 +66,12 @@ class Board:
         if node is not None and node.stuck:
             self.scheduler.release(node)
 
+    def ask_again(self, node_id: str) -> None:
+        """Work was sent back in this one's name: waiting or passed, it is considered afresh."""
+        node = self.graph.nodes.get(node_id)
+        if node is not None and (node.stuck or not node.is_task):
+            self.scheduler.release(node)
+
     def look_again(self, node_id: str) -> None:
         """A person has decided about a task: if it waits, for them or for its turn, it is considered afresh."""
         node = self.graph.nodes.get(node_id)

@@ -11,7 +11,7 @@ advance
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from holdfast import clock, decisions
@@ -21,9 +21,9 @@ from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Board
 from holdfast.engine.survey import Survey
-from holdfast.pipeline.graph import OPEN, SKIPPED, Node
+from holdfast.pipeline.graph import OPEN, SETTLE, SKIPPED, Node
 from holdfast.remembering import Remembering
-from holdfast.state import COMPLETED
+from holdfast.state import COMPLETED, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 
 
@@ -181,12 +181,11 @@ class Considering:
         if standing == "approved":
             self.board.scheduler.settle(node)
             return
-        if standing is None and any(self.judge.is_proved(task) for task in tasks_behind(node)):
-            # The record is lost, but somebody must have let it pass: a task behind it is whole.
+        if standing is None and was_passed(node, self.board.state, self.judge.is_proved):
             self.board.committer.record(ev.GateApproved(step_id=node.id, by="a finished task behind it"))
             self.board.scheduler.settle(node)
             return
-        if standing is None:
+        if standing != "reached":
             self.board.committer.record(ev.GateReached(step_id=node.id, ask=node.spec.ask))
         self.board.scheduler.hold(node)
 
@@ -245,18 +244,34 @@ class Considering:
                 self.board.release(task)
         elif isinstance(event, ev.RewindRequested):
             self.board.recall(event.targets)
-            self.board.release(event.step_id)
+            self.board.ask_again(event.step_id)
 
 
-def tasks_behind(gate: Node) -> Iterator[Node]:
-    """The tasks that a gate holds, also through phases."""
-    stack = [gate]
+def was_passed(barrier: Node, state: RunState, is_proved: Callable[[Node], bool]) -> bool:
+    """Whether a gate or phase without a record was passed: a task behind it is whole, or was adopted."""
+    return any(is_proved(task) or _is_adopted(state.task(task.id)) for task in _behind(barrier, state.rebuilt))
+
+
+def _is_adopted(record: TaskState) -> bool:
+    return record.status == COMPLETED and bool(record.evidence)
+
+
+def _behind(barrier: Node, is_lost: bool) -> Iterator[Node]:
+    """The tasks that a gate or phase holds; in a lost run also those behind tasks that leave no files."""
+    stack, seen = [barrier], {barrier}
     while stack:
-        for consumer, _ in stack.pop().consumers:
+        for consumer, kind in stack.pop().consumers:
+            if consumer in seen or kind == SETTLE:  # such an edge lets through what waits for a person
+                continue
+            seen.add(consumer)
             if consumer.is_task:
                 yield consumer
-            elif consumer.kind == "phase" or consumer.is_virtual:
+            if not consumer.is_task or (is_lost and not _leaves_files(consumer)):
                 stack.append(consumer)
+
+
+def _leaves_files(task: Node) -> bool:
+    return task.kind == "step" and bool(task.spec.writes or task.spec.appends)
 
 
 def _skipped_parent(node: Node) -> str:

@@ -569,6 +569,7 @@ def _decided(state: RunState, event: ev.Decided, at: float) -> None:
         _invalidated(state, ev.TaskInvalidated(step_id=event.step_id, reason="a person decided so"), at)
         state.tasks[event.step_id] = _replace(state.tasks[event.step_id], decided="redo")
     elif event.choice == "skip":
+        state.recalls.pop(event.step_id, None)
         state.tasks[event.step_id] = _replace(task, status=SKIPPED, question="", error="skipped by a person")
     else:
         waits = task.status in (NEEDS_REVIEW, FAILED, SKIPPED)

@@ -46,10 +46,10 @@ def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str
     picture = read_picture(layout, run_id)
     _require(name, known_names(picture), "gate, phase or task")
     _require(to, picture.tasks, "task")
-    if picture.status(to) != COMPLETED:
-        raise UsageError(f"{to} is {_words(picture.status(to))}; only finished work can be sent back.")
     if to in picture.state.recalls:
         raise UsageError(f"{to} is being sent back already.", fix="Wait until it has been redone.")
+    if picture.status(to) != COMPLETED:
+        raise UsageError(f"{to} is {_words(picture.status(to))}; only finished work can be sent back.")
     if name in picture.tasks and picture.status(name) == IN_PROGRESS:
         raise UsageError(f"{name} is running.", fix="Reject when it has ended.")
     _record(layout, run_id, ev.RewindRequested(step_id=name, targets={to: _text(feedback, "The feedback")}))

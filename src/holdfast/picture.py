@@ -60,8 +60,8 @@ class Picture:
     counts: dict[str, int] = field(default_factory=dict)
 
     def status(self, task: str) -> str:
-        """A task's status as people see it."""
-        status = self.state.task(task).status
+        """A task's status as people see it: what was sent back is to be done, also before anybody has begun."""
+        status = PENDING if is_sent_back(self.state, task) else self.state.task(task).status
         return BLOCKED if status == PENDING and task in self.blocked else status
 
     def record(self, task: str) -> TaskState:
@@ -135,6 +135,11 @@ class Picture:
     def needs(self) -> list[Need]:
         """Everything that waits for a person."""
         return needs_of(self.state, self.spec)
+
+
+def is_sent_back(state: RunState, task: str) -> bool:
+    """Whether a finished task is to be done again as soon as nobody uses what it gave."""
+    return task in state.recalls and state.task(task).status == COMPLETED
 
 
 def needs_of(state: RunState, spec: PipelineSpec) -> list[Need]:

@@ -49,6 +49,16 @@ def test_the_fields_of_the_summary():
     }
 
 
+def test_what_was_sent_back_is_to_be_done():
+    """Before anybody has begun it, it is pending, comes next, and its old output does not count."""
+    story = Story(book()).finish("outline").tell(ev.RewindRequested(step_id="", targets={"outline": "longer"}))
+    document = status_document(story.picture(), None)
+    assert (document["next"], document["next_step"]) == (["outline"], "outline")
+    assert (document["totals"]["completed"], document["totals"]["pending"]) == (0, 3)
+    outline = document["tasks"][0]
+    assert (outline["status"], outline["outputs"], outline["value"]) == ("pending", [], None)
+
+
 def test_a_step_outside_fan_outs_lists_its_files():
     """Its entry has path, size and hash of each file, its times, its work and what it cost."""
     outline, *_ = summary(half_written_book().picture())["completed_steps"]

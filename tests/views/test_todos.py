@@ -170,12 +170,14 @@ def test_a_dependency_that_names_nothing_is_not_done(project):
 
 
 def test_work_that_is_sent_back_is_not_done(project):
-    """A task whose output was objected to holds up its consumers until it has run again."""
+    """A task whose output was objected to can start again when nobody uses that output any more."""
     story = Story(book()).finish("outline").finish("chapters", value=items("a")).finish("research[a]")
-    story.tell(ev.RewindRequested(step_id="draft[a]", targets={"research[a]": "more"}))
+    story.start("draft[a]").tell(ev.RewindRequested(step_id="", targets={"research[a]": "more"}))
     project.update(story)
-    assert project.status()["research[a]"] == "blocked"
-    assert project.listed() == set()
+    assert (project.status()["research[a]"], project.listed()) == ("blocked", set())
+    story.finish("draft[a]")
+    project.update(story)
+    assert project.listed() == {"research[a]"} == set(story.picture().next_steps())
     story.tell(ev.TaskRewound(step_id="research[a]", feedback=("more",)))
     project.update(story)
     assert project.listed() == {"research[a]"}

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.engine.scheduler import Scheduler
-from holdfast.picture import Picture, decode_spec
+from holdfast.engine.scheduler import Scheduler, real_consumers
+from holdfast.picture import Picture, decode_spec, is_sent_back
 from holdfast.pipeline.graph import HELD, OK, OPEN, SKIPPED, Graph, Node, as_items, build_graph, split_task_id
 from holdfast.pipeline.inferring import infer_items, item_paths
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.state import BLOCKED, COMPLETED, NEEDS_REVIEW, PENDING, Accepted, RunState, TaskState
+from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, Accepted, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 
 LoadValue = Callable[[Accepted], Any]
@@ -58,6 +58,8 @@ def _urgency(node: Node) -> tuple[int, int]:
 def _could_start(node: Node, state: RunState) -> bool:
     if node.unmet or node.condition != OPEN or node.stuck:
         return False
+    if is_sent_back(state, node.id):
+        return not any(state.task(user.id).status == IN_PROGRESS for user in real_consumers(node))
     return state.task(node.id).status == PENDING
 
 
@@ -98,11 +100,14 @@ def _picture(
     get = state.tasks.get
     nothing = TaskState()
     counts = Counter(get(task, nothing).status for task in tasks)
-    held = sum(1 for task in blocked if state.task(task).status == PENDING)
-    if held:
-        counts[PENDING] -= held
-        counts[BLOCKED] = held
-    return Picture(state, spec, items, tasks, blocked, ready, unexpanded, dict(counts))
+    known = set(tasks) if state.recalls else ()
+    sent_back = [task for task in state.recalls if task in known and is_sent_back(state, task)]
+    counts[COMPLETED] -= len(sent_back)
+    counts[PENDING] += len(sent_back)
+    held = sum(1 for task in blocked if state.task(task).status == PENDING or task in sent_back)
+    counts[PENDING] -= held
+    counts[BLOCKED] = held
+    return Picture(state, spec, items, tasks, blocked, ready, unexpanded, {s: n for s, n in counts.items() if n})
 
 
 def known_items(spec: PipelineSpec, state: RunState, load: LoadValue) -> dict[str, list[dict[str, Any]]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from holdfast.escaping import markdown_cell, terminal
-from holdfast.picture import Path, Picture
+from holdfast.picture import Path, Picture, is_sent_back
 from holdfast.pipeline.graph import task_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
@@ -93,7 +93,7 @@ def shown_status(picture: Picture, task: str) -> str:
     if record is not None:
         if record.question:
             return NEEDS_REVIEW
-        if record.status != PENDING:
+        if record.status != PENDING and not (picture.state.recalls and is_sent_back(picture.state, task)):
             return record.status
     return BLOCKED if task in picture.blocked else PENDING
 
@@ -101,8 +101,7 @@ def shown_status(picture: Picture, task: str) -> str:
 def is_row_done(picture: Picture, task: str) -> bool:
     """Whether its row in todos.db is `done`: skipped is as good as completed there, an open question is not."""
     record = picture.state.task(task)
-    waits = bool(record.question) or task in picture.state.recalls
-    return record.status in (COMPLETED, SKIPPED) and not waits
+    return picture.status(task) in (COMPLETED, SKIPPED) and not record.question
 
 
 def overall(marks: Sequence[str]) -> str:

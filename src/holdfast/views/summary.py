@@ -147,14 +147,15 @@ def _has_begun(record: TaskState) -> bool:
 
 
 def _single_step(picture: Picture, step: StepSpec, record: TaskState) -> Json:
-    finished = record.status in (COMPLETED, SKIPPED)
+    status = picture.status(step.name)
+    finished = status in (COMPLETED, SKIPPED)
     return {
         "step": step.name,
-        "status": picture.status(step.name),
+        "status": status,
         "started_at": _time(record.started_at),
         "completed_at": _time(record.completed_at) if finished else None,
         "duration_seconds": round(record.duration, 3),
-        "outputs": _files(record),
+        "outputs": _files(record) if finished else [],
         "metrics": {
             "input_tokens": record.input_tokens,
             "output_tokens": record.output_tokens,
@@ -209,19 +210,19 @@ def _counted(records: list[TaskState]) -> Json:
 
 def _task(picture: Picture, task: str, kept: Kept) -> Json:
     step, path = split_task_id(task)
-    record = picture.state.task(task)
+    record, status = picture.state.task(task), picture.status(task)
     return {
         "id": task,
         "step": step,
         "item": "/".join(path) if path else None,
-        "status": picture.status(task),
+        "status": status,
         "attempts": record.attempt,
         "round": record.round,
         "started_at": _time(record.started_at),
         "completed_at": _time(record.completed_at),
         "duration_seconds": round(record.duration, 3),
-        "outputs": _files(record),
-        "value": _value(record.accepted, kept) if record.status == COMPLETED else None,
+        "outputs": _files(record) if status == COMPLETED else [],
+        "value": _value(record.accepted, kept) if status == COMPLETED else None,
         "metrics": _metrics([record]),
         "error": record.error or None,
     }

@@ -24,7 +24,7 @@ from pathlib import Path
 from holdfast.clock import iso
 from holdfast.errors import HoldfastError
 from holdfast.escaping import terminal
-from holdfast.picture import Picture
+from holdfast.picture import Picture, is_sent_back
 from holdfast.pipeline.graph import SETTLE, Graph, Node, split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, TaskState
@@ -296,8 +296,11 @@ def _task_row(picture: Picture, task: str, titles: dict[str, str]) -> Row:
     record = picture.state.tasks.get(task)
     if record is None:
         return title, "", WAITING if task in picture.blocked else TODO
-    asked = bool(record.question) or task in picture.state.recalls
-    held = asked or (record.status in (PENDING, FAILED) and task in picture.blocked)
+    if picture.state.recalls and is_sent_back(picture.state, task):
+        feedback = [text for text in picture.state.recalls[task].feedback if text]
+        words = f"sent back: {'; '.join(feedback)}" if feedback else "sent back"
+        return title, terminal(words), WAITING if task in picture.blocked else TODO
+    held = bool(record.question) or (record.status in (PENDING, FAILED) and task in picture.blocked)
     return title, _description(record), WAITING if held else _STATUS[record.status]
 
 

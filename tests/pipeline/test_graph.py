@@ -151,22 +151,6 @@ def test_a_blocking_gate_holds_a_function_that_makes_items() -> None:
     assert waits_for(graph, "ys[a]") == {"xs", "items_ok"}
 
 
-def test_a_blocking_gate_holds_the_phase_that_follows_its_steps() -> None:
-    """A phase comes after every step of the one before, so a gate behind such a step holds it; no loop is made."""
-    pipe = Pipeline("p")
-
-    @pipe.step(phase="A")
-    def one() -> str: ...
-
-    @pipe.step(phase="B")
-    def two() -> str: ...
-
-    pipe.gate("one_ok", after=["one"])
-    pipe.gate("both_ok", after=["one", "two"])
-    graph = build_graph(pipe.compile().spec, {})
-    assert waits_for(graph, "phase:B") == {"phase:A", "one", "one_ok"}
-
-
 def test_what_blocks_most_ranks_first() -> None:
     """A root of many outranks a leaf, and an item that others wait for outranks them."""
     pipe = Pipeline("p")

@@ -334,7 +334,8 @@ class Graph:
             node.parents = tuple(parents)
         for parent in parents:
             self._edge(parent, node, AFTER if parent.is_virtual else DATA)
-        self._wait_for_gates(spec.name, node)
+        for gate in self.gated.get(spec.name, ()):
+            self._edge(self._named(gate.name, (), ()), node, AFTER)
         if isinstance(spec, StepSpec):
             self._add_order_edges(node, spec, fan)
         return node
@@ -381,10 +382,6 @@ class Graph:
         if spec.phase:
             self._edge(self.nodes[f"phase:{spec.phase}"], node, AFTER)
 
-    def _wait_for_gates(self, name: str, node: Node) -> None:
-        for gate in self.gated.get(name, ()):
-            self._edge(self._named(gate.name, (), ()), node, AFTER)
-
     def _edge(self, producer: Node, consumer: Node, kind: int) -> None:
         producer.consumers.append((consumer, kind))
         # Items unfold while a run goes on: a producer may be through already, or held.
@@ -408,7 +405,6 @@ class Graph:
         for index, name in enumerate(names[1:], start=1):
             before, node = names[index - 1], self.nodes[f"phase:{name}"]
             self._edge(self.nodes[f"phase:{before}"], node, AFTER)
-            self._wait_for_gates(node.id, node)
             for step in self._steps_of_phase.get(before, ()):
                 self._edge(self._named(step.name, (), ()), node, AFTER)
             for gate in self.spec.gates:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 
 from holdfast.pipeline.spec import GateSpec, PipelineSpec
 
@@ -76,15 +75,12 @@ def weights(spec: PipelineSpec, fans: Mapping[str, tuple[str, ...]]) -> dict[str
 
 
 def blocking_gates(spec: PipelineSpec) -> dict[str, list[GateSpec]]:
-    """Step, items function or `phase:NAME` -> the gates that hold it.
-
-    Those are the gates behind what it takes, what it comes after, what made its items, or the phase before it.
-    """
+    """Step or items function -> the gates that hold it: behind what it takes, comes after, or is made by."""
     held: dict[str, list[GateSpec]] = {}
     gates = [gate for gate in spec.gates if gate.blocking and gate.after]
     if not gates:
         return held
-    edges = _with_phases(spec)
+    edges = step_edges(spec)
     reach = Reach(edges)
     passing = {gate.name for gate in spec.gates}
     for gate in gates:
@@ -95,18 +91,3 @@ def blocking_gates(spec: PipelineSpec) -> dict[str, list[GateSpec]]:
         for name in behind - told_so - passing:
             held.setdefault(name, []).append(gate)
     return held
-
-
-def _with_phases(spec: PipelineSpec) -> dict[str, set[str]]:
-    """`step_edges`, with every phase between its own steps and those of the phase before it."""
-    edges = step_edges(spec)
-    edges |= {f"phase:{phase.name}": set() for phase in spec.phases}
-    following = {before.name: f"phase:{after.name}" for before, after in pairwise(spec.phases)}
-    for step in spec.steps:
-        if step.phase is not None:
-            edges[f"phase:{step.phase}"].add(step.name)
-            if step.phase in following:
-                edges[step.name].add(following[step.phase])
-    for before, after in following.items():
-        edges[f"phase:{before}"].add(after)
-    return edges

@@ -14,7 +14,7 @@ from holdfast.answering import objection
 from holdfast.errors import UsageError
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
-from holdfast.picture import Picture
+from holdfast.picture import GONE, Picture
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.runs import read_picture, read_run, run_layout
 from holdfast.showing import append, refresh_views
@@ -45,7 +45,7 @@ def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str
     """Send the finished task `to` back with `feedback`, in the name of a gate, a phase or a task."""
     picture = read_picture(layout, run_id)
     _require(name, known_names(picture), "gate, phase or task")
-    _require(to, picture.tasks, "task")
+    _require_task(picture, to)
     if to in picture.state.recalls:
         raise UsageError(f"{to} is being sent back already.", fix="Wait until it has been redone.")
     if picture.status(to) != COMPLETED:
@@ -64,7 +64,7 @@ def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> st
     else:
         chosen = list(dict.fromkeys(tasks))
         for task in chosen:
-            _require(task, picture.tasks, "task")
+            _require_task(picture, task)
             _require_retryable(picture, task)
     if not chosen:
         return "There is nothing to retry."
@@ -75,7 +75,7 @@ def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> st
 def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: str = "") -> str:
     """Answer what is asked about a task, or say beforehand what shall be done about it."""
     picture = read_picture(layout, run_id)
-    _require(task, picture.tasks, "task")
+    _require_task(picture, task)
     going_on = read_holder(layout.engine_lock) is not None
     _require_answerable(picture, task, choice, going_on=going_on)
     if choice in ("keep", "restore", "continue") and not picture.record(task).question:
@@ -139,6 +139,12 @@ def _require(name: str, known: Iterable[str], what: str) -> None:
     if not hint and names and len(names) <= 10:
         hint = f" There are: {', '.join(names)}."
     raise UsageError(f"There is no {what} '{printable(name, _NAME_SHOWN_MAX)}'.{hint}")
+
+
+def _require_task(picture: Picture, task: str) -> None:
+    if task in picture.orphans():
+        raise UsageError(f"{task} {GONE}.", fix="Its files are kept. To work on it, put that back and run it.")
+    _require(task, picture.tasks, "task")
 
 
 def _require_retryable(picture: Picture, task: str) -> None:

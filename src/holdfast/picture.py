@@ -34,6 +34,9 @@ _ANSWERS = {
     "input": ("keep", "redo"),
 }
 
+GONE = "is no longer in the pipeline: its item or its step is gone"
+"""What is wrong with an orphan."""
+
 _spec_decoder = msgspec.json.Decoder(PipelineSpec)
 
 
@@ -133,8 +136,26 @@ class Picture:
         return _continue_command(self.state)
 
     def needs(self) -> list[Need]:
-        """Everything that waits for a person."""
-        return needs_of(self.state, self.spec)
+        """Everything that waits for a person; what is no longer in the pipeline waits for nobody."""
+        gone = {*self.orphans(), *self._orphaned_gates()}
+        return [need for need in needs_of(self.state, self.spec) if need.task not in gone]
+
+    def gates(self) -> list[str]:
+        """Every gate known so far, also those after each batch."""
+        found: dict[str, None] = {}
+        for gate in self.spec.gates:
+            if gate.each is None:
+                found[gate.name] = None
+                continue
+            for path, number in self.batches(gate.each).items():
+                found[task_id(gate.name, (*path[:-1], f"batch-{number}"))] = None
+        return list(found)
+
+    def _orphaned_gates(self) -> list[str]:
+        """Gates on record that the pipeline no longer has; of items that are not known nobody can tell."""
+        known = set(self.gates())
+        hidden = {gate.name for gate in self.spec.gates if gate.each in self.unexpanded}
+        return [gate for gate in self.state.gates if gate not in known and split_task_id(gate)[0] not in hidden]
 
 
 def is_sent_back(state: RunState, task: str) -> bool:

@@ -13,7 +13,7 @@ from holdfast.decisions import Planned
 from holdfast.editing import foreseen_wishes, lost_wishes, turned_back
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
-from holdfast.picture import Picture, decode_spec
+from holdfast.picture import decode_spec, needs_of
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import PipelineSpec, renamed_steps
 from holdfast.recovery.sources import NO_VIEWS, read_views
@@ -107,7 +107,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str) -> list[str]:
         fold(state, wish, state.seq, clock.now())
     with looking(spec, layout, state, Request()) as walker:
         walker.go()
-        needs = Picture(walker.state, spec, {}, ()).needs()
+        needs = needs_of(walker.state, spec)
         return tell(task, walker.state, walker.graph, walker.planned.get(task), needs)
 
 

@@ -207,7 +207,7 @@ class _Session:
                 self._last_words()
         self.committer.close(ContextEndedError("the run has ended"))
         picture = self.picture()
-        review = [task for task, record in self.state.tasks.items() if record.status == NEEDS_REVIEW]
+        review = [task for task in picture.tasks if picture.record(task).status == NEEDS_REVIEW]
         return RunResult(
             status,
             self.state.run_id,

@@ -172,6 +172,26 @@ def test_redo_of_an_unknown_name_runs_nothing(project: Project) -> None:
     assert project.files() == before
 
 
+def test_vanished_items_are_told_and_cannot_be_worked_on(project: Project) -> None:
+    """An orphan is named at the end and by status, counts for nothing, and every wish about it is refused."""
+    project.run("--run-id", "one")
+    told = "No longer in the pipeline, files kept: draft[ch02]."
+    assert told in project("resume", "one", "-p", "n=1").lines
+    status = project("status", "one")
+    assert told in status.lines
+    assert "Steps: 3 of 3 done (3 completed)" in status.lines
+    before = project.files()
+    for words in (
+        ["decide", "draft[ch02]", "redo"],
+        ["retry", "draft[ch02]"],
+        ["resume", "--redo", "draft[ch02]"],
+    ):
+        said = project(*words)
+        assert (said.code, said.out) == (2, "")
+        assert "draft[ch02] is no longer in the pipeline: its item or its step is gone." in said.err
+    assert project.files() == before
+
+
 def test_json_result_is_the_status_and_the_exit_code(project: Project) -> None:
     """run --json prints one document, the status with exit_code, and nothing on stderr."""
     project.touch("fail-ch02")

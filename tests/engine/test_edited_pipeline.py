@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Pipeline
+from holdfast.people import decide
+from holdfast.runs import open_project, read_picture
 
 from .projects import events_of
 
@@ -109,6 +111,41 @@ def test_a_vanished_item_leaves_an_orphan(tmp_path: Path) -> None:
     assert "write[b]" in result.picture.orphans()
     again = make(ran).run(dir=tmp_path)
     assert (again.status, len(ran)) == ("completed", 3)
+
+
+def test_what_was_sent_back_and_vanished_does_not_keep_a_run_open(tmp_path: Path) -> None:
+    """The run completes without it; when the item comes back, it is done again."""
+    ran: list[str] = []
+    run_id = make(ran).run(dir=tmp_path).run_id
+    layout = open_project(tmp_path)
+    decide(layout, run_id, "write[b]", "redo")
+    assert make(ran, items=["a"]).run(dir=tmp_path).status == "completed"
+    assert (read_picture(layout, run_id).state.status, len(ran)) == ("completed", 3)
+    assert make(ran).run(dir=tmp_path).status == "completed"
+    assert ran[3:] == ["write[b]"]
+
+
+def test_a_vanished_item_that_failed_needs_nobody(tmp_path: Path) -> None:
+    """Neither the result nor the picture names it any more, nor a gate that stood behind it."""
+
+    def make_gated(items: list[dict[str, Any]]) -> Pipeline:
+        pipe = Pipeline("p")
+        pipe.items("n", items)
+
+        @pipe.step(each="n", phase="Writing")
+        def write(n: str) -> str:
+            if n == "b":
+                raise RuntimeError("no")
+            return n
+
+        pipe.gate("ok", each="n", blocking=False)
+        return pipe
+
+    one, two, three = ({"id": name, "batch": batch} for batch, name in enumerate("abc", start=1))
+    failed = make_gated([one, two, three]).run(dir=tmp_path)
+    assert {need.task for need in failed.picture.needs()} == {"write[b]", "ok[batch-1]", "ok[batch-3]"}
+    result = make_gated([one]).run(dir=tmp_path)
+    assert (result.needs_review, [need.task for need in result.picture.needs()]) == ([], ["ok[batch-1]"])
 
 
 def test_items_made_differently_by_their_function(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def ending(
     if result.left_alone:
         shown = _some(result.left_alone)
         yield f"Missing, and left alone because nothing unfinished needs them (--only-needed): {shown}."
+    yield from orphan_lines(picture)
     if result.status == COMPLETED:
         yield _completed(picture, tally, seconds, is_proved=not (result.unread or result.left_alone))
         return
@@ -39,6 +40,13 @@ def ending(
         yield "State is saved: nothing finished is lost."
     yield from needs_lines(picture, directory, layout)
     yield f"Continue with: {addressed(picture.continue_command(), directory)}"
+
+
+def orphan_lines(picture: Picture) -> Iterator[str]:
+    """What is on record and no longer in the pipeline."""
+    orphans = picture.orphans()
+    if orphans:
+        yield f"No longer in the pipeline, files kept: {_some(orphans)}."
 
 
 def _some(names: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.cli.console import Console
     from holdfast.cli.stopping import Stopper
     from holdfast.layout import ProjectLayout
+    from holdfast.picture import Picture
     from holdfast.pipeline.compiling import CompiledPipeline
     from holdfast.run import RunResult
     from holdfast.state import RunState
@@ -216,14 +217,36 @@ def check_redo(compiled: CompiledPipeline, layout: ProjectLayout, request: Reque
     """UsageError unless every --redo names a step of the pipeline or a task of the run."""
     from holdfast.choosing import choose
     from holdfast.errors import UsageError
+    from holdfast.picture import GONE
     from holdfast.pipeline.names import did_you_mean, printable
-    from holdfast.runs import read_run
 
     choice = choose(compiled, layout, request)
-    known = [step.name for step in compiled.spec.steps] + [fan.name for fan in compiled.spec.items]
-    if not choice.is_new:
-        known += read_run(layout, choice.run_id).state.tasks
+    picture = None if choice.is_new else _as_declared_now(compiled, layout, choice.run_id)
+    known = [producer.name for producer in compiled.spec.producers] + list(picture.tasks if picture else ())
     for name in request.redo:
+        if picture is not None and name in picture.orphans():
+            raise UsageError(f"--redo: {name} {GONE}.", fix="Its files are kept.")
         if name not in known:
             hint = did_you_mean(name, known)
             raise UsageError(f"--redo: there is no step or task '{printable(name, 160)}'.{hint}")
+
+
+def _as_declared_now(compiled: CompiledPipeline, layout: ProjectLayout, run_id: str) -> Picture:
+    """A run's record seen through the pipeline as its file is now."""
+    from holdfast.engine.drawing import draw
+    from holdfast.events import PipelineDeclared
+    from holdfast.folding import fold
+    from holdfast.picture import decode_spec
+    from holdfast.pipeline.spec import renamed_steps
+    from holdfast.runs import load_value, read_run
+    from holdfast.sessions import encoded_spec
+    from holdfast.stores.objects import ObjectStore
+
+    state = read_run(layout, run_id).state
+    renamed = renamed_steps(decode_spec(state), compiled.spec)
+    fold(state, PipelineDeclared(spec=encoded_spec(compiled), renamed=renamed), state.seq, state.updated_at or 0.0)
+    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    try:
+        return draw(state, lambda accepted: load_value(objects, accepted))
+    finally:
+        objects.close()

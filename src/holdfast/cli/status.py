@@ -48,7 +48,7 @@ def document(layout: ProjectLayout, picture: Picture, holder: Mapping[str, Any] 
 def _lines(
     picture: Picture, holder: Mapping[str, Any] | None, directory: str, layout: ProjectLayout
 ) -> Iterator[str]:
-    from holdfast.cli.ending import needs_lines
+    from holdfast.cli.ending import needs_lines, orphan_lines
     from holdfast.state import COMPLETED
     from holdfast.views.matrix import LEGEND, text_matrix
 
@@ -58,6 +58,7 @@ def _lines(
     yield ""
     yield from _totals(picture)
     yield LEGEND
+    yield from orphan_lines(picture)
     yield from needs_lines(picture, directory, layout)
     if holder is not None:
         yield f"Follow it with: {addressed(f'holdfast events {picture.state.run_id} -f', directory)}"

@@ -8,7 +8,18 @@ from typing import Any
 
 from holdfast.engine.scheduler import Scheduler, real_consumers
 from holdfast.picture import Picture, decode_spec, is_sent_back
-from holdfast.pipeline.graph import HELD, OK, OPEN, SKIPPED, Graph, Node, as_items, build_graph, split_task_id
+from holdfast.pipeline.graph import (
+    HELD,
+    OK,
+    OPEN,
+    SKIPPED,
+    Graph,
+    Node,
+    as_items,
+    build_graph,
+    split_task_id,
+    task_id,
+)
 from holdfast.pipeline.inferring import infer_items, item_paths
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, Accepted, RunState, TaskState
@@ -64,27 +75,23 @@ def _could_start(node: Node, state: RunState) -> bool:
 
 
 def _finished(spec: PipelineSpec, state: RunState, items: Mapping[str, Any]) -> Picture:
-    graph_items: dict[tuple[str, Path], list[dict[str, Any]]] = {}
-    for fan in spec.items:
-        if fan.given is not None:
-            for parent in _parents(spec, fan.each, graph_items):
-                graph_items[fan.var, parent] = list(fan.given)
-        else:
-            for task, listed in items.items():
-                name, path = split_task_id(task)
-                if name == fan.name:
-                    graph_items[fan.var, path] = listed
-    steps = {step.name for step in spec.steps} | {fan.name for fan in spec.items}
-    tasks = tuple(task for task in state.tasks if task.partition("[")[0] in steps)
-    return _picture(spec, state, graph_items, tasks, frozenset(), ())
+    listed: dict[tuple[str, Path], list[dict[str, Any]]] = {}
+    paths: dict[str | None, dict[Path, None]] = {None: {(): None}}  # of all items, in order; () is outside them
+    for fan in sorted(spec.items, key=lambda fan: len(spec.fan_path(fan.var))):
+        for parent in paths.get(fan.each, ()):
+            found = fan.given if fan.given is not None else items.get(task_id(fan.name, parent))
+            if found is not None:
+                listed[fan.var, parent] = list(found)
+                paths.setdefault(fan.var, {}).update({(*parent, item["id"]): None for item in found})
+    places = {producer.name: paths.get(producer.each, {}) for producer in spec.producers}
+    tasks = tuple(task for task in state.tasks if _is_there(task, places))
+    return _picture(spec, state, listed, tasks, frozenset(), ())
 
 
-def _parents(
-    spec: PipelineSpec, var: str | None, items: Mapping[tuple[str, Path], list[dict[str, Any]]]
-) -> list[Path]:
-    if var is None:
-        return [()]
-    return [(*parent, item["id"]) for (name, parent), listed in items.items() if name == var for item in listed]
+def _is_there(task: str, places: Mapping[str, Mapping[Path, None]]) -> bool:
+    """Whether the pipeline still has this task: its step, and its item."""
+    name, path = split_task_id(task)
+    return path in places.get(name, ())
 
 
 def _picture(

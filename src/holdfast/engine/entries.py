@@ -8,6 +8,7 @@ from holdfast import events as ev
 from holdfast.engine.attempt import Attempt, Verdict
 from holdfast.engine.considering import Considering
 from holdfast.engine.outcomes import Outcomes
+from holdfast.state import COMPLETED
 
 
 class _Entry:
@@ -103,5 +104,7 @@ class Ending(_Entry):
 
     def apply(self) -> None:
         self.outcomes.give_up_overruns()
+        if self.status == COMPLETED:
+            self.outcomes.let_orphans_go()
         self.outcomes.board.stopping = True
         self.outcomes.board.committer.record(ev.RunStopped(status=self.status, reason=self.reason))

@@ -204,6 +204,13 @@ class Outcomes:
                 error = "still running after its timeout when everything else was done"
                 self._exit(attempt, NEEDS_REVIEW, kind="timeout", error=error, duration=0.0)
 
+    def let_orphans_go(self) -> None:
+        """The end of a complete run: what was sent back and has left the pipeline is redone only if it returns."""
+        board = self.board
+        for task, recall in list(board.state.recalls.items()):
+            if task not in board.graph.nodes:
+                board.committer.record(ev.TaskRewound(step_id=task, feedback=tuple(filter(None, recall.feedback))))
+
 
 def _is_upstream(target: Node, node: Node) -> bool:
     """Whether `node` depends on `target`, through whatever lies between."""

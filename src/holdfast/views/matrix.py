@@ -14,7 +14,6 @@ from functools import lru_cache
 
 from holdfast.escaping import markdown_cell, terminal
 from holdfast.picture import Path, Picture, is_sent_back
-from holdfast.pipeline.graph import task_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 
@@ -127,14 +126,7 @@ def is_expanded(picture: Picture, var: str) -> bool:
 
 def gates(picture: Picture) -> dict[str, str]:
     """Every gate known so far, with its standing: `approved`, `reached`, or "" if it is not reached yet."""
-    found: dict[str, str] = {}
-    for gate in picture.spec.gates:
-        if gate.each is None:
-            found[gate.name] = ""
-            continue
-        for path, number in picture.batches(gate.each).items():
-            found[task_id(gate.name, (*path[:-1], f"batch-{number}"))] = ""
-    return found | picture.state.gates
+    return dict.fromkeys(picture.gates(), "") | picture.state.gates
 
 
 # --- plain text ------------------------------------------------------------------------------------------

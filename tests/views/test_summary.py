@@ -52,7 +52,7 @@ def test_the_fields_of_the_summary():
 def test_what_was_sent_back_is_to_be_done():
     """Before anybody has begun it, it is pending, comes next, and its old output does not count."""
     story = Story(book()).finish("outline").tell(ev.RewindRequested(step_id="", targets={"outline": "longer"}))
-    document = status_document(story.picture(), None)
+    document = status_document(story.picture(), None, NOTHING_KEPT.get)
     assert (document["next"], document["next_step"]) == (["outline"], "outline")
     assert (document["totals"]["completed"], document["totals"]["pending"]) == (0, 3)
     outline = document["tasks"][0]

@@ -222,11 +222,23 @@ def test_cut_tail_keeps_the_cut_bytes_before_it_cuts(tmp_path):
     assert path.read_bytes() == b"good"
 
 
+DEAD_PID = 2**31 - 1  # above any that a system gives
+
+
 def test_litter_is_known_by_its_exact_name(tmp_path):
     """Only regular files of our own pattern are removed."""
-    for name in (".hf-tmp-12-3", ".hf-tmp-12-x", "my.hf-tmp-1-2", "chapter.md"):
+    dead = DEAD_PID
+    for name in (f".hf-tmp-{dead}-3", f".hf-tmp-{dead}-x", "my.hf-tmp-1-2", "chapter.md"):
         (tmp_path / name).write_bytes(b"")
-    (tmp_path / ".hf-tmp-1-1").mkdir()
+    (tmp_path / f".hf-tmp-{dead}-1").mkdir()
     assert atomic.clear_litter(tmp_path) == 1
-    assert sorted(os.listdir(tmp_path)) == [".hf-tmp-1-1", ".hf-tmp-12-x", "chapter.md", "my.hf-tmp-1-2"]
+    assert set(os.listdir(tmp_path)) == {f".hf-tmp-{dead}-1", f".hf-tmp-{dead}-x", "chapter.md", "my.hf-tmp-1-2"}
     assert atomic.clear_litter(tmp_path / "missing") == 0
+
+
+def test_the_temporaries_of_a_living_process_are_no_litter(tmp_path):
+    """It is about to rename them; those that bear our own number are left from a dead process that had it."""
+    (tmp_path / f".hf-tmp-{os.getppid()}-1").write_bytes(b"at work")
+    (tmp_path / f".hf-tmp-{os.getpid()}-1").write_bytes(b"left")
+    assert atomic.clear_litter(tmp_path) == 1
+    assert os.listdir(tmp_path) == [f".hf-tmp-{os.getppid()}-1"]

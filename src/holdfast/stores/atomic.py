@@ -22,7 +22,7 @@ from holdfast import clock
 from holdfast.stores import disk
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_LITTER = re.compile(r"\.hf-tmp-\d+-\d+")
+_LITTER = re.compile(r"\.hf-tmp-(\d+)-\d+")
 _COPY_BLOCK = 1 << 20
 # Room for `.bak.TIMESTAMP.N` within the 255 bytes that file systems allow a name.
 _NAME_KEPT = 200
@@ -368,12 +368,16 @@ def _shortened(name: str) -> str:
 
 
 def clear_litter(folder: Path) -> int:
-    """Remove temporary files that dead processes of ours left in `folder`; call it only under the lock."""
+    """Remove temporary files that dead processes of ours left in `folder`.
+
+    A living one, such as an `approve` beside us, is about to rename its own. A process that only has the number
+    of a dead one saves that one's litter, until the next start.
+    """
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return 0
-    litter = [name for name in names if _LITTER.fullmatch(name)]
+    litter = [match[0] for match in map(_LITTER.fullmatch, names) if match and not _is_another(int(match[1]))]
     removed = 0
     for name in litter:
         path = os.path.join(folder, name)
@@ -381,3 +385,14 @@ def clear_litter(folder: Path) -> int:
             disk.unlink(path)
             removed += 1
     return removed
+
+
+def _is_another(pid: int) -> bool:
+    """Whether a process of that number lives that is not this one."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return pid != os.getpid()

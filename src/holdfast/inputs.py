@@ -262,6 +262,7 @@ class Inputs:
         """
         tasks = self.state.tasks
         if not unrecorded and len(tasks) < FILES_MIN:
+            self.expect_no_more()
             return
         if unrecorded:
             self._paths_max = len(self.graph.nodes)  # all of them are asked for again in a moment

@@ -96,6 +96,11 @@ class Artifacts:
 
     # --- looking -------------------------------------------------------------------------------------------
 
+    def prepare(self) -> None:
+        """Very many files are going to be expected in a moment."""
+        if not self.quick:
+            self.tree.prepare()
+
     def expect(self, paths: Sequence[str]) -> None:
         """These files are going to be looked at in their turn, in this order: read ahead, if they are many."""
         if not self.quick or not paths:

@@ -261,9 +261,10 @@ class Inputs:
         Those of tasks without any record only if `unrecorded`: in most runs such a task has not begun.
         """
         tasks = self.state.tasks
-        if not unrecorded and len(tasks) < FILES_MIN:
+        if (len(self.graph.nodes) if unrecorded else len(tasks)) < FILES_MIN:
             self.expect_no_more()
             return
+        self.artifacts.prepare()
         if unrecorded:
             self._paths_max = len(self.graph.nodes)  # all of them are asked for again in a moment
         expected: list[str] = []

@@ -234,5 +234,6 @@ def test_files_that_are_read_ahead_say_the_same(project: Path, monkeypatch: pyte
     (data / "b.json").symlink_to("a.json")
     plain = scan(project)
     assert {"sealed", "changed", "damaged"} <= set(kinds(plain).values())
-    monkeypatch.setattr("holdfast.stores.tree.FILES_MIN", 1)
+    for module in ("inputs", "stores.tree"):
+        monkeypatch.setattr(f"holdfast.{module}.FILES_MIN", 1)
     assert scan(project) == plain

@@ -28,7 +28,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     started: list[ReadAhead] = []
 
     def start(paths: Sequence[str]) -> ReadAhead:
-        started.append(ReadAhead(root, paths, [path.endswith(".csv") for path in paths]))
+        started.append(ReadAhead(root))
+        started[-1].send(paths, [path.endswith(".csv") for path in paths])
         return started[-1]
 
     yield start

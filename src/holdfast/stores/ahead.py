@@ -40,15 +40,27 @@ class Read(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadAhead:
-    """A second process that reads `paths`, relative to the open folder `root`, one after the other."""
+    """A second process that reads files of the open folder `root`: those that `send` names, in that order."""
 
-    def __init__(self, root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
-        self._paths = paths
-        self._places = {path: place for place, path in enumerate(paths)}  # of those not asked for yet
+    def __init__(self, root: int) -> None:
+        self._paths: Sequence[str] = ()
+        self._places: dict[str, int] = {}  # of those not asked for yet
         self._next = 0  # the place of the file whose answer comes next
         self._passed: dict[str, Read] = {}  # answers about files that were not asked for in their turn
         self._received, self._at = b"", 0
-        self._process = _start(root, paths, is_whole)
+        self._process = _start(root)
+
+    def send(self, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
+        """Say, once, which files to read; those `whole` have no seal inside."""
+        self._paths = paths
+        self._places = {path: place for place, path in enumerate(paths)}
+        wanted = [reader.WHOLE + path if whole else path for path, whole in zip(paths, is_whole, strict=True)]
+        if self._process is not None and self._process.stdin is not None:
+            try:
+                with self._process.stdin as requests:
+                    requests.write("\0".join(wanted).encode())
+            except OSError:  # it has ended already: its first answer is the end of the file
+                pass
 
     def take(self, path: str, *, patiently: bool = False) -> Read | None:
         """The file, once; None if whoever asks must read it. An answer is waited for only `patiently`."""
@@ -74,8 +86,9 @@ class ReadAhead:
     def close(self) -> None:
         """Let the process go; from now on everybody reads for themselves."""
         process, self._process = self._process, None
-        if process is not None and process.stdout is not None:
+        if process is not None and process.stdin is not None and process.stdout is not None:
             process.kill()
+            process.stdin.close()
             process.stdout.close()
             process.wait()
 
@@ -121,13 +134,12 @@ class ReadAhead:
         return True
 
 
-def _start(root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> subprocess.Popen[bytes] | None:
-    """The process, with all it has to read; None if there cannot be one here."""
+def _start(root: int) -> subprocess.Popen[bytes] | None:
+    """The process; None if there cannot be one here."""
     import subprocess  # takes its time to load, and few runs have so many files
 
     if not sys.executable:
         return None
-    wanted = [reader.WHOLE + path if whole else path for path, whole in zip(paths, is_whole, strict=True)]
     try:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", reader.__file__, str(root)],
@@ -140,11 +152,6 @@ def _start(root: int, paths: Sequence[str], is_whole: Sequence[bool]) -> subproc
         )
     except OSError:
         return None
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
-    try:
-        with process.stdin as requests:
-            requests.write("\0".join(wanted).encode())
-    except OSError:  # it has ended already: its first answer is the end of the file
-        pass
     return process

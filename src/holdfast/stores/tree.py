@@ -59,9 +59,7 @@ class WorkTree:
         """Let go of all kept folders; the tree stays usable."""
         with self._mutex:
             self._folders.clear()
-            ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.close()
+        self._read_no_more()
 
     def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
         """Replace the file by one holding `data`, making folders as needed; gives what was written."""
@@ -100,13 +98,25 @@ class WorkTree:
         folder, name = self._parent(rel)
         return atomic.read_at(name, dir_fd=folder.fd)
 
+    def prepare(self) -> None:
+        """Very many files are going to be expected in a moment: who reads them ahead takes a while to start."""
+        self._read_no_more()
+        self._ahead = ReadAhead(self._root.fd)
+
     def expect(self, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
-        """These files are going to be taken, in this order; those `whole` are hashed with their last line."""
+        """These files, and no others, are going to be taken, in this order; see `prepare`.
+
+        Those `whole` have no seal inside: they are hashed with their last line.
+        """
+        if self._ahead is not None and len(paths) >= FILES_MIN:
+            self._ahead.send(paths, is_whole)
+        else:
+            self._read_no_more()
+
+    def _read_no_more(self) -> None:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
-        if len(paths) >= FILES_MIN:
-            self._ahead = ReadAhead(self._root.fd, paths, is_whole)
 
     def take(self, rel: str) -> Read:
         """As `read`, for a file that was expected: it may have been read, and hashed, a moment ago."""

@@ -191,10 +191,11 @@ def _new(
     take_over = compiled.spec.overwrite
     if rivals and not request.force and not take_over:
         path, owner = next(iter(rivals.items()))
+        known_owner = next(info for info in runs if info.run_id == owner)
         others = "Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True)."
         raise UsageError(
             f"This would write over {path}, which belongs to run {owner}.",
-            fix=_change_words(compiled, next(info for info in runs if info.run_id == owner), params) + others,
+            fix=others + _change_words(compiled, layout, request, known_owner, params),
         )
     again = None
     if not request.force:
@@ -215,13 +216,44 @@ def _new(
     )
 
 
-def _change_words(compiled: CompiledPipeline, owner: RunInfo, params: Mapping[str, Any]) -> str:
+def _change_words(
+    compiled: CompiledPipeline,
+    layout: ProjectLayout,
+    request: Request,
+    owner: RunInfo,
+    params: Mapping[str, Any],
+) -> str:
     """How to give a run of this very pipeline the parameters that were asked for; "" for one of another."""
-    if owner.problem or owner.pipeline != compiled.spec.name:
+    changed = [name for name, value in params.items() if owner.params.get(name) != value]
+    if owner.problem or owner.pipeline != compiled.spec.name or not changed:
         return ""
-    changed = [f"{name}={value}" for name, value in params.items() if owner.params.get(name) != value]
-    given = "".join(f" -p {shlex.quote(word)}" for word in changed)
-    return f"Change that run: holdfast run FILE.py --resume {owner.run_id}{given}. " if given else ""
+    words = ["holdfast", "run", _file_from_here(compiled), "--resume", owner.run_id]
+    for name in changed:
+        words += ["-p", f"{name}={_as_typed(compiled, request, name, params[name])}"]
+    if not _is_here(layout.root):
+        words += ["--dir", os.fspath(layout.root)]
+    return f" Or change that run: {shlex.join(words)}"
+
+
+def _as_typed(compiled: CompiledPipeline, request: Request, name: str, value: Any) -> str:
+    """The text that gives this parameter this value: as it was typed, or a text itself, or JSON."""
+    for text in (request.params.get(name), value, encode_json(value).decode()):
+        if isinstance(text, str) and compiled.params.takes(name, text) == [value]:
+            return text
+    return "VALUE"
+
+
+def _file_from_here(compiled: CompiledPipeline) -> str:
+    """The pipeline as a command takes it that is typed in this folder."""
+    if compiled.file is None:
+        return "FILE.py"
+    path = os.path.relpath(compiled.file)
+    path = compiled.file if path.startswith(os.pardir) else path
+    return path if compiled.variable is None else f"{path}:{compiled.variable}"
+
+
+def _is_here(folder: Path) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(os.curdir)
 
 
 def _sealed_paths(compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:

@@ -7,6 +7,7 @@ UsageError, and nothing is written.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 from holdfast import events as ev
@@ -155,7 +156,11 @@ def _require_retryable(picture: Picture, task: str) -> None:
     if question:
         command = next((need.command for need in picture.needs() if need.task == task), "")
         raise UsageError(f"{task} waits for an answer, not for another attempt.", fix=f"Answer: {command}")
-    fix = f"To do it again: holdfast resume {picture.state.run_id} --redo '{task}'" if status == COMPLETED else ""
+    fix = (
+        f"To do it again: holdfast resume {picture.state.run_id} --redo {shlex.quote(task)}"
+        if status == COMPLETED
+        else ""
+    )
     raise UsageError(f"{task} is {_words(status)}: there is nothing to retry.", fix=fix)
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -175,12 +176,12 @@ def _task_needs(state: RunState) -> Iterator[Need]:
         choices = answers(record)
         if choices:
             first, *others = choices
-            command = f"holdfast decide {_quoted(task)} {first}   (or: {', '.join(others)})"
+            command = f"holdfast decide {shlex.quote(task)} {first}   (or: {', '.join(others)})"
             yield Need(task, record.error, command)
         elif record.question == "path":
             yield Need(task, record.error, f"{_continue_command(state)}   (after moving that file away)")
         elif record.status == NEEDS_REVIEW:
-            yield Need(task, record.error, f"holdfast retry {_quoted(task)}")
+            yield Need(task, record.error, f"holdfast retry {shlex.quote(task)}")
 
 
 def _gate_needs(state: RunState, spec: PipelineSpec) -> Iterator[Need]:
@@ -188,13 +189,13 @@ def _gate_needs(state: RunState, spec: PipelineSpec) -> Iterator[Need]:
     for gate, standing in state.gates.items():
         if standing == "reached":
             ask = asks.get(split_task_id(gate)[0]) or "waits for approval"
-            yield Need(gate, ask, f"holdfast approve {_quoted(gate)}")
+            yield Need(gate, ask, f"holdfast approve {shlex.quote(gate)}")
 
 
 def _phase_needs(state: RunState) -> Iterator[Need]:
     for phase, standing in state.phases.items():
         if standing.startswith("refused: "):
-            yield Need(phase, "its checklist says: " + standing[9:], f"holdfast approve {_quoted(phase)}")
+            yield Need(phase, "its checklist says: " + standing[9:], f"holdfast approve {shlex.quote(phase)}")
 
 
 def _budget_needs(state: RunState) -> Iterator[Need]:
@@ -221,8 +222,3 @@ def decode_spec(state: RunState) -> PipelineSpec:
     """The pipeline as the journal recorded it."""
     data = bytes(state.spec)
     return _spec_decoder.decode(data) if data else PipelineSpec(name=state.pipeline)
-
-
-def _quoted(text: str) -> str:
-    """A task id as a shell takes it: brackets are patterns there."""
-    return f"'{text}'" if any(char in text for char in "[]*? ") else text

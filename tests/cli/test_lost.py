@@ -116,10 +116,8 @@ def test_other_parameters_than_the_owner_of_the_files_name_the_way_out(lost: Pro
     assert lost("recover", "book.py", "-p", "topic=tides").code == 0  # n was 3, and no seal knows it
     said = lost.run("-p", "topic=tides", "-p", "n=3")
     assert said.code == 2
-    assert (
-        "title.md, which belongs to run first. Change that run: holdfast run FILE.py --resume first -p n=3."
-        in (said.err)
-    )
+    assert "title.md, which belongs to run first. " in said.err
+    assert " --resume first -p n=3 " in said.err
     assert lost.run("--resume", "first", "-p", "n=3").code == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,81 @@ def test_interrupted_command_is_exit_130(project: Project, monkeypatch: pytest.M
     monkeypatch.setattr("holdfast.runs.open_project", _interrupted)
     said = project("list")
     assert (said.code, said.err) == (130, "Interrupted.\n")
+
+
+TYPED = """
+import json
+from holdfast import Pipeline
+
+pipe = Pipeline("typed", params={
+    "shape": (json.loads, {"a": [1]}), "words": (str.split, []), "topic": (str, "kelp"), "loud": (bool, False),
+})
+
+
+@pipe.step(writes="out.md")
+def out(shape: dict, words: list, topic: str, loud: bool) -> str:
+    return f"{shape} {words} {topic} {loud}"
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ['shape={"b": "it\'s"}'],
+        ["words=two  words"],
+        ["topic=two words"],
+        ["loud=yes"],
+        ["loud=yes", "shape=[]"],
+    ],
+)
+@pytest.mark.parametrize("in_project", [True, False])
+def test_a_command_that_is_suggested_works_as_it_stands(
+    project: Project, monkeypatch: pytest.MonkeyPatch, given: list[str], in_project: bool
+) -> None:
+    """Pasted into a shell, the refused run's way out gives the parameters that were asked for."""
+    file = project.root / "typed.py"
+    file.write_text(TYPED)
+    assert project("run", str(file)).code == 0
+    monkeypatch.chdir(project.root if in_project else project.root.parent)
+    said = project("run", str(file), *[word for text in given for word in ("-p", text)])
+    assert said.code == 2
+    _, found, command = said.err.partition(" Or change that run: holdfast ")
+    assert found
+    assert cli.run(shlex.split(command)) == 0
+    made = (project.root / "out.md").read_text()
+    assert made.splitlines()[0] != "{'a': [1]} [] kelp False"
+
+
+PHASES = """
+from holdfast import Pipeline
+
+pipe = Pipeline("phases")
+pipe.phase("First")
+
+
+@pipe.step(phase="First")
+def one() -> int:
+    return 1
+
+
+def refuse() -> str:
+    return "not yet"
+
+
+pipe.phase("Kim's turn", checklist=[refuse])
+
+
+@pipe.step(phase="Kim's turn")
+def two(one: int) -> int:
+    return 2
+"""
+
+
+def test_names_in_suggested_commands_are_quoted(project: Project) -> None:
+    """A phase may be called what one likes, and is approved by the command that is printed."""
+    (project.root / "phases.py").write_text(PHASES)
+    said = project("run", str(project.root / "phases.py"))
+    (command,) = [line.strip() for line in said.out.splitlines() if line.strip().startswith("holdfast approve")]
+    words = shlex.split(command)[1:]
+    assert "phase:Kim's turn" in words
+    assert cli.run(words) == 0

@@ -56,6 +56,13 @@ class ParamSet:
             raise UsageError("\n".join(problems))
         return values
 
+    def takes(self, name: str, text: str) -> list[Any]:
+        """The value that a text gives this parameter, in a list; [] if it gives none."""
+        try:
+            return [self._value(name, {name: text}, {})]
+        except _RefusedError:
+            return []
+
     def _declare(self, name: object, entry: object) -> list[str]:
         problem = check_name(name)
         if problem or not isinstance(name, str):

@@ -281,8 +281,10 @@ def test_migrations_are_chained_and_unknown_fields_kept(tmp_path, manager):
     newer.save(state)
     assert newer.load()["pages"] == [0, 1, 2]
     before = (tmp_path / "runs" / "r1" / "checkpoint.json").read_bytes()
-    with pytest.raises(FormatTooNewError):
-        manager.load()
+    older = CheckpointManager("r1", tmp_path / "runs")
+    for refused in (manager.load, lambda: older.save({"pages": 0}), lambda: manager.save({"_schema_version": 2})):
+        with pytest.raises(FormatTooNewError):
+            refused()
     assert (tmp_path / "runs" / "r1" / "checkpoint.json").read_bytes() == before
     assert numbers(newer.layout.dir) == [2, 1]
 
@@ -292,6 +294,21 @@ def test_a_missing_migration_is_named(tmp_path, manager):
     manager.save({"n": 1})
     with pytest.raises(CheckpointCorruptionError, match="from version 0 to 1"):
         CheckpointManager("r1", tmp_path / "runs", migrations={1: dict}).load()
+
+
+@pytest.mark.parametrize("migrations", [{0: dict, 2: dict}, {"0": dict}, {-1: dict}, {0: "dict"}])
+def test_migrations_that_lead_nowhere_are_refused_at_once(tmp_path, migrations):
+    """Not when the first old state is loaded, months later."""
+    with pytest.raises(UsageError, match="migrations"):
+        CheckpointManager("r1", tmp_path, migrations=migrations)
+
+
+@pytest.mark.parametrize("state", [None, [1], "text", 5])
+def test_a_state_that_is_no_dict_is_refused(manager, state):
+    """One clear error, and nothing is saved."""
+    with pytest.raises(ValueRefusedError, match="must be a dict"):
+        manager.save(state)
+    assert not manager.layout.dir.exists()
 
 
 def test_threads_may_save_at_once(manager):
@@ -316,6 +333,25 @@ def test_progress_grows_by_sections_and_a_title_replaces_its_own(manager):
     assert "better" in text
     assert "first" not in text
     assert "a mark" in text
+
+
+def test_the_text_of_a_section_stays_within_it(manager):
+    """Headings, HTML, an open fence, terminal escapes and marks of ours change nothing but their own section."""
+    hostile = "# Big\n<script>x</script>\n\x1b[2J\ud800\n```\n<!-- holdfast-section 0 -->\n## Two"
+    manager.section(hostile, "One\n## Three", ["a\n# b"])
+    text = manager.section("second", "Two\ud800").read_text()
+    own, in_fence, second = [line for line in text.splitlines() if line.startswith(("# ", "## "))]
+    assert (own, in_fence, second) == ("## One ## Three", "## Two", "## Two\\\\ud800")
+    assert text.count("```") == 2
+    assert "<script" not in text and "\x1b" not in text
+    assert text.count("<!-- holdfast-section ") == 2
+
+
+def test_a_section_is_text(manager):
+    """Anything else is refused, and nothing is written."""
+    with pytest.raises(ValueRefusedError, match="made of text"):
+        manager.section(None)
+    assert not manager.layout.progress.exists()
 
 
 def save_runs(base, monkeypatch, *runs) -> None:

@@ -31,6 +31,7 @@ from holdfast.errors import (
     UsageError,
     ValueRefusedError,
 )
+from holdfast.escaping import markdown_block, markdown_code, markdown_line
 from holdfast.layout import QUARANTINE_DIR, RunLayout
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.stores import atomic, disk
@@ -284,7 +285,7 @@ class CheckpointManager:
         self.layout = RunLayout(Path(base_path) / run_id)
         self.notices: list[str] = []  # what was found damaged, and where it is kept
         self._keep = keep
-        self._migrations = dict(migrations or {})
+        self._migrations = _unbroken(migrations or {})
         self._version = max(self._migrations, default=-1) + 1
         self._mutex = threading.Lock()
         self._last_number = 0
@@ -314,7 +315,10 @@ class CheckpointManager:
         return state
 
     def save(self, state: dict[str, Any]) -> Path:
-        """Save `state`, durable on return; sets its run_id, updated_at and _schema_version."""
+        """Save `state`, durable on return; sets its run_id, updated_at and _schema_version.
+
+        A newer program's state is never covered by an older one's: FormatTooNewError.
+        """
         self._refuse_foreign(state)
         stamps = {"run_id": self.run_id, "updated_at": clock.iso(clock.now()), _SCHEMA: self._version}
         payload = encode_json({**state, **stamps}, "state")
@@ -327,13 +331,19 @@ class CheckpointManager:
         return path
 
     def section(self, text: str, title: str = "", sources: Iterable[str] = ()) -> Path:
-        """Put a section into progress.md; one with the same title takes the place of the older."""
+        """Put a section into progress.md; one with the same title takes the place of the older.
+
+        `text` is Markdown. It stays within its section: headings become smaller, HTML is shown and not obeyed.
+        """
+        for words in (text, title, *(listed := list(sources))):
+            if not isinstance(words, str):
+                raise ValueRefusedError(f"A section is made of text, not of {printable(words)}.", where="section")
         try:
             with self._mutex:
                 atomic.make_dirs(self.layout.dir, sync=True)
                 atomic.write_file(
                     self.layout.progress,
-                    _with_section(self._progress(), text, title, list(sources)).encode(),
+                    _with_section(self._progress(), text, title, listed).encode(),
                     sync=True,
                 )
         except OSError as error:
@@ -378,6 +388,7 @@ class CheckpointManager:
         run_dir = self.layout.dir
         if not self._last_number:
             atomic.make_dirs(run_dir, sync=True)
+            self._refuse_newer_on_disk()
         number = next_number(run_dir, self._last_number)
         path = write_snapshot(run_dir, number, payload)
         self._last_number = number
@@ -385,7 +396,23 @@ class CheckpointManager:
         rotate(run_dir, self._keep, written=path)
         return path
 
+    def _refuse_newer_on_disk(self) -> None:
+        newest = newest_snapshot(self.layout.dir, quarantine=None)
+        if newest is not None:
+            self._refuse_newer(decode_json(newest.payload))
+
+    def _refuse_newer(self, state: dict[str, Any]) -> None:
+        version = state.get(_SCHEMA, 0)
+        if isinstance(version, int) and version > self._version:
+            raise FormatTooNewError(
+                f"The state of run {self.run_id} has version {version}; known are up to {self._version}.",
+                fix="Use the newer program that saved it. Nothing was changed.",
+            )
+
     def _refuse_foreign(self, state: dict[str, Any]) -> None:
+        if not isinstance(state, dict):
+            raise ValueRefusedError(f"The state must be a dict, not {printable(state)}.", where="state")
+        self._refuse_newer(state)
         if state.get("run_id", self.run_id) != self.run_id:
             raise UsageError(f"This state belongs to run '{printable(state['run_id'])}', not to {self.run_id}.")
         if "sha256" in state:
@@ -399,11 +426,7 @@ class CheckpointManager:
         version = state.get(_SCHEMA, 0)
         if not isinstance(version, int) or isinstance(version, bool) or version < 0:
             raise CheckpointCorruptionError(f"The state of run {self.run_id} has no valid {_SCHEMA}.")
-        if version > self._version:
-            raise FormatTooNewError(
-                f"The state of run {self.run_id} has version {version}; known are up to {self._version}.",
-                fix="Use the newer program that saved it. Nothing was changed.",
-            )
+        self._refuse_newer(state)
         for step in range(version, self._version):
             state = self._migrate_once(state, step)
         return state
@@ -436,15 +459,27 @@ class CheckpointManager:
         return ""
 
 
+def _unbroken(migrations: Mapping[int, Migration]) -> dict[int, Migration]:
+    """The migrations, if they lead from one version to the next; the oldest versions may be given up."""
+    for version, migrate in migrations.items():
+        if not isinstance(version, int) or isinstance(version, bool) or version < 0 or not callable(migrate):
+            raise UsageError("migrations must map version numbers, from 0 on, to functions.")
+    missing = [
+        str(n) for n in range(min(migrations, default=0), max(migrations, default=0)) if n not in migrations
+    ]
+    if missing:
+        raise UsageError(f"migrations leads nowhere: from version {', '.join(missing)} there is none.")
+    return dict(migrations)
+
+
 def _with_section(progress: str, text: str, title: str, sources: list[str]) -> str:
     """`progress` with the section added, or replaced where one of this title stands."""
-    key = hashlib.sha256(title.encode()).hexdigest()[:16]
-    # A line of the text that looks like our mark would cut the section in two.
-    lines = [text.replace(_SECTION, _SECTION.replace("<", "&lt;")).rstrip()]
+    key = hashlib.sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    lines = [markdown_block(text)]  # which leaves no mark of ours in it
     if title:
-        lines[:0] = [f"## {' '.join(title.split())}", ""]
+        lines[:0] = [f"## {markdown_line(title)}", ""]
     if sources:
-        lines += ["", "Sources:", *(f"- {' '.join(source.split())}" for source in sources)]
+        lines += ["", "Sources:", *(f"- {markdown_code(source)}" for source in sources)]
     section = f"{_SECTION}{key} -->\n" + "\n".join(lines) + "\n\n"
     head, *sections = progress.split(_SECTION)
     marked = [_SECTION + part for part in sections]

@@ -464,11 +464,10 @@ def _unbroken(migrations: Mapping[int, Migration]) -> dict[int, Migration]:
     for version, migrate in migrations.items():
         if not isinstance(version, int) or isinstance(version, bool) or version < 0 or not callable(migrate):
             raise UsageError("migrations must map version numbers, from 0 on, to functions.")
-    missing = [
-        str(n) for n in range(min(migrations, default=0), max(migrations, default=0)) if n not in migrations
-    ]
+    chain = range(min(migrations, default=0), max(migrations, default=0))
+    missing = [str(version) for version in chain if version not in migrations]
     if missing:
-        raise UsageError(f"migrations leads nowhere: from version {', '.join(missing)} there is none.")
+        raise UsageError(f"migrations has a gap: there is none from version {', '.join(missing)}.")
     return dict(migrations)
 
 

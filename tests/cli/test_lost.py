@@ -121,6 +121,21 @@ def test_other_parameters_than_the_owner_of_the_files_name_the_way_out(lost: Pro
     assert lost.run("--resume", "first", "-p", "n=3").code == 0
 
 
+@pytest.mark.parametrize("command", ["status", "resume", "verify", "events"])
+def test_where_only_checkpoint_md_is_left_the_way_back_is_told(lost: Project, command: str) -> None:
+    """It does not name its pipeline: whoever does gets the run back, with its id."""
+    (lost.root / "RESUME.md").unlink()
+    said = lost(command)
+    assert said.code == 2
+    assert said.err == (
+        "No run is on record here, but a view of one is left: checkpoint.md. "
+        "Rebuild it from that and the files: holdfast recover FILE.py\n"
+    )
+    assert lost("recover", str(lost.root / "book.py"), "-p", "topic=tides", "-p", "n=3").code == 0
+    assert "run first" in lost("status").lines[0]
+    assert lost("resume").code == 0
+
+
 def test_without_letter_and_seals_there_is_nothing_to_resume(project: Project) -> None:
     """One clear line."""
     said = project("resume")

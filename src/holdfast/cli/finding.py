@@ -57,6 +57,12 @@ def find_lost(layout: ProjectLayout, run_id: str | None) -> Letter | None:
     return letter if letter.run_id and run_id in (None, letter.run_id) else None
 
 
+def views_left(layout: ProjectLayout) -> list[str]:
+    """What is there of a run that is on record nowhere else: not enough to know its pipeline by."""
+    views = (layout.checkpoint_view, layout.resume_view, layout.todos_db)
+    return [os.path.relpath(view, layout.root) for view in views if os.path.isfile(view)]
+
+
 def _recorded(layout: ProjectLayout) -> str | None:
     """The newest unfinished run that can be read, else the newest."""
     from holdfast.runs import list_runs, newest

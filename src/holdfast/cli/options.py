@@ -71,7 +71,7 @@ LOST_FIX = "'holdfast recover' (or 'holdfast resume') rebuilds it from the files
 
 def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
-    from holdfast.cli.finding import find_lost
+    from holdfast.cli.finding import find_lost, views_left
     from holdfast.errors import CheckpointCorruptionError, UnknownRunError
     from holdfast.runs import list_runs, newest, read_run, run_layout
 
@@ -82,6 +82,12 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
         run_layout(layout, run_id)
         return run_id
     runs = list_runs(layout)
+    left = [] if runs else views_left(layout)
+    if left:
+        raise UnknownRunError(
+            f"No run is on record here, but a view of one is left: {', '.join(left)}.",
+            fix="Rebuild it from that and the files: holdfast recover FILE.py",
+        )
     if runs and all(info.problem for info in runs):
         for info in runs:
             if not info.lost:

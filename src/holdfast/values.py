@@ -14,6 +14,7 @@ INLINE_VALUE_MAX = 2048
 """Values up to this many bytes stand in the journal itself; larger ones are kept once, by hash."""
 
 DEPTH_MAX = 200
+_PLACE_MAX = 200
 """Deeper nesting is refused: readers in other languages, and our own decoder, have a limit too."""
 
 _encode = msgspec.json.Encoder().encode
@@ -70,7 +71,8 @@ def _check_dict(value: dict[Any, Any], where: str, depth: int) -> None:
 
 
 def _refused(where: str, what: str) -> ValueRefusedError:
+    shown = where if len(where) <= _PLACE_MAX else f"{where[: _PLACE_MAX // 2]}...{where[-_PLACE_MAX // 2 :]}"
     return ValueRefusedError(
-        f"{where} is {what}; a value must be JSON: text, numbers, true, false, null, lists, dicts with text keys.",
+        f"{shown} is {what}; a value must be JSON: text, numbers, true, false, null, lists, dicts with text keys.",
         where=where,
     )

@@ -97,6 +97,18 @@ def test_the_impact_of_a_failure_is_what_waits_for_it():
     assert "it broke; impact: the next phase waits for it" in text
 
 
+def test_a_gate_behind_a_failure_waits_for_it():
+    """Nothing was made from it yet; once the gate was approved, nothing else waits."""
+    pipe = Pipeline("p")
+    pipe.items("x", ["a"])
+    pipe.step(each="x", name="early")(work)
+    pipe.gate("look", after=["early"])
+    story = Story(pipe).fail("early[a]", status="needs_review")
+    assert "it broke; impact: `look` cannot go on without it" in render(story.picture())
+    story.tell(ev.GateApproved(step_id="look"))
+    assert "it broke; impact: nothing else waits for it" in render(story.picture())
+
+
 def test_incomplete_tasks_are_listed_by_urgency():
     """What others wait for comes first, then what is half-finished, then what has not begun."""
     story = half_written_book().fail("draft[ch01]")

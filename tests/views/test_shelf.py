@@ -12,7 +12,7 @@ from holdfast.views.shelf import ViewShelf
 from holdfast.views.stamp import read_stamp
 from outside import OUTSIDE
 
-from .runs import half_written_book
+from .runs import Story, book, half_written_book
 
 
 class Project:
@@ -236,6 +236,17 @@ def test_a_disk_that_cannot_be_read_is_no_missing_page(project, monkeypatch):
     for call in (project.edited, project.write):
         with pytest.raises(OSError, match="Input/output"):
             call()
+
+
+def test_a_page_of_a_run_that_is_not_on_record_is_kept(project):
+    """It may be another project's, or this one's before its record was lost: it says which run it was of."""
+    project.write()
+    page = project.layout.checkpoint_view
+    other = Story(book(), run_id="run-9")
+    page.write_text(checkpoint.render(other.picture()))
+    (kept,) = project.write()
+    assert (kept.view, kept.why) == ("checkpoint.md", "of run run-9, which is not on record here")
+    assert "run-9" in kept.kept_as.read_text()
 
 
 def test_rows_changed_by_hand_are_told_before_they_are_written_over(project):

@@ -12,6 +12,7 @@ from holdfast.clock import iso
 from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line, markdown_words
 from holdfast.picture import Picture
 from holdfast.pipeline.reach import step_edges
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, Note
 from holdfast.views import letter, matrix
 from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase_mark, phase_words
@@ -64,10 +65,14 @@ def priorities(picture: Picture) -> dict[str, str]:
 
 def _awaited(picture: Picture) -> set[str]:
     """The names of steps that something else needs, or that a later phase waits for."""
-    spec = picture.spec
-    names = {name for name, consumers in step_edges(spec).items() if consumers}
+    needed = {name for name, consumers in step_edges(picture.spec).items() if consumers}
+    return needed | _before_a_phase(picture.spec)
+
+
+def _before_a_phase(spec: PipelineSpec) -> set[str]:
+    """The names of steps that a later phase waits for."""
     used = [p.name for p in spec.phases if any(step.phase == p.name for step in spec.steps)]
-    return names | {step.name for step in spec.steps if step.phase in used[:-1]}
+    return {step.name for step in spec.steps if step.phase in used[:-1]}
 
 
 def _opening(picture: Picture) -> str:
@@ -228,10 +233,11 @@ def _joined(surprises: list[Note]) -> list[Note]:
 
 
 def _unfinished_steps(picture: Picture) -> set[str]:
-    """The names of steps and items functions with a task that is still to be done."""
+    """The names of steps and items functions with a task that is still to be done, and of closed gates."""
     done = (COMPLETED, SKIPPED)
     found = {task.partition("[")[0] for task in picture.tasks if picture.state.task(task).status not in done}
-    return found | {step.name for step in picture.spec.steps if step.each in picture.unexpanded}
+    closed = {gate.partition("[")[0] for gate, standing in matrix.gates(picture).items() if standing != "approved"}
+    return found | closed | {step.name for step in picture.spec.steps if step.each in picture.unexpanded}
 
 
 def _impact(picture: Picture, step: str, unfinished: set[str]) -> str:
@@ -249,9 +255,9 @@ def _impact(picture: Picture, step: str, unfinished: set[str]) -> str:
         named = ", ".join(markdown_code(name) for name in held[:_NAMED_MAX])
         more = f" and {len(held) - _NAMED_MAX} more" if len(held) > _NAMED_MAX else ""
         return f"{named}{more} cannot go on without it"
-    if waiting:
+    if waiting.keys() - {gate.name for gate in picture.spec.gates}:
         return "what was made from it is finished, and may have to be made again"
-    return "the next phase waits for it" if step in _awaited(picture) else "nothing else waits for it"
+    return "the next phase waits for it" if step in _before_a_phase(picture.spec) else "nothing else waits for it"
 
 
 def _note(note: Note) -> str:

@@ -10,6 +10,7 @@ from holdfast.choosing import Request
 from holdfast.layout import ProjectLayout
 from holdfast.planning import Plan, explain, make_plan
 from holdfast.recovering import recover
+from holdfast.settings import Settings
 from holdfast.showing import append
 
 
@@ -193,3 +194,32 @@ def test_a_cut_off_or_failed_task_has_one_reason(tmp_path: Path) -> None:
         (foreseen,) = recover(pipe.compile(), layout, Request(resume="one"), dry_run=True).tasks
         assert planned.reason == foreseen.reason
         assert planned.reason.startswith(reason)
+
+
+def test_a_section_comes_after_its_source(tmp_path: Path) -> None:
+    """Where the source must run first, that is why the section is not there yet."""
+    pipe, is_broken = Pipeline("p"), [True]
+    pipe.items("ch", ["a"])
+
+    @pipe.step(each="ch", retries=0)
+    def draft(ch: str) -> str:
+        if is_broken:
+            raise ValueError
+        return ch
+
+    @pipe.step(each="ch", appends="glossary.md", sources=["draft"])
+    def glossary(ch: str, source: str) -> str:
+        return source
+
+    pipe.run(dir=tmp_path)
+    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path))
+    assert {task.id: task.reason for task in plan.tasks}["glossary[a]"] == "after draft[a]"
+
+
+def test_a_plan_knows_the_budget(tmp_path: Path) -> None:
+    """What was spent reaches what may be spent: nothing of it would start."""
+    book().run(dir=tmp_path, budget_usd=0.5, concurrency=1)
+    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
+    assert (plan.cost_usd, plan.budget_usd, plan.is_over_budget) == (0.5, 0.5, True)
+    raised = make_plan(book().compile(), ProjectLayout(tmp_path), settings=Settings(budget_usd=2.0))
+    assert not raised.is_over_budget

@@ -33,7 +33,14 @@ class Plan:
     changes: list[str] = field(default_factory=list)
     unknown_items: list[str] = field(default_factory=list)
 
+    cost_usd: float = 0.0  # spent so far
+    budget_usd: float | None = None
     is_lost: bool = False  # the record of the run is, and would be made anew from its files and views
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether nothing would start, because what may be spent is spent."""
+        return self.budget_usd is not None and self.cost_usd >= self.budget_usd
 
     @property
     def expected_cost_usd(self) -> float:
@@ -72,6 +79,8 @@ def make_plan(
             walker.orphans(),
             changes,
             walker.open_fans(),
+            state.cost_usd,
+            state.budget_usd if request.settings.budget_usd is None else request.settings.budget_usd,
             choice.found_again,
         )
 

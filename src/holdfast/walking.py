@@ -327,6 +327,7 @@ class Walker:
         """Why a task must run, where the walk knows better than one look at it."""
         if node.kind == "items" and self.state.rebuilt and node.id not in self.state.tasks:
             return replace(decision, reason="the items it made were lost with the record")
+        fresh = fresh or [source.id for source in node.material if source.id in self.fresh]
         return replace(decision, reason=f"after {_listed(fresh)}") if fresh else decision
 
     def _decide_behind(self, node: Node, record: TaskState, fresh: list[str]) -> Decision:

@@ -97,6 +97,9 @@ def test_budget_pauses_with_exit_3(project: Project) -> None:
     assert said.code == 3
     assert "budget" in said.out
     assert "--budget" in said.out
+    assert project("plan").lines[-1] == (
+        "The budget is used up ($0.010 of $0.010): nothing would start before it is raised with --budget"
+    )
 
 
 def test_needs_of_an_older_run_name_that_run(project: Project) -> None:

@@ -103,6 +103,8 @@ def _document(plan: Plan) -> dict[str, Any]:
         "unknown_items": list(plan.unknown_items),
         "expected_cost_usd": plan.expected_cost_usd,
         "most_cost_usd": plan.most_cost_usd,
+        "cost_usd": plan.cost_usd,
+        "budget_usd": plan.budget_usd,
         "record_lost": plan.is_lost,
     }
 
@@ -125,6 +127,9 @@ def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
     if len(plan.orphans) > _SHOWN_MAX:
         yield f"and {len(plan.orphans) - _SHOWN_MAX} more that are no longer in the pipeline"
     yield f"Expected cost: {_cost(plan)}"
+    if plan.is_over_budget and any(task.action in _RUNNING for task in plan.tasks):
+        spent = f"{money(plan.cost_usd)} of {money(plan.budget_usd or 0.0)}"
+        yield f"The budget is used up ({spent}): nothing would start before it is raised with --budget"
 
 
 def _group(action: str, tasks: Sequence[Planned]) -> Iterator[str]:

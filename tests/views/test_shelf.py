@@ -245,7 +245,7 @@ def test_a_page_of_a_run_that_is_not_on_record_is_kept(project):
     other = Story(book(), run_id="run-9")
     page.write_text(checkpoint.render(other.picture()))
     (kept,) = project.write()
-    assert (kept.view, kept.why) == ("checkpoint.md", "of run run-9, which is not on record here")
+    assert (kept.view, kept.why) == ("checkpoint.md", "written for run run-9, of which there is no record")
     assert "run-9" in kept.kept_as.read_text()
 
 

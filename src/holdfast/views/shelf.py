@@ -160,7 +160,7 @@ class ViewShelf:
             why = "edited" if read_stamp(edit) else "not written by Holdfast"
             return Obstacle(page.path, why, is_wish=True)
         if page.run_id and not self._is_known(page.run_id):
-            return Obstacle(page.path, f"of run {page.run_id}, which is not on record here")
+            return Obstacle(page.path, f"written for run {page.run_id}, of which there is no record")
         return None
 
     def _is_known(self, run_id: str) -> bool:

@@ -21,6 +21,11 @@ def writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def shortened(text: str, limit: int) -> str:
+    """`text`, or as much of its beginning as fits: a step may note a whole book."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
 def message_of(error: BaseException) -> str:
     """What an exception says; other people's classes may fail even at that."""
     try:

@@ -48,6 +48,14 @@ def test_last_failure_needs_a_person() -> None:
     ]
 
 
+def test_a_note_of_a_megabyte_is_a_line_of_some_length() -> None:
+    """Its beginning is shown."""
+    told = Progress({}).take(ev.NoteAdded(text="x" * 1_000_000), 0.0)
+    assert told is not None
+    assert told.line.startswith("info     • xxx")
+    assert len(told.line) < 3000
+
+
 def test_what_was_found_is_counted_in_words() -> None:
     """One is told as one, several as several; what could not be looked at yet is named."""
     one = ev.Recovered(counts={"trust": 1, "heal": 1, "ask": 1}, waiting=1)

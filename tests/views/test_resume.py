@@ -173,6 +173,13 @@ def test_known_issues_are_errors_notes_and_surprises():
     ]
 
 
+def test_a_note_of_a_megabyte_is_shortened():
+    """The letter stays a letter; the journal has all of it."""
+    story = Story(book()).tell(ev.NoteAdded(text="word " * 200_000, impact="x" * 1_000_000))
+    story.tell(ev.DecisionMade(what="a" * 1_000_000, why="b" * 1_000_000, outcome="c" * 1_000_000))
+    assert len(render(story.picture())) < 20_000
+
+
 def test_an_open_question_is_told_once():
     """What waits for an answer stands among the errors, and not again among the surprises."""
     story = half_written_book().tell(ev.QuestionAsked(step_id="outline", about="changed", detail="was changed"))

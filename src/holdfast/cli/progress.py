@@ -12,8 +12,9 @@ from typing import Any
 from holdfast import events as ev
 from holdfast.cli.printing import money, span
 from holdfast.state import COMPLETED, FAILED, SKIPPED
-from holdfast.wording import counted
+from holdfast.wording import counted, shortened
 
+LINE_MAX = 2000
 GOOD, BAD, WARN, INFO = "green", "red", "yellow", "cyan"
 
 
@@ -33,8 +34,8 @@ class Told:
     @property
     def line(self) -> str:
         """The text with its level."""
-        level = LEVELS.get(self.style, "")
-        return f"{level:<7}  {self.text}" if level else self.text
+        level, text = LEVELS.get(self.style, ""), shortened(self.text, LINE_MAX)
+        return f"{level:<7}  {text}" if level else text
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from holdfast.views import letter, matrix
 from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase_mark, phase_words
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
-from holdfast.wording import counted
+from holdfast.wording import counted, shortened
 
 Letter, parse = letter.Letter, letter.parse
 
@@ -27,6 +27,7 @@ _MEANING = {HIGH: "others wait for it", MEDIUM: "half-finished", LOW: "not start
 _KEPT_AS = "; the damaged one is kept as "  # followed by a name that is never used twice
 _SURPRISES_SHOWN = 20
 _NAMED_MAX = 5
+WORDS_MAX = 2000
 
 
 def render(picture: Picture) -> str:
@@ -262,17 +263,18 @@ def _impact(picture: Picture, step: str, unfinished: set[str]) -> str:
 
 def _note(note: Note) -> str:
     where = f" ({markdown_code(note.task)})" if note.task else ""
-    impact = f"; impact: {markdown_cell(note.impact)}" if note.impact else ""
-    return f"- {iso(note.at)}{where}: {markdown_words(note.text)}{impact}"
+    impact = f"; impact: {markdown_cell(shortened(note.impact, WORDS_MAX))}" if note.impact else ""
+    return f"- {iso(note.at)}{where}: {markdown_words(shortened(note.text, WORDS_MAX))}{impact}"
 
 
 def _decisions(picture: Picture) -> str:
     lines = []
     for decision in picture.state.decisions:
         where = f" ({markdown_code(decision.task)})" if decision.task else ""
-        why = f"; reason: {markdown_cell(decision.why)}" if decision.why else ""
-        outcome = f"; outcome: {markdown_cell(decision.outcome)}" if decision.outcome else ""
-        lines.append(f"- {markdown_line(decision.what)}{where}{why}{outcome}")
+        what, why, outcome = (shortened(t, WORDS_MAX) for t in (decision.what, decision.why, decision.outcome))
+        why = f"; reason: {markdown_cell(why)}" if why else ""
+        outcome = f"; outcome: {markdown_cell(outcome)}" if outcome else ""
+        lines.append(f"- {markdown_line(what)}{where}{why}{outcome}")
     return _section("Decisions", _latest(lines))
 
 

@@ -212,6 +212,28 @@ class Artifacts:
             files[index] = replace_record(record, mark=mark)
         return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref), output_digest(files, ref)
 
+    def store_again(self, step: StepSpec, before: Accepted, output: Any, seal: Seal) -> Accepted:
+        """Put another form of an accepted output in its place, large files excepted; gives the record."""
+        pieces, rest = split_output(step, output)
+        files, bodies = [], {}
+        for old in before.files:
+            piece, record = pieces[old.key], old
+            if not isinstance(piece, Path):
+                made, bodies[old.key] = _prepare(step, old.path, piece)
+                record = replace_record(made, key=old.key, stored=step.copy)
+            elif piece != self.tree.root / old.path:
+                raise OutputRefusedError(f"the file {piece.name}, which cannot take the place of {old.path}")
+            files.append(record)
+        ref = self._store_rest(rest) if rest is not _NOTHING else ""
+        self.objects.flush()
+        whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
+        for index, record in enumerate(files):
+            if record.key in bodies:
+                files[index] = replace_record(record, mark=self._store_file(record, bodies[record.key], whole))
+            else:
+                self.reseal(record, whole)
+        return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref)
+
     def _store_rest(self, rest: Mapping[str, Any]) -> str:
         data = encode_json(rest)
         return self.objects.put(data) if rest else EMPTY_REST
@@ -586,7 +608,7 @@ def task_seal(task: str, step: StepSpec, run_id: str, record: TaskState) -> Seal
         marker=step.marker or "",
         cost_usd=record.cost_usd,
         tokens=record.input_tokens + record.output_tokens,
-        step_version=step.version,
+        step_version=record.version,
         made_from={name: part.removeprefix("?") for name, part in parts if part != "?"},
     )
 

@@ -8,7 +8,7 @@ import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,8 +127,9 @@ def _lost(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, r
     is_in_view = any(view.run_id == run_id for view in views.claims)
     if not is_ours and not is_in_view and all(seal.run != run_id for seal in seals_found.values()):
         return None
+    own = {path: seal for path, seal in seals_found.items() if seal.run == run_id}
+    refuse_newer(compiled.spec, _made_by(own), request.redo)
     if not request.params:  # they are RESUME.md's word, which anybody can change
-        own = {path: seal for path, seal in seals_found.items() if seal.run == run_id}
         _refuse_other_inputs(compiled.spec, params, own)
     return Choice(run_id, True, params, _next_ordinal(list_runs(layout)), found_again=True)
 
@@ -203,7 +204,9 @@ def _new(
         again = _id_in_seals(found, known)
         again = again if request.run_id in (None, again) else None
     if again is not None:
-        _refuse_other_inputs(compiled.spec, params, {p: s for p, s in found.items() if s.run == again})
+        own = {path: seal for path, seal in found.items() if seal.run == again}
+        refuse_newer(compiled.spec, _made_by(own), request.redo)
+        _refuse_other_inputs(compiled.spec, params, own)
     run_id = request.run_id or again or _fresh_id(layout, known)
     return Choice(
         run_id,
@@ -301,6 +304,26 @@ def _seals_of_made_items(spec: PipelineSpec, layout: ProjectLayout, fields: Mapp
     return found
 
 
+def refuse_newer(spec: PipelineSpec, made_by: Iterable[tuple[str, int]], redo: Collection[str]) -> None:
+    """Refuse a pipeline older than finished work (task, step version): it would pay again, for an older form.
+
+    `redo` names the tasks and steps that are wanted again whatever they are.
+    """
+    versions = {name: step.version for step in spec.steps for name in (step.name, *step.was)}
+    for task, version in made_by:
+        step = task.partition("[")[0]
+        if version > versions.get(step, version) and not {task, step} & {*redo}:
+            raise UsageError(
+                f"{task} was made by version {version} of its step, and this pipeline has version"
+                f" {versions[step]}: it is left untouched.",
+                fix=f"Give the newer pipeline file, or have it made again by this one with --redo {step}.",
+            )
+
+
+def _made_by(found: Mapping[str, Seal]) -> Iterator[tuple[str, int]]:
+    return ((seal.task, seal.step_version) for seal in found.values())
+
+
 def _refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: Mapping[str, Seal]) -> None:
     """Refuse to take over a lost run's files with other parameters: it would pay for all of them again, unasked.
 
@@ -317,7 +340,8 @@ def _refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: M
     roots = [
         n for n in graph.tasks() if n.id in seals_by_task and not n.parents and not getattr(n.spec, "reads", ())
     ]
-    digests = {node.id: inputs.digest(node, inputs.parts(node)) for node in roots}
+    versions = {node.id: seals_by_task[node.id].step_version for node in roots}  # a raised one is no other wish
+    digests = {node.id: inputs.digest(node, inputs.parts(node, versions[node.id])) for node in roots}
     if digests and not any(seals_by_task[task].input_digest == digest for task, digest in digests.items()):
         path, seal = next(iter(found.items()))
         raise UsageError(

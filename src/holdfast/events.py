@@ -161,12 +161,13 @@ class TaskKept(Event, frozen=True, kw_only=True, tag="task_kept"):
 
 
 class ValueMigrated(Event, frozen=True, kw_only=True, tag="value_migrated"):
-    """A value brought from an older step version; consumers know it by its old digest."""
+    """An output brought from an older step version; consumers know it by its old digest."""
 
     step_id: str
     version: int
     input_digest: str = msgspec.field(default="", name="in")
     inputs: dict[str, str] = {}
+    files: tuple[FileRecord, ...] = ()
     value: msgspec.Raw = NO_VALUE
     value_ref: str = ""
 

@@ -313,14 +313,12 @@ def _kept(state: RunState, event: ev.TaskKept, at: float) -> None:
 
 
 def _migrated(state: RunState, event: ev.ValueMigrated, at: float) -> None:
-    task = state.task(event.step_id)
-    accepted = task.accepted or Accepted()
     state.tasks[event.step_id] = _replace(
-        task,
+        state.task(event.step_id),
         version=event.version,
         input_digest=event.input_digest,
         inputs=event.inputs,
-        accepted=_replace(accepted, value=_own(event.value), value_ref=event.value_ref),
+        accepted=Accepted(event.files, _own(event.value), event.value_ref),
     )
 
 

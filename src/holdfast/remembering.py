@@ -76,7 +76,7 @@ class Remembering:
         assert record.accepted is not None
         (file,) = record.accepted.files
         seal = task_seal(node.id, node.spec, self.inputs.state.run_id, record)
-        seal = seals.vary(seal, sha256=file.sha256, newline_added=file.newline_added, step_version=record.version)
+        seal = seals.vary(seal, sha256=file.sha256, newline_added=file.newline_added)
         block = book.find(node.names)
         if block is not None and block.kind == memory.INTACT and block.sha256 == file.sha256:
             return Section(node.names, seal, None)  # it is there: nobody needs to fetch it

@@ -21,7 +21,7 @@ import msgspec
 import holdfast
 from holdfast import events as ev
 from holdfast.artifacts import Artifacts
-from holdfast.choosing import Choice, Request
+from holdfast.choosing import Choice, Request, refuse_newer
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Committer, Entry
 from holdfast.engine.desk import Saying
@@ -319,6 +319,9 @@ def judge_for(
 ) -> Judge:
     """The judge of a run's tasks. Without `attempts` no `check` is asked, and no value migrated."""
     checks = attempts.compiled.checks if attempts is not None else {}
+    if attempts is not None:  # else the pipeline is the recorded one
+        done = ((task, r.version) for task, r in inputs.state.tasks.items() if r.status == COMPLETED)
+        refuse_newer(inputs.graph.spec, done, request.redo)
 
     def checker(node: Node, load: Callable[[], Any]) -> str:
         own = checks.get(node.spec.name, ())

@@ -274,7 +274,8 @@ class Attempts:
         """The seal of this attempt's output, with its spend: the journal may not have heard all of that yet."""
         node = attempt.node
         record = self.state.task(node.id)
-        record = replace(record, input_digest=attempt.input_digest, inputs=shorten(attempt.parts))
+        made_from = {"input_digest": attempt.input_digest, "inputs": shorten(attempt.parts)}
+        record = replace(record, version=node.spec.version, **made_from)
         seal = task_seal(node.id, node.spec, self.state.run_id, record)
         if attempt.ctx is None:
             return seal

@@ -11,7 +11,7 @@ advance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from holdfast import clock, decisions
@@ -37,7 +37,7 @@ class Judge(Protocol):
 
     def apply(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Sequence[ev.Event]: ...
+    ) -> Iterable[ev.Event]: ...
 
     def is_proved(self, node: Node) -> bool: ...
 

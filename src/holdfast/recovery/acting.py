@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from holdfast import artifacts as look
 from holdfast import decisions, seals
 from holdfast import events as ev
-from holdfast.artifacts import Look, output_digest, part_path, task_seal
+from holdfast.artifacts import Look, LostValueError, OutputRefusedError, output_digest, part_path, task_seal
 from holdfast.decisions import Decision
+from holdfast.errors import ValueRefusedError
 from holdfast.inputs import UNKNOWN, Inputs, shorten
 from holdfast.pipeline.graph import Node
 from holdfast.recovery.gathering import Gathering
+from holdfast.recovery.migrating import migrated, mistake
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.seeing import edited_file, file_seen
 from holdfast.seals import Seal
@@ -150,7 +152,7 @@ class Acting:
             self._take_parts(paths)
         files = tuple([self._keep_copy(*file_seen(node, *seen)) for seen in found])
         if decision.about != "sealed":
-            self._seal_anew(node, Accepted(files), parts, digest_)
+            self._seal_anew(node, Accepted(files), parts, digest_, _version_of(node, _seal_of(found)))
         return [self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
 
     def _adoption(
@@ -170,7 +172,7 @@ class Acting:
             node=node.spec.name,
             evidence=decision.about,
             round=seal.round if seal else self.state.task(node.id).round,
-            version=seal.step_version if seal else node.spec.version,
+            version=_version_of(node, seal),
             input_digest=known_by,
             inputs=_compared_later(parts, seal) if decision.about == "sealed" else shorten(parts),
             output_digest=output_digest(files, seal.value_digest if seal else _no_rest(node)),
@@ -230,8 +232,11 @@ class Acting:
             files.append(record)
         return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
 
-    def _seal_anew(self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str) -> None:
-        record = replace(self.state.task(node.id), input_digest=_comparable(digest_, parts), inputs=shorten(parts))
+    def _seal_anew(
+        self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
+    ) -> None:
+        made_from = {"input_digest": _comparable(digest_, parts), "inputs": shorten(parts)}
+        record = replace(self.state.task(node.id), version=version, **made_from)
         seal = self._set_seal(node, record, accepted)
         for file in accepted.files:
             self.artifacts.reseal(file, seal)
@@ -278,7 +283,7 @@ class Acting:
             return self._redo(
                 node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), parts, digest_
             )
-        self._seal_anew(node, kept, parts, digest_)
+        self._seal_anew(node, kept, parts, digest_, self.state.task(node.id).version)
         return [*events, self._kept(node, decision, parts, digest_, files)]
 
     def _mend_siblings(self, node: Node, decision: Decision, accepted: Accepted) -> list[ev.Event] | None:
@@ -331,20 +336,51 @@ class Acting:
     def _migrate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
-        value = self.artifacts.load_value(accepted.value, accepted.value_ref)
-        for rung in self._gathering.chain(node, record.version) or ():
-            value = rung(value)
-        raw, ref, _ = self.artifacts.store_value(value, f"the migrated value of {node.id}")
+        now = replace(record, version=node.spec.version, input_digest=digest_, inputs=shorten(parts))
+        migrated = self._left_by_migration(node, decision, accepted)
+        if migrated is None:
+            try:
+                migrated = self._migrated(node, record, task_seal(node.id, node.spec, self.state.run_id, now))
+            except LostValueError as error:  # cut off before, and the old form has no copy
+                reason = f"its migration was cut off: {error}"
+                paths = tuple(file.path for file in accepted.files)
+                return self._redo(node, replace(decision, reason=reason, paths=paths), parts, digest_)
         return [
             ev.ValueMigrated(
                 step_id=node.id,
-                version=node.spec.version,
-                input_digest=digest_,
-                inputs=shorten(parts),
-                value=raw,
-                value_ref=ref,
+                version=now.version,
+                input_digest=now.input_digest,
+                inputs=now.inputs,
+                files=migrated.files,
+                value=migrated.value,
+                value_ref=migrated.value_ref,
             )
         ]
+
+    def _left_by_migration(self, node: Node, decision: Decision, accepted: Accepted) -> Accepted | None:
+        """The files as a migration left them that was killed before its record; None if one is still the old."""
+        files, rest = [], None
+        for file in accepted.files:
+            seen = decision.looks.get(file.path)
+            if seen is None or seen.seal is None or seen.seal.step_version != node.spec.version:
+                return None
+            rest = self.artifacts.rest_of(seen.seal)
+            is_same = seen.seal.sha256 == file.sha256
+            files.append(file if is_same else self._keep_copy(*file_seen(node, file.key, file.path, seen)))
+        return Accepted(tuple(files), value_ref=rest) if rest is not None else None
+
+    def _migrated(self, node: Node, record: TaskState, seal: Seal) -> Accepted:
+        """The output in the form of the step's version, stored."""
+        accepted = record.accepted or Accepted()
+        rungs = self._gathering.chain(node, record.version) or ()
+        output = migrated(node.id, record.version, rungs, self.artifacts.load(accepted))
+        try:
+            if accepted.files:
+                return self.artifacts.store_again(node.spec, accepted, output, seal)
+            value, ref, _ = self.artifacts.store_value(output)
+        except (OutputRefusedError, ValueRefusedError) as error:
+            raise mistake(node.id, node.spec.version - 1, f"gives what cannot be stored: {error}") from error
+        return Accepted((), value, ref)
 
 
 _WHY_ASIDE = {
@@ -360,6 +396,11 @@ def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
     """The seal of a task's files: of the first that has one, for all of a set say the same."""
     seals_found = [seen.seal for _, _, seen in found if seen.seal is not None]
     return seals_found[0] if seals_found else None
+
+
+def _version_of(node: Node, seal: Seal | None) -> int:
+    """Which version of the step made a file: as its seal says, else the one there is."""
+    return seal.step_version if seal is not None else int(node.spec.version)
 
 
 def _compared_later(parts: Mapping[str, str], seal: Seal | None) -> dict[str, str]:

@@ -15,6 +15,7 @@ from holdfast.inputs import UNKNOWN, Inputs
 from holdfast.pipeline.graph import Node
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory
+from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
 
@@ -94,8 +95,9 @@ class Gathering:
             is_rebuilt=self.state.rebuilt,
             was_done=self._was_done(node) if not paths else "",
         )
-        is_older = finished is not None and known.version < evidence.version
-        return self._with_migration(node, evidence) if is_older else evidence
+        made_by = known.version if finished is not None else _sealed_version(facts.files)
+        is_older = 0 < made_by < evidence.version
+        return self._with_migration(node, evidence, made_by) if is_older else evidence
 
     def _taken(self, node: Node, record: TaskState) -> dict[str, bool]:
         """The inputs that are outputs of other tasks, and whether a person kept those as they are."""
@@ -126,19 +128,27 @@ class Gathering:
             uncopied=frozenset([f.path for f in files if not f.stored]),
         )
 
-    def _with_migration(self, node: Node, evidence: Evidence) -> Evidence:
-        if self.chain(node, evidence.record.version) is None:
+    def _with_migration(self, node: Node, evidence: Evidence, made_by: int) -> Evidence:
+        if self.chain(node, made_by) is None:
             return evidence
-        old = self.inputs.parts(node, evidence.record.version)
+        old = self.inputs.parts(node, made_by)
         return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))
 
     def check(self, file: ev.FileRecord, node: Node, *, in_turn: bool = False) -> Look:
-        """An accepted file as it is now. With `overwrite`, another run's whole file is in the way, not an edit."""
+        """An accepted file as it is now. With `overwrite`, another run's whole file is in the way, not an edit;
+        and what a migration wrote that was killed before its record is none either."""
         found = self.artifacts.check(file, node.names, in_turn=in_turn)
-        theirs = found.seal is not None and found.seal.run != self.state.run_id
-        if self.take_over and theirs and found.kind == look.CHANGED:
+        if found.kind != look.CHANGED or found.seal is None:
+            return found
+        if self.take_over and found.seal.run != self.state.run_id:
             return replace(found, kind=look.FOREIGN, detail="another run's")
-        return found
+        return replace(found, kind=look.SEALED, detail="") if self._is_migrated(node, found, found.seal) else found
+
+    def _is_migrated(self, node: Node, found: Look, seal: Seal) -> bool:
+        record = self.state.task(node.id)
+        ours = (seal.run, seal.round) == (self.state.run_id, record.round)
+        is_newer = record.version < node.spec.version == seal.step_version
+        return ours and is_newer and digest(found.body) == seal.sha256
 
     def _open_facts(self, node: Node, record: TaskState, paths: Mapping[str, str]) -> _Facts:
         """What lies where an unfinished task would write."""
@@ -171,9 +181,9 @@ class Gathering:
 
     def chain(self, node: Node, version: int) -> list[Callable[[Any], Any]] | None:
         """The migrations from `version` to the step's, or None if a rung is missing."""
-        rungs = self.migrations.get(node.spec.name, {})
-        wanted = range(version, node.spec.version)
-        return [rungs[v] for v in wanted] if wanted and all(v in rungs for v in wanted) else None
+        rungs = self.migrations.get(node.spec.name)
+        wanted = range(version, node.spec.version) if rungs else range(0)
+        return [rungs[v] for v in wanted] if rungs and wanted and all(v in rungs for v in wanted) else None
 
     def _was_done(self, node: Node) -> str:
         """What says that a lost run had finished this task without files: a view, or what was made from it."""
@@ -220,6 +230,11 @@ class Gathering:
             if name in names or ("ctx" in node.spec.sources and part_path(name) in names):
                 return False
         return True
+
+
+def _sealed_version(files: Mapping[str, Look]) -> int:
+    """The version of its step that made a task's sealed files; 0 if there are none."""
+    return min((found.seal.step_version for found in files.values() if found.seal is not None), default=0)
 
 
 def _is_consumed(node: Node) -> bool:

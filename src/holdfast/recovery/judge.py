@@ -6,7 +6,7 @@ that opens such a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import Sections, is_memory, other_form
 from holdfast.remembering import Remembering
+from holdfast.state import COMPLETED
 
 Checker = Callable[[Node, Callable[[], Any]], str]
 """The objection to a task's output, or ""; the output is loaded only if there is something to check."""
@@ -168,15 +169,26 @@ class Judge:
 
     def apply(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Sequence[ev.Event]:
-        """Carry the decision out on the files; gives the events that record it."""
+    ) -> Iterable[ev.Event]:
+        """Carry the decision out on the files; gives the events that record it, each to be recorded at once."""
         if decision.action == decisions.TRUST and self.state.task(node.id).decided:
             # An answer holds for one time: it must not lie in wait for an edit that nobody has seen yet.
             return [ev.TaskKept(step_id=node.id, reason="there was nothing to decide")]
         if decision.action in _NO_ACT:
             return ()
-        act = self.sections.apply if is_memory(node.spec) else self._acting.apply
-        return act(node, decision, parts, input_digest)
+        if is_memory(node.spec):
+            return self.sections.apply(node, decision, parts, input_digest)
+        return self._applied(node, decision, parts, input_digest)
+
+    def _applied(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Iterator[ev.Event]:
+        yield from self._acting.apply(node, decision, parts, input_digest)
+        record = self.state.task(node.id)
+        is_back = decision.action in (decisions.HEAL, decisions.ADOPT) and record.status == COMPLETED
+        if is_back and self._gathering.chain(node, record.version) is not None:
+            again = self.decide(node, parts, input_digest)  # it is whole, in the form of an older version
+            yield from self._acting.apply(node, again, parts, input_digest) if again.action not in _NO_ACT else ()
 
     def _refusal(self, node: Node, load: Callable[[], Any]) -> str:
         """What `check` objects to; nothing if what it would look at is lost."""

@@ -122,7 +122,8 @@ def _what_changed(evidence: Evidence, names: list[str]) -> str:
     if names:
         return "what it was made from has changed: " + ", ".join(names)
     before = evidence.record.version
-    return f"its version was raised from {before} to {evidence.version}" if before != evidence.version else ""
+    is_raised = before != evidence.version and not evidence.migratable
+    return f"its version was raised from {before} to {evidence.version}" if is_raised else ""
 
 
 def _decide_changed(changed: tuple[str, ...], policy: Policy) -> Decision:

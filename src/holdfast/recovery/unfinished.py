@@ -99,10 +99,12 @@ def _may_fit(evidence: Evidence, seal: Seal) -> bool:
     """
     if seal.input_digest in (evidence.input_digest, UNKNOWN):
         return True
+    if seal.step_version != evidence.version and not evidence.migratable:
+        return False
+    if seal.input_digest == evidence.old_version_digest:
+        return True
     if not seal.made_from:
         return UNKNOWN in evidence.parts.values()
-    if seal.step_version != evidence.version:
-        return False
     others = differing(seal.made_from, evidence.parts)
     return all(name in evidence.taken for name in others) and (not others or evidence.is_rebuilt)
 

@@ -1,0 +1,194 @@
+"""Steps whose version was raised: migrated, redone, or, by an older pipeline, left untouched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Pipeline
+from holdfast.choosing import Request
+from holdfast.errors import DefinitionError, UsageError
+from holdfast.planning import make_plan
+from holdfast.run import RunResult, execute
+from holdfast.runs import open_project
+from holdfast.verifying import verify
+
+from .projects import events_of, journal_of
+
+
+def add_urls(value: dict[str, Any]) -> dict[str, Any]:
+    return {**value, "urls": []}
+
+
+class Planned:
+    """`plan` in a form that its version decides; `one` takes it, and `two` only when it is wanted."""
+
+    def __init__(self, root: Path, writes: Any = "plan.json", **options: Any) -> None:
+        self.root, self.writes, self.options = root, writes, options
+        self.made: list[str] = []
+        self.received: dict[str, Any] = {}
+
+    def pipeline(self, version: int, migrate: Callable[[Any], Any] | None, with_two: bool) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(writes=self.writes, version=version, **self.options)
+        def plan(ctx: Context) -> Any:
+            self.made.append("plan")
+            value: dict[str, Any] = {"topic": "kelp", "version": version}
+            if isinstance(self.writes, dict):
+                value["text"] = f"text of version {version}\n"
+            if "data" in self.writes:
+                ctx.out.write_text("a large file\n")
+                value["data"] = ctx.out
+            return value
+
+        @pipe.step(writes="one.md")
+        def one(plan: Any) -> str:
+            self.made.append("one")
+            return f"{plan['topic']}\n"
+
+        if with_two:
+
+            @pipe.step
+            def two(plan: Any) -> None:
+                self.made.append("two")
+                self.received = plan
+
+        if migrate is not None:
+            pipe.migration("plan", 1)(migrate)
+        return pipe
+
+    def run(
+        self,
+        version: int = 1,
+        migrate: Callable[[Any], Any] | None = None,
+        *,
+        with_two: bool = False,
+        **wishes: Any,
+    ) -> RunResult:
+        self.made.clear()
+        compiled = self.pipeline(version, migrate, with_two).compile()
+        return execute(compiled, open_project(self.root), Request(**wishes))
+
+    def forget(self, event: str) -> None:
+        """Take the journal back to before this event, as a kill leaves it."""
+        journal = journal_of(self.root)
+        lines = journal.read_bytes().splitlines(keepends=True)
+        cut = next(n for n, line in enumerate(lines) if f'"event":"{event}"'.encode() in line)
+        journal.write_bytes(b"".join(lines[:cut]))
+        for snapshot in journal.parent.glob("checkpoint_*"):
+            snapshot.unlink()
+
+
+FORMS = ["plan.json", {"text": "plan.md"}, {"text": "plan.md", "data": "large.bin"}]
+
+
+@pytest.fixture(params=FORMS, ids=["json", "file and value", "large file"])
+def planned(request: pytest.FixtureRequest, tmp_path: Path) -> Planned:
+    project = Planned(tmp_path, request.param)
+    assert project.run().status == "completed"
+    return project
+
+
+def migrated(project: Planned, result: RunResult, made: list[str]) -> None:
+    """`two` received the new form, nothing but `made` ran, and all is proved."""
+    assert (result.status, project.made) == ("completed", made)
+    assert project.received["urls"] == [] and project.received["version"] == 1
+    assert result.outputs["plan"] == project.received
+    assert not verify(open_project(project.root), result.run_id).findings
+    assert project.run(2, add_urls, with_two=True).status == "completed"
+    assert not project.made
+
+
+def test_a_migration_changes_the_files_too(planned: Planned) -> None:
+    """Consumers receive the new form wherever it is kept; those that are finished stay so."""
+    migrated(planned, planned.run(2, add_urls, with_two=True), ["two"])
+    if planned.writes == "plan.json":
+        assert json.loads((planned.root / "plan.json").read_text())["urls"] == []
+
+
+def test_a_migration_killed_before_its_record_is_not_taken_for_an_edit(planned: Planned) -> None:
+    """The files have the new form, the journal the old one: nobody is asked, and nothing runs again."""
+    planned.run(2, add_urls)
+    planned.forget("value_migrated")
+    migrated(planned, planned.run(2, add_urls, with_two=True), ["two"])
+
+
+def test_a_damaged_file_is_healed_and_then_migrated(planned: Planned) -> None:
+    """In one run: a consumer never receives the old form."""
+    for path in planned.root.glob("plan.*"):
+        path.unlink()
+    migrated(planned, planned.run(2, add_urls, with_two=True), ["two"])
+
+
+def test_with_the_record_lost_an_old_file_is_adopted_and_migrated(tmp_path: Path) -> None:
+    """It is paid for no more than it would be with the record; nothing is asked."""
+    project = Planned(tmp_path)
+    project.run()
+    shutil.rmtree(tmp_path / ".holdfast")
+    migrated(project, project.run(2, add_urls, with_two=True), ["two"])
+    assert not events_of(tmp_path, "question_asked")
+
+
+def test_with_the_record_lost_a_raised_version_is_redone(tmp_path: Path) -> None:
+    """It is the same wish, so it is not refused: the old file is set aside, and its step runs."""
+    project = Planned(tmp_path)
+    project.run()
+    shutil.rmtree(tmp_path / ".holdfast")
+    (tmp_path / "one.md").unlink()  # it would tell by itself what it was made from
+    assert project.run(2).status == "completed"
+    assert project.made == ["plan", "one"]
+    assert list(tmp_path.glob("plan.json.bak.*"))
+
+
+def boom(value: Any) -> Any:
+    raise RuntimeError("no such key")
+
+
+@pytest.mark.parametrize(
+    ("migrate", "words"),
+    [(boom, "raised RuntimeError: no such key"), (lambda value: {"a": {1}}, "gives what cannot be stored")],
+)
+def test_a_migration_that_fails_is_a_mistake_in_the_pipeline(
+    tmp_path: Path, migrate: Callable[[Any], Any], words: str
+) -> None:
+    """It is named, and what was made is untouched: mended, it goes on from there."""
+    project = Planned(tmp_path)
+    project.run()
+    before = (tmp_path / "plan.json").read_bytes()
+    with pytest.raises(DefinitionError, match=f"plan: its migration from version 1 to 2 {words}"):
+        project.run(2, migrate)
+    assert (tmp_path / "plan.json").read_bytes() == before
+    migrated(project, project.run(2, add_urls, with_two=True), ["two"])
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_an_older_pipeline_leaves_newer_work_untouched(tmp_path: Path, is_lost: bool) -> None:
+    """It is refused, with and without the record, until the step is named with --redo."""
+    project = Planned(tmp_path)
+    project.run(3)
+    if is_lost:
+        shutil.rmtree(tmp_path / ".holdfast")
+    before = (tmp_path / "plan.json").read_bytes()
+    with pytest.raises(UsageError, match="plan was made by version 3 of its step"):
+        project.run(2)
+    with pytest.raises(UsageError, match="version 3"):
+        make_plan(project.pipeline(2, None, False).compile(), open_project(tmp_path))
+    assert (not project.made, (tmp_path / "plan.json").read_bytes()) == (True, before)
+    project.run(2, redo=("plan",))
+    assert project.made[0] == "plan"
+
+
+def test_a_newer_pipeline_goes_on_after_an_older_one_was_refused(tmp_path: Path) -> None:
+    """The refusal left no trace."""
+    project = Planned(tmp_path)
+    project.run(3)
+    with pytest.raises(UsageError):
+        project.run(2)
+    assert project.run(3).status == "completed"
+    assert not project.made

@@ -37,6 +37,15 @@ def decode_json(data: bytes | memoryview | msgspec.Raw) -> Any:
     return _decode(data)
 
 
+def is_json(data: bytes) -> bool:
+    """Whether all of `data` is one JSON value."""
+    try:
+        _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
 def digest(data: bytes) -> str:
     """Hex SHA-256: the only hash that decides anything."""
     return hashlib.sha256(data).hexdigest()

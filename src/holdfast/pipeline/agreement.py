@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.pipeline.annotations import EVERYTHING, conflict, hints_of, kinds, returned
+from holdfast.pipeline.annotations import EVERYTHING, conflict, dict_values, hints_of, kinds, returned
 from holdfast.pipeline.declared import Subject
 from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import printable
@@ -30,6 +30,25 @@ def check_returns(spec: PipelineSpec, functions: Functions, told: Mapping[str, S
     for head, memory in heads(spec).items():
         if not _output_kinds(_step(spec, head), functions[head]) & {"str"}:
             told[memory].wrong(f"head='{head}' must give text; by its annotation it does not.")
+
+
+def forms(step: StepSpec, fn: Callable[..., Any]) -> dict[str, str]:
+    """How consumers receive each file that is no text, as far as the annotation tells; by key."""
+    if isinstance(step.writes, dict):
+        inner = dict_values(returned(hints_of(fn).get("return", Any)))
+        admitted = frozenset().union(*(kinds(annotation) for annotation in inner))
+        found = {key: _form(template, admitted) for key, template in step.writes.items()}
+    else:
+        found = {"": _form(step.writes, _output_kinds(step, fn))} if step.writes is not None else {}
+    return {key: form for key, form in found.items() if form != "text"}
+
+
+def _form(template: str, admitted: frozenset[str]) -> str:
+    if admitted == EVERYTHING:  # then the name says more than the annotation
+        return "json" if template.lower().endswith(".json") else "text"
+    if "str" in admitted:
+        return "text"
+    return next((form for form in ("bytes", "path") if form in admitted), "json")
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def conflict(produced: frozenset[str], annotation: Any, levels: int) -> bool:
         return not (produced & wider)
     if "dict" not in admitted:
         return True
-    return all(conflict(produced, value, levels - 1) for value in _dict_values(annotation))
+    return all(conflict(produced, value, levels - 1) for value in dict_values(annotation))
 
 
 def is_context(annotation: Any) -> bool:
@@ -117,11 +117,12 @@ def _is_union(annotation: Any) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def _dict_values(annotation: Any) -> list[Any]:
+def dict_values(annotation: Any) -> list[Any]:
+    """What the values of a dict so annotated are annotated."""
     plain = _unwrapped(annotation)
     if _is_union(plain):
         members = [member for member in typing.get_args(plain) if "dict" in kinds(member)]
-        return [value for member in members for value in _dict_values(member)]
+        return [value for member in members for value in dict_values(member)]
     args = typing.get_args(plain)
     is_mapping = kinds(plain) == _DICT and len(args) == 2
     return [args[1]] if is_mapping else [Any]

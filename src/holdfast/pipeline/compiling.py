@@ -133,7 +133,7 @@ class _Compiling:
             told.wrong('there is no ctx with executor="process". Remove the parameter, or use a thread.')
         if spec.executor == "process" and spec.is_async:
             told.wrong('is async, which executor="process" cannot run. Make it a plain function, or use a thread.')
-        return msgspec.structs.replace(spec, sources=sources)
+        return msgspec.structs.replace(spec, sources=sources, forms=agreement.forms(spec, step.fn))
 
     def _is_taken(self, name: str) -> bool:
         return name in self.names.steps or name in self.names.makers or name in self.names.params.names

@@ -27,6 +27,7 @@ class StepSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     each: str | None = None
     reads: tuple[str, ...] = ()
     writes: str | dict[str, str] | None = None
+    forms: dict[str, str] = {}  # output key -> json | bytes | path, where consumers receive a file as no text
     appends: str | None = None  # the memory file that its text is a section of
     material: tuple[str, ...] = ()  # `sources=`: steps of the same item, the best first
     head: str | None = None  # the step whose text opens the memory file

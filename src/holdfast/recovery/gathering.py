@@ -15,6 +15,7 @@ from holdfast.inputs import UNKNOWN, Inputs
 from holdfast.pipeline.graph import Node
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory
+from holdfast.recovery.seeing import as_taken
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
@@ -155,12 +156,13 @@ class Gathering:
         files: dict[str, Look] = {}
         parts: dict[str, Look] = {}
         names, marker = node.names, getattr(node.spec, "marker", None)
-        for path in paths.values():
-            found = self.artifacts.look(path, names, marker, in_turn=True)
+        for key, path in paths.items():
+            found = as_taken(node, key, path, self.artifacts.look(path, names, marker, in_turn=True))
             if found.kind != look.MISSING or record.accepted is None or not record.round:
                 files[path] = found
             if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
-                parts[part_path(path)] = self.artifacts.look(part_path(path), names, None)
+                streamed = self.artifacts.look(part_path(path), names, None)
+                parts[part_path(path)] = as_taken(node, key, path, streamed)
         seals = [seen.seal for seen in files.values() if seen.seal is not None and seen.seal.value_digest]
         lost = any(self.artifacts.rest_of(seal) is None for seal in seals) if seals else False
         return _Facts(self._without_superseded(record, files), parts, value_lost=lost)

@@ -27,7 +27,7 @@ from holdfast.pipeline.graph import Node, in_order, split_task_id
 from holdfast.pipeline.inferring import FilePattern, is_inferred
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.sections import is_memory, section_body, section_seen
-from holdfast.recovery.seeing import file_seen
+from holdfast.recovery.seeing import NOT_JSON, as_taken, file_seen
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.stores.tree import WorkTree
@@ -102,7 +102,10 @@ class Scan:
             return []
         self._paths.update(paths.values())
         names, marker = node.names, node.spec.marker
-        looks = {path: self.artifacts.look(path, names, marker, in_turn=True) for path in paths.values()}
+        looks = {
+            path: as_taken(node, key, path, self.artifacts.look(path, names, marker, in_turn=True))
+            for key, path in paths.items()
+        }
         stale = self._staleness(node, looks)
         refusal = self._remember(node, paths, looks)
         findings = [self._finding(node, path, found, stale, refusal) for path, found in looks.items()]
@@ -129,7 +132,7 @@ class Scan:
 
     def _finding(self, node: Node, path: str, found: Look, stale: str, refusal: str) -> Finding:
         kind, detail = _KINDS.get(found.kind, found.kind), found.detail
-        if kind == HALF and node.spec.marker is None:
+        if kind == HALF and node.spec.marker is None and detail != NOT_JSON:
             kind, detail = MARKED, "no marker is expected"
         if kind in WHOLE and refusal:
             kind, detail = REFUSED, refusal
@@ -160,7 +163,7 @@ class Scan:
     def _remember(self, node: Node, paths: Mapping[str, str], looks: Mapping[str, Look]) -> str:
         """Keep by which digest others know this output; gives what `check` objects to."""
         kinds = {found.kind for found in looks.values()}
-        if not kinds <= _USABLE:
+        if not kinds <= _USABLE or any(found.detail == NOT_JSON for found in looks.values()):
             return ""
         seen = [file_seen(node, key, path, looks[path]) for key, path in paths.items()]
         seals_ = [found.seal for found in looks.values() if found.seal is not None]

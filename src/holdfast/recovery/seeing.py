@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from holdfast import artifacts as look
 from holdfast import seals
 from holdfast.artifacts import Look
 from holdfast.events import FileRecord
 from holdfast.pipeline.graph import Node
-from holdfast.values import digest
+from holdfast.values import digest, is_json
+
+NOT_JSON = "is not whole JSON"
 
 
 def file_seen(node: Node, key: str, path: str, found: Look) -> tuple[FileRecord, bytes]:
@@ -21,7 +25,16 @@ def file_seen(node: Node, key: str, path: str, found: Look) -> tuple[FileRecord,
     body, added = found.body, bool(seal and seal.newline_added)
     if seal is None and seals.is_inline(path):
         body, added = seals.with_newline(seals.without_marker(body, node.spec.marker or ""))
-    return FileRecord(key, path, len(body), digest(body), seal.kind if seal else "text", added, stored), body
+    kind = seal.kind if seal else node.spec.forms.get(key, "text")
+    return FileRecord(key, path, len(body), digest(body), kind, added, stored), body
+
+
+def as_taken(node: Node, key: str, path: str, found: Look) -> Look:
+    """A look at a file that no seal speaks for: half-finished, if consumers could not be given it."""
+    if found.kind not in (look.MARKED, look.HALF) or node.spec.forms.get(key) != "json":
+        return found
+    _, body = file_seen(node, key, path, found)
+    return found if is_json(body) else replace(found, kind=look.HALF, detail=NOT_JSON)
 
 
 def edited_file(node: Node, file: FileRecord, found: Look) -> tuple[FileRecord, bytes]:

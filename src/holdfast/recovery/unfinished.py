@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from holdfast import artifacts as look
 from holdfast.artifacts import Look
 from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, Decision
 from holdfast.inputs import UNKNOWN, differing
 from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.recovery.seeing import NOT_JSON
 from holdfast.seals import Seal
 from holdfast.state import IN_PROGRESS
-from holdfast.values import decode_json
+from holdfast.values import is_json
 
 PARTIAL_MIN_CHARS = 100
 """Less half-finished text than this is not worth continuing."""
@@ -70,9 +69,15 @@ def _adoptable(evidence: Evidence) -> Decision | None:
     never = evidence.record.accepted is None and evidence.record.round == 0 and not evidence.record.cut_off
     if never and kinds == {look.MARKED}:
         return Decision(ADOPT, "ends in its plain completion marker", tuple(evidence.files), about="marker")
-    if never and evidence.marker is None and kinds == {look.HALF}:
+    if never and evidence.marker is None and kinds == {look.HALF} and not _is_cut(evidence):
         return Decision(ADOPT, "is there, and no marker is expected", tuple(evidence.files), about="exists")
     return None
+
+
+def _is_cut(evidence: Evidence) -> bool:
+    """Whether a file is certainly not whole, whoever says so."""
+    looks = [*evidence.files.values(), *evidence.parts_files.values()]
+    return any(found.detail == NOT_JSON for found in looks)
 
 
 def _adopt_sealed(evidence: Evidence) -> Decision | None:
@@ -120,7 +125,7 @@ def _half_finished(evidence: Evidence) -> Sequence[str]:
 def _decide_half(evidence: Evidence, half: Sequence[str], policy: Policy) -> Decision:
     unfinished = [p for p in half if evidence.at(p).kind in (look.HALF, look.MARKED)]
     reason = _why_not_believed(evidence, half)
-    if unfinished and policy.on_partial == "keep" and _all_there(evidence):
+    if unfinished and policy.on_partial == "keep" and _all_there(evidence) and not _is_cut(evidence):
         return Decision(ADOPT, f"{', '.join(unfinished)} is kept as it is", tuple(unfinished), about="kept")
     if unfinished and (policy.on_partial in ("ask", "keep") or evidence.record.claimed):
         return Decision(ASK, _half_words(evidence, unfinished), tuple(half), about="partial")
@@ -166,19 +171,11 @@ def recommendation(body: bytes) -> str:
     fences = sum(1 for line in lines if line.lstrip().startswith(("```", "~~~")))
     if fences % 2:
         return "a code block is left open: continue is recommended"
-    if text.lstrip().startswith(("{", "[")) and not _is_json(text):
+    if text.lstrip().startswith(("{", "[")) and not is_json(body):
         return "its JSON is left open: redo is recommended"
     if lines[-1].rstrip()[-1:] not in ".!?:;)]}\"'`*_|>-#" and not lines[-1].lstrip().startswith(("#", "|", "-")):
         return "it is cut in mid-sentence: continue is recommended"
     return "it looks complete, only the marker is missing: keep is recommended"
-
-
-def _is_json(text: str) -> bool:
-    try:
-        decode_json(text.encode())
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return True
 
 
 def _continuable(body: bytes) -> str | None:

@@ -1,0 +1,113 @@
+"""Files that agents wrote, without seals: adopted as what the step would have given, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Pipeline
+from holdfast.choosing import Request
+from holdfast.people import decide
+from holdfast.run import RunResult, execute
+from holdfast.runs import open_project
+from holdfast.scanning import scan_project
+from holdfast.settings import Settings
+
+from .projects import events_of
+
+
+class Plain:
+    """One step whose file lies there, and a consumer that keeps what it received."""
+
+    def __init__(self, root: Path, writes: Any, annotation: Any, marker: str | None = None) -> None:
+        self.root, self.writes, self.annotation, self.marker = root, writes, annotation, marker
+        self.made: list[str] = []
+        self.received: Any = None
+
+    def pipeline(self) -> Pipeline:
+        pipe = Pipeline("p")
+
+        def meta() -> Any:
+            self.made.append("meta")
+            return {"made": True} if isinstance(self.writes, str) else {"data": {"made": True}}
+
+        if self.annotation is not None:
+            meta.__annotations__["return"] = self.annotation
+        else:
+            meta.__annotations__.clear()
+        pipe.step(writes=self.writes, marker=self.marker)(meta)
+
+        @pipe.step
+        def use(meta: Any) -> None:
+            self.received = meta
+
+        return pipe
+
+    def run(self, **settings: Any) -> RunResult:
+        self.made.clear()
+        request = Request(settings=Settings(**settings))
+        return execute(self.pipeline().compile(), open_project(self.root), request)
+
+
+@pytest.mark.parametrize(
+    ("writes", "annotation", "received"),
+    [
+        ("meta.json", dict[str, Any], {"c": 1}),
+        ("meta.json", None, {"c": 1}),
+        ("meta.json", str, '{"c": 1}'),
+        ("meta.json", bytes, b'{"c": 1}'),
+        ("meta.txt", dict[str, Any], {"c": 1}),
+        ("meta.txt", None, '{"c": 1}'),
+        ("meta.md", dict[str, Any], {"c": 1}),
+        ({"data": "meta.json"}, dict[str, Any], {"data": {"c": 1}}),
+        ({"data": "meta.json"}, dict[str, str], {"data": '{"c": 1}'}),
+    ],
+)
+def test_a_plain_file_reaches_consumers_in_the_form_of_its_step(
+    tmp_path: Path, writes: Any, annotation: Any, received: Any
+) -> None:
+    """What the annotation says it gives; without one, a file called .json holds JSON."""
+    path = tmp_path / (writes if isinstance(writes, str) else writes["data"])
+    path.write_text('{"c": 1}')
+    project = Plain(tmp_path, writes, annotation)
+    assert project.run().status == "completed"
+    assert (project.made, project.received) == ([], received)
+    assert project.run().status == "completed" and not project.made
+
+
+def test_a_plain_file_of_a_step_that_gives_a_path_is_received_as_one(tmp_path: Path) -> None:
+    """A consumer that opens it gets what it can open."""
+    (tmp_path / "meta.txt").write_text("large")
+    project = Plain(tmp_path, "meta.txt", Path)
+    assert project.run().status == "completed"
+    assert (project.made, project.received) == ([], tmp_path / "meta.txt")
+    assert project.run().status == "completed" and not project.made
+
+
+@pytest.mark.parametrize("text", ['{"c": ', "c: 1", '{"c": 1} {"c": 2}'])
+def test_json_that_is_cut_is_not_adopted(tmp_path: Path, text: str) -> None:
+    """It is half-finished: kept as a backup, and its step runs."""
+    (tmp_path / "meta.json").write_text(text)
+    project = Plain(tmp_path, "meta.json", dict[str, Any])
+    (found,) = scan_project(project.pipeline().compile(), open_project(tmp_path)).findings
+    assert (found.kind, found.detail) == ("half-finished", "is not whole JSON")
+    assert project.run().status == "completed"
+    assert (project.made, project.received) == (["meta"], {"made": True})
+    (kept,) = tmp_path.glob("meta.json.bak.*")
+    assert kept.read_text() == text
+
+
+def test_json_that_is_cut_cannot_be_kept(tmp_path: Path) -> None:
+    """No consumer could be given it: the question stays until it is mended, or made again."""
+    (tmp_path / "meta.json").write_text('{"c": ')
+    project = Plain(tmp_path, "meta.json", dict[str, Any])
+    result = project.run(on_partial="ask")
+    assert (result.status, project.made) == ("paused", [])
+    decide(open_project(tmp_path), result.run_id, "meta", "keep")
+    assert (project.run(on_partial="ask").status, project.made) == ("paused", [])
+    (tmp_path / "meta.json").write_text('{"c": 1}')
+    assert project.run(on_partial="ask").status == "completed"
+    assert (project.made, project.received) == ([], {"c": 1})
+    assert [event["evidence"] for event in events_of(tmp_path, "task_adopted")] == ["exists"]

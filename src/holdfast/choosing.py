@@ -21,6 +21,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph, split_task_id, task_id
+from holdfast.pipeline.inferring import FilePattern
 from holdfast.pipeline.names import check_run_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import tail_seal
@@ -68,6 +69,12 @@ class Choice:
 
 def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> Choice:
     """The run that `request` means; UsageError if it contradicts itself or the project."""
+    choice = _chosen(compiled, layout, request)
+    _refuse_own_file(compiled, layout, choice.params)
+    return choice
+
+
+def _chosen(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> Choice:
     if request.run_id is not None:
         checked_run_id(request.run_id)
     if request.resume is not None and (request.force or request.run_id):
@@ -375,6 +382,34 @@ def _with_items(spec: PipelineSpec, found: Iterable[Seal]) -> PipelineSpec:
         ]
         items.append(msgspec.structs.replace(fan, given=tuple(kept)) if fan.given is not None else fan)
     return msgspec.structs.replace(spec, items=tuple(items))
+
+
+def own_file(compiled: CompiledPipeline, layout: ProjectLayout) -> str:
+    """The pipeline's own file, relative to the project; "" if it is not in there, or there is none."""
+    path = os.path.relpath(os.path.realpath(compiled.file), os.path.realpath(layout.root)) if compiled.file else ""
+    return "" if path.startswith("..") else path
+
+
+def _refuse_own_file(compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]) -> None:
+    """Refuse a step that would put its output where the pipeline stands."""
+    own = own_file(compiled, layout)
+    for step in compiled.spec.steps if own else ():
+        if step.appends == own or _writes_to(compiled.spec, step, own, fields_of(params)):
+            raise UsageError(
+                f"Step {step.name} would write to {own}, which is the file of the pipeline itself.",
+                fix="Give it another path.",
+            )
+
+
+def _writes_to(spec: PipelineSpec, step: StepSpec, path: str, values: Mapping[str, str]) -> bool:
+    """Whether a task of a known item writes to this path."""
+    fan = spec.fan_path(step.each)
+    for template in step.files.values():
+        if "run_id" not in templates.fields(template):
+            item = FilePattern(step, fan, template, values).item_at(path)
+            if item is not None and item in _known_paths(spec, step.each):
+                return True
+    return False
 
 
 def _known_paths(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:

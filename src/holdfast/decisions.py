@@ -43,6 +43,10 @@ PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, H
 """The words of `plan --json` are fewer: each of ours as one of them."""
 
 
+REFUSED = "refused by its check"
+"""What a redo is about of which everything is there, but its `check` objects to it."""
+
+
 MADE_FROM_IT = "what was made from it"
 """The evidence for a task that left no file and is on no record."""
 

@@ -21,7 +21,7 @@ import msgspec
 import holdfast
 from holdfast import events as ev
 from holdfast.artifacts import Artifacts
-from holdfast.choosing import Choice, Request, refuse_newer
+from holdfast.choosing import Choice, Request, own_file, refuse_newer
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Committer, Entry
 from holdfast.engine.desk import Saying
@@ -345,6 +345,7 @@ def judge_for(
         living_runs=frozenset() if take_over else others,
         take_over=take_over,
         claims=claims,
+        own_file=own_file(attempts.compiled, layout) if attempts is not None else "",
     )
 
 

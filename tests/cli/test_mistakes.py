@@ -283,3 +283,37 @@ def test_names_in_suggested_commands_are_quoted(project: Project) -> None:
     words = shlex.split(command)[1:]
     assert "phase:Kim's turn" in words
     assert cli.run(words) == 0
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "@pipe.step(writes='book.py')\ndef write() -> str:",
+        "pipe.items('name', ['book', 'x'])\n@pipe.step(each='name', writes='{name}.py')\ndef write(name) -> str:",
+        "@pipe.step(writes={'a': 'a.md', 'b': '{topic}.py'})\ndef write() -> dict:",
+    ],
+)
+def test_a_step_that_would_write_over_its_pipeline_is_refused(project: Project, step: str) -> None:
+    """Nothing runs, and the file stays as it is, for `run` and for `plan`."""
+    head = "from holdfast import Pipeline\npipe = Pipeline('p', params={'topic': (str, 'book')})\n"
+    (project.root / "book.py").write_text(f"{head}{step}\n    raise SystemExit('it ran')\n")
+    before = project.files()
+    for command in ("run", "plan"):
+        said = project(command, str(project.root / "book.py"))
+        assert said.code == 2 and is_one_clean_line(said)
+        assert "would write to book.py, which is the file of the pipeline itself" in said.err
+    assert project.files() == before
+
+
+def test_items_made_at_run_time_do_not_write_over_the_pipeline_either(project: Project) -> None:
+    """That task asks, the others go on, and the file stays as it is."""
+    source = (
+        "from holdfast import Pipeline\npipe = Pipeline('p')\n"
+        "@pipe.items('name')\ndef names() -> list:\n    return ['book', 'other']\n"
+        "@pipe.step(each='name', writes='{name}.py')\ndef write(name) -> str:\n    return 'x = 1\\n'\n"
+    )
+    (project.root / "book.py").write_text(source)
+    said = project.run()
+    assert said.code == 3 and "write[book]: it would write to the same file as the pipeline itself" in said.out
+    assert (project.root / "book.py").read_text() == source
+    assert (project.root / "other.py").read_text() == "x = 1\n"

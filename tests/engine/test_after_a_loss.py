@@ -14,6 +14,8 @@ from holdfast.run import RunResult
 from holdfast.runs import open_project
 from holdfast.verifying import verify
 
+from .projects import events_of
+
 
 class Project:
     """A draft, a review of it that is only a value, and a final text from both; `made` lists what ran."""
@@ -233,3 +235,14 @@ def test_verify_is_clean_after_a_loss(project: Project) -> None:
     report = verify(open_project(project.root), result.run_id)
     assert report.ok, report.findings
     assert any("review" in note for note in report.notes)
+
+
+def test_a_page_of_a_run_that_is_gone_is_called_what_it_is(project: Project) -> None:
+    """With state and files gone a new run begins; it is this project's own page that is kept."""
+    (old,) = (project.root / ".holdfast" / "runs").iterdir()
+    page = (project.root / "checkpoint.md").read_text()
+    project.lose("draft.md", "final.md", "final.csv", "final.csv.seal")
+    assert project.pipeline().run(dir=project.root, run_id="second").status == "completed"
+    told = {event["path"]: event["reason"] for event in events_of(project.root, "artifact_set_aside")}
+    assert told["checkpoint.md"] == f"written for run {old.name}, of which there is no record"
+    assert page in [kept.read_text() for kept in project.root.glob("checkpoint.md.bak.*")]

@@ -111,3 +111,17 @@ def test_json_that_is_cut_cannot_be_kept(tmp_path: Path) -> None:
     assert project.run(on_partial="ask").status == "completed"
     assert (project.made, project.received) == ([], {"c": 1})
     assert [event["evidence"] for event in events_of(tmp_path, "task_adopted")] == ["exists"]
+
+
+def test_a_plain_file_that_its_check_refuses_is_set_aside_with_the_reason(tmp_path: Path) -> None:
+    """What the check objects to is told, not that the file proves nothing."""
+    (tmp_path / "draft.md").write_text("TODO\n<!-- DRAFT_COMPLETE -->\n")
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="draft.md", check=lambda output: "has TODO" if "TODO" in output else None)
+    def draft() -> str:
+        return "done\n"
+
+    assert pipe.run(dir=tmp_path).outputs["draft"] == "done\n"
+    (event,) = events_of(tmp_path, "artifact_set_aside")
+    assert (event["path"], event["reason"]) == ("draft.md", "refused by its check: has TODO")

@@ -127,8 +127,11 @@ class Acting:
             seal, set_digest=look.set_digest(accepted.files), value_digest=_value_digest(node, accepted)
         )
 
-    def _put_away(self, task: str, path: str, found: Look) -> list[ev.Event]:
-        """Set a doubtful file aside: a person's beside the original, damage in quarantine."""
+    def _put_away(self, task: str, path: str, found: Look, why: str = "") -> list[ev.Event]:
+        """Set a doubtful file aside: a person's beside the original, damage in quarantine.
+
+        It is told by how it looks, if `why` does not say more.
+        """
         tree = self.artifacts.tree
         beside = tree.stat(seals.seal_path(path)) if not seals.is_inline(path) else None
         if beside is not None and not stat.S_ISREG(beside.st_mode):
@@ -139,7 +142,8 @@ class Acting:
             to = f"{self.quarantine.name}/{tree.set_aside(path, self.quarantine).name}"
         else:
             to = tree.back_up(path)
-        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=_WHY_ASIDE.get(found.kind, found.kind))]
+        why = why or _WHY_ASIDE.get(found.kind, found.kind)
+        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=why)]
 
     def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         paths = self.inputs.paths(node)
@@ -244,8 +248,10 @@ class Acting:
     def _redo(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         events: list[ev.Event] = []
         record = self.state.task(node.id)
+        why = decision.reason if decision.about == decisions.REFUSED else ""
         for path in decision.paths:
-            events += self._put_away(node.id, path, decision.looks.get(path) or self._look(node, record, path))
+            found = decision.looks.get(path) or self._look(node, record, path)
+            events += self._put_away(node.id, path, found, why)
         if record.status == COMPLETED:
             events.append(ev.TaskInvalidated(step_id=node.id, reason=decision.reason))
         return events

@@ -47,6 +47,7 @@ class Judge:
         living_runs: frozenset[str] = frozenset(),
         take_over: bool = False,
         claims: Mapping[str, str] | None = None,
+        own_file: str = "",
     ) -> None:
         self.state = inputs.state
         self.inputs = inputs
@@ -70,7 +71,7 @@ class Judge:
         self._wanted: set[str] = set()
         self.left_alone: dict[str, tuple[str, ...]] = {}  # task -> missing files that nothing unfinished needs
         self._policies: dict[str, Policy] = {}  # by what is done about half-finished output
-        self._claims: dict[str, str] = {}  # path -> the task that writes there
+        self._claims = {own_file.casefold(): "the pipeline itself"}  # path -> the task that writes there
 
     # --- deciding ------------------------------------------------------------------------------------------
 
@@ -120,9 +121,8 @@ class Judge:
         refusal = self._refusal(node, lambda: self._acting.output_seen(node, decision))
         if not refusal:
             return decision
-        return replace(
-            decision, action=decisions.REDO, reason=f"its check refuses what was found: {refusal}", about=""
-        )
+        reason = f"{decisions.REFUSED}: {refusal}"
+        return replace(decision, action=decisions.REDO, reason=reason, about=decisions.REFUSED)
 
     @property
     def lacking(self) -> Collection[str]:

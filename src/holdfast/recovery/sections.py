@@ -120,9 +120,8 @@ class Sections:
         refusal = self._refusal(node, lambda: section_text(found))
         if not refusal:
             return decision
-        return replace(
-            decision, action=decisions.REDO, reason=f"its check refuses what was found: {refusal}", about=""
-        )
+        reason = f"{decisions.REFUSED}: {refusal}"
+        return replace(decision, action=decisions.REDO, reason=reason, about=decisions.REFUSED)
 
     # --- acting --------------------------------------------------------------------------------------------
 

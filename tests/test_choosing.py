@@ -51,12 +51,28 @@ def test_other_parameters_are_another_run_and_refused_over_its_files(tmp_path: P
 
 
 def test_overwrite_lets_a_new_run_take_over(tmp_path: Path) -> None:
-    """overwrite=True: the finished run's paths may be used; its content stays in objects."""
+    """overwrite=True: the finished run's paths may be used; its content stays in objects, and nowhere else."""
     calls: list[str] = []
     first = writer(calls, overwrite=True).run(dir=tmp_path)
     second = writer(calls, overwrite=True).run({"topic": "y"}, dir=tmp_path)
     assert second.status == "completed" and second.run_id != first.run_id
     assert (tmp_path / "out.md").read_text().startswith("about y")
+    assert writer(calls, overwrite=True).run(dir=tmp_path).run_id == first.run_id
+    assert (tmp_path / "out.md").read_text().startswith("about x") and len(calls) == 4
+    assert not list(tmp_path.glob("*.bak.*"))
+
+
+def test_overwrite_does_not_write_over_what_nothing_else_has(tmp_path: Path) -> None:
+    """An edit of another run's file is asked about; --force sets aside whatever it meets."""
+    calls: list[str] = []
+    writer(calls, overwrite=True).run(dir=tmp_path)
+    edited = tmp_path / "out.md"
+    edited.write_text(edited.read_text().replace("about", "ABOUT"))
+    assert writer(calls, overwrite=True).run({"topic": "y"}, dir=tmp_path).status == "paused"
+    assert edited.read_text().startswith("ABOUT x")
+    assert writer(calls, overwrite=True).run({"topic": "y"}, dir=tmp_path, force=True).status == "completed"
+    kept = sorted(path.read_text()[:7] for path in tmp_path.glob("*.md.bak.*"))
+    assert kept == ["ABOUT x", "about x"]
 
 
 def test_force_starts_anew_and_sets_aside_what_is_in_its_way(tmp_path: Path) -> None:

@@ -490,6 +490,12 @@ class Artifacts:
         finally:
             os.close(reader)
 
+    def is_spare(self, found: Look, run_id: str) -> bool:
+        """Whether a file is another run's, whole, and in objects/: with `overwrite`, nothing is lost with it."""
+        seal = found.seal
+        is_theirs = seal is not None and seal.run != run_id and digest(found.body) == seal.sha256
+        return is_theirs and seal is not None and self.objects.get(seal.sha256) is not None
+
     def is_stored(self, accepted: Accepted) -> bool:
         """Whether a value kept by hash is still there."""
         return not accepted.value_ref or self.objects.has(accepted.value_ref)

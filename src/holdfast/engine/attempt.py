@@ -254,11 +254,17 @@ class Attempts:
             return []  # an earlier version of its own, which was looked at when it was considered
         events: list[ev.Event] = []
         for path in self.inputs.paths(node).values():
-            if self.artifacts.tree.exists(path) and not self._holds(path, output):
+            if self.artifacts.tree.exists(path) and not self._holds(path, output) and not self._may_go(node, path):
                 reason = self._why_aside(path)
                 to = self.artifacts.tree.back_up(path)
                 events.append(ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=reason))
         return events
+
+    def _may_go(self, node: Node, path: str) -> bool:
+        """Whether a file is another run's that this one may write over."""
+        if not self.compiled.spec.overwrite:
+            return False
+        return self.artifacts.is_spare(self.artifacts.look(path, node.names, None), self.state.run_id)
 
     def _why_aside(self, path: str) -> str:
         status = self.artifacts.tree.stat(path)

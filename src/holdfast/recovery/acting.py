@@ -38,13 +38,21 @@ class Acting:
     """Acts on the files of one run's tasks."""
 
     def __init__(
-        self, inputs: Inputs, gathering: Gathering, openings: Openings, refusal: Refusal, quarantine: Path
+        self,
+        inputs: Inputs,
+        gathering: Gathering,
+        openings: Openings,
+        refusal: Refusal,
+        quarantine: Path,
+        *,
+        may_overwrite: bool,
     ) -> None:
         self.state = inputs.state
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.openings = openings
         self.quarantine = quarantine
+        self.may_overwrite = may_overwrite  # other runs' files, if objects/ has them
         self._gathering = gathering
         self._refusal = refusal
         self._acts: dict[str, Callable[[Node, Decision, Mapping[str, str], str], list[ev.Event]]] = {
@@ -101,7 +109,8 @@ class Acting:
             if not self.artifacts.heal(file, seal):
                 reason = f"{file.path} is {found.kind}, and the copy in objects/ is damaged"
                 return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason)]
-            events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=found.kind))
+            problem = _described(found) if found.kind == look.FOREIGN else found.kind
+            events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=problem))
         return events
 
     def _mend_seal(self, task: str, file: ev.FileRecord, found: Look, seal: Seal) -> list[ev.Event]:
@@ -138,12 +147,13 @@ class Acting:
             tree.set_aside(seals.seal_path(path), self.quarantine)
         if found.kind == look.MISSING or tree.stat(path) is None:
             return []
+        if self.may_overwrite and self.artifacts.is_spare(found, self.state.run_id):
+            return []
         if found.kind in (look.DAMAGED, look.EMPTY):
             to = f"{self.quarantine.name}/{tree.set_aside(path, self.quarantine).name}"
         else:
             to = tree.back_up(path)
-        why = why or _WHY_ASIDE.get(found.kind, found.kind)
-        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=why)]
+        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=why or _described(found))]
 
     def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         paths = self.inputs.paths(node)
@@ -391,11 +401,15 @@ class Acting:
 
 _WHY_ASIDE = {
     look.SEALED: "made from other inputs, or in another round",
-    look.FOREIGN: "sealed by another task",
     look.CHANGED: "edited",
     look.MARKED: "not proved to be complete",
 }
 """Why a file is set aside, where the kind of file does not say it."""
+
+
+def _described(found: Look) -> str:
+    """What a file that is set aside was."""
+    return found.detail if found.kind == look.FOREIGN else _WHY_ASIDE.get(found.kind, found.kind)
 
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:

@@ -66,7 +66,10 @@ class Judge:
             take_over=take_over,
             claims=self.claims,
         )
-        self._acting = Acting(inputs, self._gathering, self.openings, self._refusal, quarantine)
+        may_overwrite = take_over and policy.adopt  # --force sets aside whatever it meets
+        self._acting = Acting(
+            inputs, self._gathering, self.openings, self._refusal, quarantine, may_overwrite=may_overwrite
+        )
         self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
         self._wanted: set[str] = set()
         self.left_alone: dict[str, tuple[str, ...]] = {}  # task -> missing files that nothing unfinished needs

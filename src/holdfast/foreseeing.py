@@ -21,7 +21,7 @@ from holdfast.runs import read_run
 from holdfast.sessions import mend_objects
 from holdfast.snapshots import next_number, plan_rotation, sidecar_of, snapshot_path, snapshots
 from holdfast.state import RunState
-from holdfast.stores.paper import APPEND, CUT, DELETE, KEEP, WRITE, Action, Paper
+from holdfast.stores.paper import APPEND, COPY, CUT, DELETE, KEEP, SET_ASIDE, WRITE, Action, Paper
 from holdfast.stores.places import is_no_folder, is_something_else
 from holdfast.views.shelf import Obstacle, ViewShelf
 
@@ -178,7 +178,7 @@ class Foresight:
             if found is not None and found.is_damage:
                 self.paper.set_aside(path, run.quarantine)
             elif found is not None:
-                self.paper.back_up(path)
+                self.paper.back_up(path, do=COPY if found.is_copied else SET_ASIDE)
             self.paper.note(WRITE, path)
         if obstacles:  # what was moved is recorded, and the views know of it too
             self._append()

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -134,6 +136,8 @@ def damage(project: Project, dice: Random) -> list[str]:
         how = dice.choice((*FILE_DAMAGES, edit, marked))
         how(project.root / name, dice)
         done.append(f"{how.__name__} {name}")
+    if (project.state / "todos.db").is_file() and dice.random() < 0.3:
+        done.append(edit_row(project.state / "todos.db"))
     if dice.random() < 0.3:
         choice = dice.choice(["keep", "restore"])
         (project.root / "holdfast.toml").write_text(f'[run]\non_changed = "{choice}"\n')
@@ -143,6 +147,16 @@ def damage(project: Project, dice: Random) -> list[str]:
         (project.root / "book.py").write_text(other)
         done.append("other paths")
     return done
+
+
+def edit_row(path: Path) -> str:
+    """A task turned back by SQL, if it is still a database."""
+    try:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE todos SET status = 'pending' WHERE id = 'outline'")
+    except sqlite3.DatabaseError:
+        return "no row edited"
+    return "edited a row"
 
 
 def marked(path: Path, dice: Random) -> None:

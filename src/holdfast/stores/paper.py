@@ -1,8 +1,8 @@
 """Stores that only write down what would be done to the disk: what a dry run acts on.
 
 The very code that acts on the work tree and on objects/ acts on these instead, so what they wrote down is what it
-does. They read the disk as it is. Names that would be gone, or new, are known; the bytes that would be written are
-not kept: whoever reads a file back compares hashes, and finds the same bytes in objects/.
+does. They read the disk as it is, but for what they know better: names that would be gone or new, and of the bytes
+that would be written the latest, up to a few megabytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SET_ASIDE, COPY, WRITE, RENAME, APPEND, CUT, DELETE, KEEP = (
     "keep",  # a copy in objects/
 )
 
-_KEPT_BYTES_MAX = 8 << 20
+_HELD_BYTES_MAX = 16 << 20
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -78,6 +78,27 @@ class Paper:
         return os.path.relpath(path, self.root) if os.path.isabs(path) else os.fspath(path)
 
 
+class Held:
+    """Bytes by name, the latest few megabytes of them."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, bytes] = {}
+        self._size = 0
+
+    def put(self, name: str, data: bytes) -> None:
+        self.drop(name)
+        self._data[name] = data
+        self._size += len(data)
+        while self._size > _HELD_BYTES_MAX:
+            self.drop(next(iter(self._data)))
+
+    def get(self, name: str) -> bytes | None:
+        return self._data.get(name)
+
+    def drop(self, name: str) -> None:
+        self._size -= len(self._data.pop(name, b""))
+
+
 class PaperTree(WorkTree):
     """A work tree that stays as it is."""
 
@@ -87,10 +108,13 @@ class PaperTree(WorkTree):
         self._new: dict[str, os.stat_result] = {}
         self._gone: set[str] = set()
         self._origin: dict[str, str] = {}  # new name -> where the bytes still are
+        self._held = Held()
 
     def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
         self._paper.note(WRITE, rel)
-        return self._appears(rel, len(data))
+        status = self._appears(rel, len(data))
+        self._held.put(rel, data)
+        return status
 
     def move_in(self, source: Path, rel: str, *, sync: bool) -> os.stat_result:
         self._paper.note(WRITE, rel)
@@ -137,7 +161,8 @@ class PaperTree(WorkTree):
         return super().names(folder) - _below(folder, self._gone) | _below(folder, self._new)
 
     def read(self, rel: str) -> bytes:
-        return super().read(self._readable(rel))
+        held = self._held.get(rel)
+        return held if held is not None else super().read(self._readable(rel))
 
     def take(self, rel: str) -> Read:
         is_as_it_was = rel not in self._gone and rel not in self._new
@@ -154,6 +179,7 @@ class PaperTree(WorkTree):
     def _appears(self, rel: str, size: int) -> os.stat_result:
         self._gone.discard(rel)
         self._origin.pop(rel, None)
+        self._held.drop(rel)
         number = len(self._paper.actions)  # in place of the inode: each writing gives another file
         fields = (stat.S_IFREG | 0o644, number, 0, 1, 0, 0, size, 0, 0, 0)
         self._new[rel] = os.stat_result(fields, {"st_mtime_ns": 0, "st_ctime_ns": 0})
@@ -162,6 +188,7 @@ class PaperTree(WorkTree):
     def _vanishes(self, rel: str) -> None:
         self._gone.add(rel)
         self._new.pop(rel, None)
+        self._held.drop(rel)
 
 
 def _below(folder: str, paths: Iterable[str]) -> frozenset[str]:
@@ -175,14 +202,13 @@ class PaperObjects(ObjectStore):
     def __init__(self, objects: Path, run_id: str, tmp: Path, quarantine: Path, paper: Paper) -> None:
         super().__init__(objects, run_id, tmp, quarantine, read_only=True)
         self._paper = paper
-        self._held: dict[str, bytes] = {}
-        self._held_bytes = 0
+        self._held = Held()
 
     def put(self, data: bytes, sha256: str | None = None) -> str:
         sha = sha256 or hashlib.sha256(data).hexdigest()
         if sha not in self._trusted and not self._is_kept(sha, len(data)):
             self._keep(sha, len(data))
-            self._hold(sha, data)
+            self._held.put(sha, data)
         self._trusted.add(sha)
         return sha
 
@@ -219,7 +245,8 @@ class PaperObjects(ObjectStore):
         return sha not in self._trusted and super().lacks(sha)
 
     def get(self, sha: str) -> bytes | None:
-        return self._held.get(sha) or super().get(sha)
+        held = self._held.get(sha)
+        return held if held is not None else super().get(sha)
 
     def has(self, sha: str) -> bool:
         return sha in self._trusted or super().has(sha)
@@ -246,12 +273,6 @@ class PaperObjects(ObjectStore):
 
     def _keep(self, sha: str, size: int) -> None:
         self._paper.note(KEEP, sha, self._own.path if size <= PACKED_MAX else self._loose(sha))
-
-    def _hold(self, sha: str, data: bytes) -> None:
-        self._held[sha] = data
-        self._held_bytes += len(data)
-        while self._held_bytes > _KEPT_BYTES_MAX:
-            self._held_bytes -= len(self._held.pop(next(iter(self._held))))
 
 
 def _hash_range(reader: int, size: int) -> str:

@@ -53,6 +53,7 @@ class Obstacle:
     why: str
     is_damage: bool = False  # it goes to quarantine, everything else stays beside its place
     is_wish: bool = False  # an edit, that must have been told before
+    is_copied: bool = False  # it stays, and a copy is kept
 
 
 class ViewShelf:
@@ -112,13 +113,18 @@ class ViewShelf:
         """What `write` would move out of the way, in that order. Read-only."""
         found = [Obstacle(self._run.summary, "a folder", is_damage=True)] if _is_folder(self._run.summary) else []
         found += filter(None, map(self._obstacle, self._pages))
-        if os.path.lexists(self._layout.todos_db):
-            from holdfast.views.todofile import is_of_no_use
+        return [*found, *self._todos_obstacle()]
 
-            found += [Obstacle(self._layout.todos_db, "of no use", is_damage=True)] * is_of_no_use(
-                self._layout.todos_db
-            )
-        return found
+    def _todos_obstacle(self) -> Iterator[Obstacle]:
+        path = self._layout.todos_db
+        if not os.path.lexists(path):
+            return
+        from holdfast.views.todofile import is_edited, is_of_no_use
+
+        if is_of_no_use(path):
+            yield Obstacle(path, "of no use", is_damage=True)
+        elif is_edited(path):
+            yield Obstacle(path, "edited", is_copied=True)
 
     def keep_pages(self) -> list[Kept]:
         """Keep the pages as they are beside themselves: of a lost run they may be all that is left."""

@@ -232,6 +232,17 @@ def is_of_no_use(path: Path) -> bool:
         return True
 
 
+def is_edited(path: Path) -> bool:
+    """Whether somebody changed what is in it; False also if it cannot be read now. Read-only."""
+    try:
+        if identity(path) is None:
+            return False
+        with closing(open_to_read(path)) as connection:
+            return look(connection).is_edited
+    except (UnusableError, sqlite3.Error, OSError):
+        return False
+
+
 def is_passing(error: Exception) -> bool:
     """Whether nothing is wrong with the file itself: another time will do."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING

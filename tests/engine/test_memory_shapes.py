@@ -127,6 +127,26 @@ def test_a_memory_step_may_take_its_own_past(tmp_path: Path) -> None:
 # --- an edited pipeline ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("choice", ["keep", "restore"])
+@pytest.mark.parametrize("part", ["a", "b"])
+def test_an_edited_section_goes_along_to_another_path(tmp_path: Path, choice: str, part: str) -> None:
+    """Whichever section takes the file along, the edit of another is kept or undone where it then stands."""
+    ran: list[str] = []
+    run(simple(ran), tmp_path)
+    ran.clear()
+    path = tmp_path / FILE
+    path.write_text(path.read_text().replace(f"about the text of {part}", f"my words on {part}"))
+    (tmp_path / "holdfast.toml").write_text(f'[run]\non_changed = "{choice}"\n')
+    assert run(simple(ran, appends="other/notes.md"), tmp_path).status == "completed"
+    assert ran == [] and not path.exists()
+    words = "my words on" if choice == "keep" else "about the text of"
+    found = texts(tmp_path / "other" / "notes.md")
+    assert list(found) == ["notes[a]", "notes[b]", "notes[c]"]
+    assert found[f"notes[{part}]"].startswith(f"{words} {part}")
+    assert run(simple(ran, appends="other/notes.md"), tmp_path).status == "completed"
+    assert ran == []
+
+
 def test_another_path_moves_the_file_with_all_that_is_in_it(tmp_path: Path) -> None:
     """Nothing is made again, and a person's note moves along."""
     run(simple(), tmp_path)

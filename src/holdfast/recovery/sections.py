@@ -84,15 +84,17 @@ class Sections:
         (file,) = evidence.record.accepted.files
         found = self.artifacts.check(file, node.names)
         target = self.path(node)
+        where = file.path
         if found.kind == look.MISSING and target != file.path:  # another section has taken the file along
             found = self.artifacts.check(look.replace_record(file, path=target), node.names)
+            where = target if found.kind == look.CHANGED else file.path  # an edit is dealt with where it stands
         same_version = evidence.record.version == evidence.version
         return replace(
             evidence,
             input_digest=evidence.record.input_digest if same_version else evidence.input_digest,
             parts=evidence.record.inputs,  # of what it is made from, nothing but the version counts
-            files={file.path: found},
-            healable={file.path: self.artifacts.objects.get(file.sha256) is not None},
+            files={where: found},
+            healable={where: self.artifacts.objects.get(file.sha256) is not None},
             moved={file.path: target} if target != file.path else {},
         )
 
@@ -164,9 +166,10 @@ class Sections:
             return []
         self._mended |= self._lost_with(node, path)
         events = self.remembering.mend(node, path)
-        accepted = self.inputs.state.task(node.id).accepted or Accepted()
-        if all(self.artifacts.check(file, node.names).kind == look.SEALED for file in accepted.files):
-            return events
+        moved = self._moved(node, decision.reason, "")
+        if all(self.artifacts.check(file, node.names).kind == look.SEALED for file in moved.files):
+            accepted = self.inputs.state.task(node.id).accepted or Accepted()
+            return [*events, moved] if moved.files != accepted.files else events
         reason = f"its section in {path} is lost, and the copy in objects/ is damaged"
         return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason)]
 

@@ -7,6 +7,7 @@ that would be written the latest, up to a few megabytes.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -173,7 +174,7 @@ class PaperTree(WorkTree):
 
     def _readable(self, rel: str) -> str:
         if rel in self._gone:
-            raise FileNotFoundError(rel)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), rel)
         return self._origin.get(rel, rel)
 
     def _appears(self, rel: str, size: int) -> os.stat_result:

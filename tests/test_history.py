@@ -9,11 +9,14 @@ import pytest
 
 from holdfast import Pipeline
 from holdfast.errors import FormatTooNewError, UnknownRunError
+from holdfast.folding import FOLD_VERSION
 from holdfast.journal.codec import NO_SUM, close_line
 from holdfast.layout import ProjectLayout
 from holdfast.runs import read_run
 from holdfast.snapshots import read_snapshot, write_snapshot
 from holdfast.state import COMPLETED
+
+OURS = b'"fold":%d,' % FOLD_VERSION
 
 
 def counting(calls: list[str]) -> Pipeline:
@@ -117,14 +120,14 @@ def resaved(layout: ProjectLayout, run_id: str, fold: int) -> list[bytes]:
     """All snapshots as another version of the fold would have saved them, with another sum of what was spent."""
     run, made = layout.run(run_id), []
     for path in snapshots(layout, run_id):
-        payload = (read_snapshot(path) or b"").replace(b'"fold":1,', b'"fold":%d,' % fold if fold else b"")
+        payload = (read_snapshot(path) or b"").replace(OURS, b'"fold":%d,' % fold if fold else b"")
         payload = payload.replace(b'"state":{', b'"state":{"cost_usd":99.0,')
         write_snapshot(run.dir, int(path.stem[-4:]), payload)
         made.append(path.read_bytes())
     return made
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [0, FOLD_VERSION + 1])
 def test_a_snapshot_of_another_fold_is_passed_over_and_is_no_damage(
     finished: tuple[ProjectLayout, str, list[str], Pipeline], version: int
 ) -> None:
@@ -136,7 +139,7 @@ def test_a_snapshot_of_another_fold_is_passed_over_and_is_no_damage(
     assert history.tail_events == history.state.seq
     assert pipe.run(dir=layout.root).status == COMPLETED and calls == []
     *left, newest = [path.read_bytes() for path in snapshots(layout, run_id)]
-    assert left == old and newest.startswith(b'{"format":1,"fold":1,')
+    assert left == old and newest.startswith(b'{"format":1,' + OURS)
     assert read_run(layout, run_id).tail_events < history.tail_events
 
 

@@ -29,11 +29,14 @@ class Decision(msgspec.Struct, frozen=True):
     action: str
     reason: str
     paths: tuple[str, ...] = ()  # the files it is about
-    about: str = ""  # of a question: changed | partial | input | path; of an adoption: its proof; or BEHIND
+    about: str = ""  # of a question: changed | partial | input | path; of an adoption: its proof; or as below
     partial: str | None = None
     # The files as they were read: whoever acts need not read them again. Not to be kept, for the bodies are in it.
     looks: Mapping[str, Look] = {}
 
+
+DAMAGED, VALUE = "damaged", "value"
+"""What a redo is about if nothing is wrong with the work but that its files, or its value, are lost."""
 
 BEHIND = "behind"
 """What a decision is about that holds only if what the task was made from comes out differently."""

@@ -147,6 +147,7 @@ class TaskInvalidated(Event, frozen=True, kw_only=True, tag="task_invalidated"):
 
     step_id: str
     reason: str
+    damaged: bool = False  # nobody objected, it is lost: the same call is made again, with the same feedback
 
 
 class TaskKept(Event, frozen=True, kw_only=True, tag="task_kept"):

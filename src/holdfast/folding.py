@@ -33,7 +33,7 @@ from holdfast.state import (
 )
 from holdfast.wording import counted
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Raised whenever the same journal gives another state than before: no snapshot of another version is believed."""
 
 SURPRISES_MAX = 200
@@ -189,8 +189,6 @@ def _completed(state: RunState, event: ev.NodeExited, at: float) -> None:
         inputs=event.inputs,
         output_digest=event.output_digest,
         accepted=Accepted(event.files, _own(event.value), event.value_ref),
-        previous=None,
-        feedback=(),
         loose_cost_usd=0.0,
         error="",
         kind="",
@@ -201,9 +199,14 @@ def _completed(state: RunState, event: ev.NodeExited, at: float) -> None:
     # The journal keeps the paid calls; a completed task never replays them.
     if state.once:
         state.once.pop(event.step_id, None)
-    if state.keeps:
+    if state.keeps and not _objects_still(state, state.keeps.get(event.step_id, "")):
         state.keeps.pop(event.step_id, None)
     state.last_completed = event.step_id
+
+
+def _objects_still(state: RunState, raiser: str) -> bool:
+    """Whether what it sent back has not been taken back yet: whoever completes now did so with the old input."""
+    return any(raiser in recall.raisers for recall in state.recalls.values())
 
 
 def _own(raw: msgspec.Raw) -> msgspec.Raw:
@@ -243,7 +246,8 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
     task = state.task(event.step_id)
     state.cost_usd += max(0.0, event.cost_usd - task.cost_usd)
     state.input_tokens += max(0, event.tokens - task.input_tokens - task.output_tokens)
-    # What is left out here is as in a fresh task: no failures, no question, nothing sent back.
+    same_round = event.round == task.round
+    # What is left out here is as in a fresh task: no failures, no question.
     state.tasks[event.step_id] = TaskState(
         status=COMPLETED,
         round=event.round,
@@ -256,6 +260,8 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
         inputs=event.inputs,
         output_digest=event.output_digest,
         accepted=Accepted(event.files, NO_VALUE, event.value_ref),
+        previous=task.previous if same_round else None,
+        feedback=task.feedback if same_round else (),
         input_tokens=max(event.tokens - task.output_tokens, task.input_tokens),
         output_tokens=task.output_tokens,
         cost_usd=max(event.cost_usd, task.cost_usd),
@@ -278,6 +284,8 @@ def _not_wasted(state: RunState, task: TaskState, event: ev.TaskAdopted) -> floa
 def _invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
     task = state.task(event.step_id)
     state.keeps.pop(event.step_id, None)
+    if task.status == COMPLETED and not event.damaged:  # other work than the one that was sent back then
+        task = _replace(task, previous=None, feedback=())
     _new_round(
         state,
         event.step_id,

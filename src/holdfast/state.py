@@ -48,7 +48,7 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     inputs: dict[str, str] = {}
     output_digest: str = ""
     accepted: Accepted | None = None
-    previous: Accepted | None = None  # what was sent back
+    previous: Accepted | None = None  # what was sent back before this round; kept, in case its output is lost
     feedback: tuple[str, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from holdfast import Context, Pipeline, Rewind
 
-from .projects import events_of, exits_of
+from .projects import events_of, exits_of, in_thread
 
 
 def test_three_reviewers_object_together(tmp_path: Path) -> None:
@@ -33,6 +33,54 @@ def test_three_reviewers_object_together(tmp_path: Path) -> None:
     assert seen == [(0, [], None, 1), (1, objections, "round 0\n", 1)]
 
 
+def test_what_is_lost_is_made_again_with_the_same_words(tmp_path: Path) -> None:
+    """A draft damaged after a round is redone with that round's feedback, so that nobody has to object again."""
+    pipe, seen = Pipeline("p"), []
+
+    @pipe.step(writes="draft.md", copy=False)
+    def draft(ctx: Context) -> str:
+        seen.append(tuple(ctx.feedback))
+        return "longer\n" if ctx.feedback else "short\n"
+
+    @pipe.step
+    def review(draft: str) -> str:
+        if draft == "short\n":
+            raise Rewind("draft", feedback="too short")
+        return "fine"
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    for _ in range(2):
+        (tmp_path / "draft.md").unlink()
+        assert pipe.run(dir=tmp_path).status == "completed"
+    assert seen == [(), ("too short",), ("too short",), ("too short",)]
+    assert len(list(exits_of(tmp_path, "review"))) == 1
+
+
+def test_other_work_does_not_get_old_feedback(tmp_path: Path) -> None:
+    """Changed inputs begin anew: what was said about another draft is not repeated."""
+    seen: list[tuple[str, ...]] = []
+
+    def pipeline(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(version=version)
+        def draft(ctx: Context) -> str:
+            seen.append(tuple(ctx.feedback))
+            return f"draft {version} {ctx.round}"
+
+        @pipe.step
+        def review(draft: str) -> str:
+            if draft == "draft 1 0":
+                raise Rewind("draft", feedback="too short")
+            return "fine"
+
+        return pipe
+
+    pipeline(1).run(dir=tmp_path)
+    assert pipeline(2).run(dir=tmp_path).status == "completed"
+    assert seen == [(), ("too short",), ()]
+
+
 def test_used_up_rounds_wait_for_a_person(tmp_path: Path) -> None:
     """After `rounds` objections the raiser needs review, exit 3, and another run does not begin anew."""
     pipe, drafts = Pipeline("p"), []
@@ -52,6 +100,33 @@ def test_used_up_rounds_wait_for_a_person(tmp_path: Path) -> None:
     assert list(exits_of(tmp_path, "review"))[-1]["kind"] == "rounds"
     assert pipe.run(dir=tmp_path).exit_code == 3
     assert len(drafts) == 3
+
+
+def test_a_review_that_was_under_way_is_kept_too(tmp_path: Path) -> None:
+    """`keep` holds for a reviewer that accepts after the objection was raised: it is not paid for twice."""
+    pipe, runs = Pipeline("p"), list[str]()
+
+    @pipe.step(writes="draft.md")
+    def draft(ctx: Context) -> str:
+        return f"round {ctx.round}\n"
+
+    @pipe.step(writes="strict.md")
+    def strict(draft: str) -> str:
+        runs.append("strict")
+        if draft == "round 0\n":
+            raise Rewind("draft", feedback="again", keep=["slow"])
+        return "accepted\n"
+
+    @pipe.step(writes="slow.md")
+    def slow(draft: str) -> str:
+        runs.append("slow")
+        while not events_of(tmp_path, "rewind_requested"):
+            pass
+        return "accepted\n"
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
+    assert sorted(runs) == ["slow", "strict", "strict"]
+    assert [event["step_id"] for event in events_of(tmp_path, "task_kept")] == ["slow"]
 
 
 def test_a_kept_review_is_sealed_anew_against_the_new_input(tmp_path: Path) -> None:

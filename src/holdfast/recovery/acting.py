@@ -108,7 +108,7 @@ class Acting:
             events += self._put_away(node.id, file.path, found)
             if not self.artifacts.heal(file, seal):
                 reason = f"{file.path} is {found.kind}, and the copy in objects/ is damaged"
-                return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason)]
+                return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=True)]
             problem = _described(found) if found.kind == look.FOREIGN else found.kind
             events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=problem))
         return events
@@ -263,7 +263,8 @@ class Acting:
             found = decision.looks.get(path) or self._look(node, record, path)
             events += self._put_away(node.id, path, found, why)
         if record.status == COMPLETED:
-            events.append(ev.TaskInvalidated(step_id=node.id, reason=decision.reason))
+            is_lost = decision.about in (decisions.DAMAGED, decisions.VALUE)
+            events.append(ev.TaskInvalidated(step_id=node.id, reason=decision.reason, damaged=is_lost))
         return events
 
     def _look(self, node: Node, record: TaskState, path: str) -> Look:

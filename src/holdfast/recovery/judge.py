@@ -111,7 +111,7 @@ class Judge:
 
     def _seen(self, node: Node, decision: Decision, evidence: Evidence) -> Decision:
         """The decision with what was read for it; an output that `check` refuses is not adopted."""
-        if decision.about == reconcile.VALUE and not evidence.files:
+        if decision.about == decisions.VALUE and not evidence.files:
             return self.openings.healing(node, evidence.record) or decision
         looks = {**evidence.parts_files, **evidence.files} if evidence.parts_files else evidence.files
         decision = replace(decision, looks=looks)

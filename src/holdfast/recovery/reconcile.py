@@ -19,14 +19,25 @@ from msgspec.structs import replace
 
 from holdfast import artifacts as look
 from holdfast.artifacts import Look
-from holdfast.decisions import ASK, HEAL, HOLD, KEEP, LEAVE, MIGRATE, MOVE, REDO, SKIP, TRUST, Decision
+from holdfast.decisions import (
+    ASK,
+    DAMAGED,
+    HEAL,
+    HOLD,
+    KEEP,
+    LEAVE,
+    MIGRATE,
+    MOVE,
+    REDO,
+    SKIP,
+    TRUST,
+    VALUE,
+    Decision,
+)
 from holdfast.inputs import UNKNOWN, changed_parts, shorten
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
 from holdfast.recovery.unfinished import decide_unfinished
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED
-
-VALUE = "value"
-"""What a redo is about that only brings a lost value back."""
 
 
 def decide(evidence: Evidence, policy: Policy) -> Decision:
@@ -139,7 +150,7 @@ def _decide_damaged(evidence: Evidence, bad: tuple[str, ...], policy: Policy) ->
     words = ", ".join(f"{path} is {_described(evidence.files[path])}" for path in bad)
     if all(evidence.healable.get(path) for path in bad):
         return Decision(HEAL, words, bad)
-    return Decision(REDO, f"{words}, and objects/ has no whole copy", bad)
+    return Decision(REDO, f"{words}, and objects/ has no whole copy", bad, about=DAMAGED)
 
 
 def _described(found: Look) -> str:

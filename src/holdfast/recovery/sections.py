@@ -153,7 +153,8 @@ class Sections:
         if decision.action == decisions.KEEP:
             return [self._kept(node, decision)]
         if decision.action == decisions.REDO and record.status == COMPLETED:
-            return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason)]
+            is_lost = decision.about in (decisions.DAMAGED, decisions.VALUE)
+            return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason, damaged=is_lost)]
         if decision.action == decisions.ASK and record.question != decision.about:
             return [ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason)]
         return []
@@ -171,7 +172,7 @@ class Sections:
             accepted = self.inputs.state.task(node.id).accepted or Accepted()
             return [*events, moved] if moved.files != accepted.files else events
         reason = f"its section in {path} is lost, and the copy in objects/ is damaged"
-        return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason)]
+        return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=True)]
 
     def _lost_with(self, node: Node, path: str) -> dict[str, Decision]:
         """What would be decided about the other sections that one writing puts back; so it is decided."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from holdfast import Context, Pipeline, clock
 from holdfast.engine.limits import Limit
 
-from .projects import events_of, in_thread, say
+from .projects import PATIENCE_S, events_of, in_thread, say
 
 
 def gated(*, blocking: bool = True) -> tuple[Pipeline, list[str]]:
@@ -51,6 +52,61 @@ def test_a_gate_is_approved_while_the_engine_runs(tmp_path: Path) -> None:
 
     assert pipe.run(dir=tmp_path).status == "completed"
     assert ran == ["first", "last"]
+
+
+def test_an_approval_is_heard_while_everything_else_is_busy(tmp_path: Path) -> None:
+    """What stands behind the gate starts beside a step that goes on: nobody has to wait for that to end."""
+    pipe, published = Pipeline("p"), threading.Event()
+
+    @pipe.step
+    def first() -> int:
+        return 1
+
+    pipe.gate("ok", after=["first"])
+
+    @pipe.step
+    def publish(first: int) -> None:
+        published.set()
+
+    @pipe.step
+    def slow() -> bool:
+        while not events_of(tmp_path, "gate_reached"):
+            pass
+        say(tmp_path, event="gate_approved", step_id="ok")
+        return published.wait(PATIENCE_S / 2)
+
+    result = in_thread(lambda: pipe.run(dir=tmp_path))
+    assert (result.status, result.outputs["slow"]) == ("completed", True)
+
+
+def test_a_gate_that_was_passed_asks_again_when_work_is_sent_back_in_its_name(tmp_path: Path) -> None:
+    """Also in the engine that let it pass: what is redone is not published unseen."""
+    pipe, made, published = Pipeline("p"), SimpleQueue[str](), SimpleQueue[str]()
+
+    @pipe.step
+    def first(ctx: Context) -> str:
+        made.put("; ".join(ctx.feedback))
+        return f"round {ctx.round}"
+
+    pipe.gate("ok", after=["first"])
+
+    @pipe.step
+    def publish(first: str) -> None:
+        published.put(first)
+
+    @pipe.step
+    def slow() -> list[str]:
+        while not events_of(tmp_path, "gate_reached"):
+            pass
+        say(tmp_path, event="gate_approved", step_id="ok")
+        seen = [made.get(timeout=PATIENCE_S / 4), published.get(timeout=PATIENCE_S / 4)]
+        say(tmp_path, event="rewind_requested", step_id="ok", targets={"first": "nicer"})
+        return [*seen, made.get(timeout=PATIENCE_S / 4)]
+
+    result = in_thread(lambda: pipe.run(dir=tmp_path))
+    assert result.outputs["slow"] == ["", "round 0", "nicer"]
+    assert [need.task for need in result.picture.needs()] == ["ok"]
+    assert (result.status, published.empty()) == ("paused", True)
 
 
 def test_a_phase_waits_for_all_before_it_and_for_its_checklist(tmp_path: Path) -> None:

@@ -100,6 +100,10 @@ class Committer:
         self.pump()  # what arrived while the lock was held
         return result
 
+    def has_news(self) -> bool:
+        """Whether another process has recorded something that nobody here has read."""
+        return self._journal.has_news()
+
     def close(self, why: BaseException) -> None:
         """Nothing is recorded from now on; whoever still tries is told why."""
         with self._leader:

@@ -1,6 +1,7 @@
 """The loop around it all: start, wait, watch deadlines and signals, end. Prints nothing; observers are told.
 
-run                  the caller's thread: nudges the first batch, then sleeps until nothing is left to do
+run                  the caller's thread: nudges the first batch, then sleeps until nothing is left to do, and
+                     looks now and then whether another process has recorded something
 Considering          inside every commit: what may start (considering.py)
 _deliver             once a batch is durable: dispatch what it started, tell the observers
 _work_on, _hand_in   worker threads: prepare, run the body, judge the outcome, hand it in
@@ -154,6 +155,9 @@ class Runner:
         return self.board.stopping or self.board.over_budget
 
     def _something_due(self) -> bool:
+        """Whether time has passed that something waited for, or a person has spoken."""
+        if self.committer.has_news():
+            return True
         due = self.board.scheduler.next_due(clock.monotonic())
         return due is not None and due <= 0.001 and not self._starts_nothing()
 

@@ -131,6 +131,13 @@ class EventLog:
             self._lock.release()
             raise
 
+    def has_news(self) -> bool:
+        """Whether others have appended since the last batch: one stat, without the lock. Only a hint."""
+        try:
+            return self._fd >= 0 and os.lstat(self._name).st_size != self.position.offset
+        except OSError:
+            return False  # the next batch meets the same trouble, and tells it
+
     def sync(self) -> None:
         """Everything committed so far is durable when this returns."""
         goal = self._commits

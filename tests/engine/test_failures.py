@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, HoldfastError, Pipeline
+from holdfast import Context, HoldfastError, Pipeline, Rewind
 
-from .projects import events_of, exits_of
+from .projects import events_of, exits_of, in_thread
 
 
 class BusyError(Exception):
@@ -164,6 +164,32 @@ def test_a_skipped_item_is_left_out_of_the_gather(tmp_path: Path) -> None:
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.outputs["gather"]) == ("completed", ["b", "b"])
     assert result.picture.status("second[a]") == "skipped"
+
+
+@pytest.mark.parametrize("last_words", ["a result", "an error", "an objection"])
+def test_what_an_async_step_does_after_its_timeout_does_not_count(tmp_path: Path, last_words: str) -> None:
+    """One that swallows its cancellation has failed as a timeout, whatever it then returns or raises."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def before() -> int:
+        return 1
+
+    @pipe.step(timeout=0.01)
+    async def stubborn(before: int) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if last_words == "an error":
+                raise ValueError("while cleaning up") from None
+            if last_words == "an objection":
+                raise Rewind("before") from None
+        return last_words
+
+    result = in_thread(lambda: pipe.run(dir=tmp_path))
+    assert result.needs_review == ["stubborn"]
+    assert [end["kind"] for end in exits_of(tmp_path, "stubborn")] == ["timeout"]
+    assert len(list(exits_of(tmp_path, "before"))) == 1
 
 
 def test_an_async_step_is_stopped_at_its_timeout(tmp_path: Path) -> None:

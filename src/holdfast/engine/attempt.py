@@ -144,11 +144,11 @@ class Attempts:
     def _judge_error(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         error = outcome.error
         assert error is not None
-        if isinstance(error, Rewind):
-            return Verdict(rewind=error)
         if outcome.timed_out:
             timeout = getattr(attempt.node.spec, "timeout", None) or 0
             return Verdict(error=error, kind="timeout", message=f"timed out after {timeout:g} s")
+        if isinstance(error, Rewind):
+            return Verdict(rewind=error)
         return Verdict(error=error, message=describe(error))
 
     def _accept(self, attempt: Attempt, outcome: Outcome) -> Verdict:

@@ -83,12 +83,15 @@ class LoopExecutor:
             start.prepare(call)
             async with deadline:
                 value = await call.fn(**call.arguments)
+            if deadline.expired():  # it swallowed its cancellation: what it gives comes too late all the same
+                raise TimeoutError
             outcome = Outcome(value=value, duration=monotonic() - started)
         except asyncio.CancelledError as error:
             outcome = Outcome(error=error, duration=monotonic() - started, cancelled=True)
         except BaseException as error:
-            timed_out = isinstance(error, TimeoutError) and deadline.expired()
-            outcome = Outcome(error=error, duration=monotonic() - started, timed_out=timed_out)
+            late = deadline.expired()
+            told = error if isinstance(error, TimeoutError) or not late else TimeoutError()
+            outcome = Outcome(error=told, duration=monotonic() - started, timed_out=late)
         start.done(outcome)
 
     def _cancel_all(self) -> None:

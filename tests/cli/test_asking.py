@@ -99,3 +99,19 @@ def test_nobody_is_asked_without_a_terminal(edited: Path) -> None:
     assert done.returncode == 3
     assert "What shall be done?" not in done.stdout + done.stderr
     assert "holdfast decide draft keep" in done.stdout
+
+
+def test_a_failure_elsewhere_does_not_keep_the_question_back(edited: Path) -> None:
+    """It is asked all the same; the answer is carried out, and what failed is not tried, and paid for, again."""
+    failing = """
+@pipe.step
+def fails() -> None:
+    with open("tried", "a") as tried:
+        tried.write("x")
+    raise RuntimeError("down")
+"""
+    (edited / "p.py").write_text(PIPELINE + failing)
+    code, screen = typed(edited, b"keep\n")
+    assert code == 1, screen
+    assert (edited / "review.md").read_text().startswith("read: MY draft")
+    assert (edited / "tried").read_text() == "x"

@@ -144,8 +144,9 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
 
     result = _run_once(compiled, layout, request, manner)
     may_ask = not manner.as_json and not manner.quiet and can_ask()
-    while may_ask and result.status == "paused" and ask_all(result.picture, layout):
-        again = replace(request, resume=result.run_id, run_id=None, force=False, redo=())
+    while may_ask and result.status in ("paused", "failed") and ask_all(result.picture, layout):
+        # An answer about one task does not begin another's attempts anew: those were used up just now.
+        again = replace(request, resume=result.run_id, run_id=None, force=False, redo=(), no_retry=True)
         result = _run_once(compiled, layout, again, manner)
     return result.exit_code
 

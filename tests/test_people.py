@@ -115,6 +115,12 @@ def test_refused_checklist_can_be_overruled(book: MakeBook) -> None:
     assert read_picture(made.layout, "one").status("bind") == "completed"
 
 
+def test_a_phase_is_known_by_its_name_alone(book: MakeBook) -> None:
+    """Where nothing else is called so, `approve Binding` means the phase."""
+    made = book(checklist="too short")
+    assert people.approve(made.layout, "one", "Binding") == "phase:Binding is approved."
+
+
 @pytest.mark.parametrize("name", ["publish", "publsh_ok", "", "../x", "a\x1b[2Jb", "x" * 5000])
 def test_wrong_gate_names_write_nothing(book: MakeBook, name: str) -> None:
     """A name that is no gate is refused in one printable line."""

@@ -8,7 +8,7 @@ UsageError, and nothing is written.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from holdfast import events as ev
 from holdfast.answering import objection
@@ -32,6 +32,7 @@ def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> s
     """Let a gate, or a phase whose checklist objects (`phase:NAME`), pass."""
     picture = read_picture(layout, run_id)
     standings = _gates_and_phases(picture)
+    name = _of_phase(name, standings)
     _require(name, standings, "gate or phase")
     if standings[name] == "approved":
         return f"{name} is approved already."
@@ -45,6 +46,7 @@ def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> s
 def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str) -> str:
     """Send the finished task `to` back with `feedback`, in the name of a gate, a phase or a task."""
     picture = read_picture(layout, run_id)
+    name = _of_phase(name, known_names(picture))
     _require(name, known_names(picture), "gate, phase or task")
     _require_task(picture, to)
     if to in picture.state.recalls:
@@ -130,6 +132,11 @@ def _gates_and_phases(picture: Picture) -> dict[str, str]:
     """Each gate and phase with its standing; "" if it is not reached yet."""
     phases = {f"phase:{phase.name}": "" for phase in picture.spec.phases}
     return gates(picture) | phases | picture.state.phases
+
+
+def _of_phase(name: str, known: Collection[str]) -> str:
+    """`phase:NAME` where somebody has typed the name alone, and nothing else is called so."""
+    return f"phase:{name}" if name not in known and f"phase:{name}" in known else name
 
 
 def _require(name: str, known: Iterable[str], what: str) -> None:

@@ -41,6 +41,13 @@ def test_failure_tells_attempt_and_delay() -> None:
     ]
 
 
+def test_an_attempt_of_a_later_round_is_told_with_its_round() -> None:
+    """Attempts begin at 1 in each round: "attempt 1/3" of one that needs a person would be a riddle."""
+    assert told(exited("draft[a]", "needs_review", round=1, error="refused")) == [
+        "✗ draft[a]  round 1, attempt 1: refused; needs a person"
+    ]
+
+
 def test_last_failure_needs_a_person() -> None:
     """The last attempt's failure says that a person is needed."""
     assert told(exited("draft[a]", "needs_review", attempt=3, error="boom")) == [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from holdfast import Context, Pipeline, Rewind
 
 from .projects import events_of, exits_of, in_thread
@@ -194,3 +196,40 @@ def test_a_rewind_to_what_is_not_upstream_is_a_mistake(tmp_path: Path) -> None:
     result = pipe.run(dir=tmp_path)
     assert result.needs_review == ["first"]
     assert "not upstream" in next(exits_of(tmp_path, "first"))["error"]
+
+
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [("draft[zz]", "Rewind names 'draft[zz]', and there is no such task"), ("draft", "does not say which item")],
+)
+def test_a_rewind_to_a_task_that_is_not_there_says_so(tmp_path: Path, to: str, told: str) -> None:
+    """A wrong item and a missing one are different mistakes."""
+    pipe = Pipeline("p")
+    pipe.items("x", ["a", "b"])
+
+    @pipe.step(each="x")
+    def draft(x: str) -> str:
+        return x
+
+    @pipe.step
+    def review(draft: dict[str, str]) -> str:
+        raise Rewind(to)
+
+    assert pipe.run(dir=tmp_path).needs_review == ["review"]
+    assert told in next(exits_of(tmp_path, "review"))["error"]
+
+
+def test_one_round_is_told_as_once(tmp_path: Path) -> None:
+    """Words are for people: sent back once, not 1 times."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def draft() -> str:
+        return "text"
+
+    @pipe.step
+    def review(draft: str) -> str:
+        raise Rewind("draft", "too short", rounds=1)
+
+    pipe.run(dir=tmp_path)
+    assert next(exits_of(tmp_path, "review"))["error"] == "sent draft back once and still objects: too short"

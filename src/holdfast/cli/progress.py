@@ -77,14 +77,19 @@ class Progress:
         if event.status == COMPLETED:
             self.completed += 1
             return GOOD, f"✓ {event.step_id}  {span(event.duration)}{cost}", True
-        of = self._attempts_of.get(event.node)
-        attempt = f"attempt {event.attempt}/{of}" if of and event.attempt <= of else f"attempt {event.attempt}"
-        words = f"✗ {event.step_id}  {attempt}: {event.error}"
+        words = f"✗ {event.step_id}  {self._attempt(event)}: {event.error}"
         if event.status == FAILED:
             return WARN, f"{words}; again in {span(event.retry_in)}"
         if event.status == SKIPPED:
             return WARN, f"{words}; skipped"
         return BAD, f"{words}; needs a person"
+
+    def _attempt(self, event: ev.NodeExited) -> str:
+        """Which attempt it was. They are counted from 1 in every round: only the first knows of how many."""
+        if event.round:
+            return f"round {event.round}, attempt {event.attempt}"
+        of = self._attempts_of.get(event.node)
+        return f"attempt {event.attempt}/{of}" if of and event.attempt <= of else f"attempt {event.attempt}"
 
     def _entered(self, event: ev.NodeEntered) -> tuple[Any, ...] | None:
         if not event.partial_chars:

@@ -69,7 +69,8 @@ class Outcomes:
         used = [t for t in targets if board.state.rounds.get(rounds_key(node.id, t), 0) >= rewind.rounds]
         if used:
             words = "; ".join(text for text in targets.values() if text)
-            error = f"sent {', '.join(used)} back {rewind.rounds} times and still objects: {words}"
+            often = "once" if rewind.rounds == 1 else f"{rewind.rounds} times"
+            error = f"sent {', '.join(used)} back {often} and still objects: {words}"
             self._needs_person(attempt, "rounds", error, duration)
             return
         keep = self._kept(node, rewind)
@@ -88,6 +89,8 @@ class Outcomes:
                 return f"Rewind names {wanted!r:.80}, which is no step", {}
             target = wanted if path else graph.related(name, node.path, graph.fan_of(node.spec.name))
             found = graph.nodes.get(target)
+            if path and (found is None or not found.is_task):
+                return f"Rewind names {wanted!r:.80}, and there is no such task", {}
             if found is None or not found.is_task:
                 return f"Rewind to {wanted!r:.80} does not say which item: give an id such as {name}[ITEM]", {}
             if not _is_upstream(found, node):

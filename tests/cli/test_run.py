@@ -73,6 +73,16 @@ def test_continued_run_begins_with_what_it_continues(project: Project) -> None:
     assert said.code == 0
 
 
+def test_failed_and_rejected_tasks_are_what_a_run_continues_from(project: Project) -> None:
+    """They run again at once, so they are named; with --no-retry a failed one is not."""
+    project.touch("fail-ch02")
+    project.run("--run-id", "one")
+    assert "  continuing from: draft[ch02]" in project("resume").lines
+    project("reject", "draft[ch01]", "--to", "chapters", "--feedback", "more")
+    assert "  continuing from: chapters" in project("resume").lines
+    assert not [line for line in project("resume", "--no-retry").lines if "continuing from" in line]
+
+
 def test_changed_parameter_is_shown_old_and_new(project: Project) -> None:
     """--resume with -p shows the old and the new value of the parameter that changes."""
     project.run()

@@ -8,8 +8,11 @@ from typing import Any
 from holdfast.choosing import Choice
 from holdfast.cli.printing import money, plain
 from holdfast.engine.drawing import draw
+from holdfast.events import RunContinued
+from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.runs import load_value
+from holdfast.sessions import copied
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
 from holdfast.stores.objects import ObjectStore
 from holdfast.wording import counted
@@ -20,7 +23,9 @@ _NEXT_SHOWN = 3
 _VALUE_MAX = 200
 
 
-def beginning(choice: Choice, pipeline: str, state: RunState, layout: ProjectLayout) -> Iterator[str]:
+def beginning(
+    choice: Choice, pipeline: str, state: RunState, layout: ProjectLayout, *, fresh_attempts: bool
+) -> Iterator[str]:
     """The lines; `state` is what the record said before this session, empty for a new run."""
     if choice.is_new:
         given = "".join(f", {name}={_shown(value)}" for name, value in choice.params.items())
@@ -37,7 +42,7 @@ def beginning(choice: Choice, pipeline: str, state: RunState, layout: ProjectLay
     yield f"  on record: {_finished(state)}"
     if state.last_completed:
         yield f"  last completed: {state.last_completed}"
-    following = [] if choice.was_completed else _following(state, layout, choice.run_id)
+    following = [] if choice.was_completed else _following(state, layout, choice.run_id, fresh_attempts)
     if following:
         yield f"  continuing from: {', '.join(following)}"
     yield f"  cost so far: {money(state.cost_usd)}"
@@ -65,14 +70,16 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"
 
 
-def _following(state: RunState, layout: ProjectLayout, run_id: str) -> list[str]:
-    """The first tasks that will be worked on."""
+def _following(state: RunState, layout: ProjectLayout, run_id: str, fresh_attempts: bool) -> list[str]:
+    """The first tasks that will be worked on: what was under way, then what can start, also once more."""
+    going = [task for task, record in state.tasks.items() if record.status in (IN_PROGRESS, FAILED)]
     if len(state.tasks) > _DRAWN_MAX:
-        going = (task for task, record in state.tasks.items() if record.status in (IN_PROGRESS, FAILED))
-        return [task for task, _ in zip(going, range(_NEXT_SHOWN), strict=False)]
+        return going[:_NEXT_SHOWN]
+    state = copied(state)
+    fold(state, RunContinued(fresh_attempts=fresh_attempts), state.seq, state.updated_at or 0.0)
     objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
     try:
         picture = draw(state, lambda accepted: load_value(objects, accepted))
     finally:
         objects.close()
-    return picture.next_steps()[:_NEXT_SHOWN]
+    return sorted(picture.next_steps(), key=lambda task: task not in going)[:_NEXT_SHOWN]

@@ -164,7 +164,13 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
     tally, began = Tally(), clock.monotonic()
     with Stopper(console, request.settings.grace_s) as stopper:
         hooks = _hooks(
-            compiled=compiled, console=console, stopper=stopper, tally=tally, layout=layout, manner=manner
+            pipeline=compiled.spec.name,
+            request=request,
+            console=console,
+            stopper=stopper,
+            tally=tally,
+            layout=layout,
+            manner=manner,
         )
         try:
             # With --json, stdout is for the one document: what a step prints goes where messages go.
@@ -181,7 +187,8 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
 
 def _hooks(
     *,
-    compiled: CompiledPipeline,
+    pipeline: str,
+    request: Request,
     console: Console,
     stopper: Stopper,
     tally: Tally,
@@ -191,12 +198,10 @@ def _hooks(
     from holdfast.cli.beginning import beginning
     from holdfast.run import Hooks
 
-    pipeline = compiled.spec.name
-
     def on_begin(choice: Choice, state: RunState) -> None:
         tally.choice = choice
         if not manner.quiet and not manner.as_json:
-            say_all(beginning(choice, pipeline, state, layout))
+            say_all(beginning(choice, pipeline, state, layout, fresh_attempts=not request.no_retry))
             flush()
 
     def on_events(recorded: Sequence[Any]) -> None:

@@ -59,7 +59,10 @@ async def draft(ctx: Context, chapter: str, research: str) -> str:
     return f"# {theme}\n\n{beginning}\n\n{ending}\n{sources}"
 
 
-@pipe.step(each="chapter", phase="Writing", writes="reviews/{chapter}-accuracy.md", limit="model")
+# Whoever keeps another's review comes after it: else what is kept would depend on who was quicker.
+@pipe.step(
+    each="chapter", phase="Writing", writes="reviews/{chapter}-accuracy.md", limit="model", after=["language"]
+)
 async def accuracy(ctx: Context, chapter: str, draft: str) -> str:
     if "Sources:" not in draft:
         raise Rewind("draft", feedback="Name your sources.", keep=["language"])

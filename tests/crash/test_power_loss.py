@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class Medium:
     def cut(self, to: Path, log: Path, spoil: Callable[[bytes], bytes]) -> None:
         """Copy the project without what was never synced; `spoil` says what becomes of a growing file's tail."""
         durable, told = dict(self.durable), len(log.read_text().splitlines())
-        shutil.copytree(self.project, to, ignore=shutil.ignore_patterns("tmp"))
+        shutil.copytree(self.project, to, ignore=shutil.ignore_patterns("tmp"), copy_function=_copied)
         for path, size in durable.items():
             copy = to / path.relative_to(self.project)
             if copy.exists():
@@ -46,6 +47,12 @@ class Medium:
             if path.is_file() and ".holdfast" not in path.parts:
                 path.write_bytes(b"")
         self.cuts.append((to, told))
+
+
+def _copied(source: str, target: str) -> None:
+    """Views are written meanwhile: a file that is there for a moment only may be gone."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 SPOILS: dict[str, Callable[[bytes], bytes]] = {

@@ -40,6 +40,7 @@ class Seal(msgspec.Struct, frozen=True):
     kind: str = "text"
     value_digest: str = ""  # of the value a step gave beside its files; it is kept in objects/ by this name
     made_from: dict[str, str] = {}  # each input's digest, shortened: which of them differ, when not all are known
+    known_as: str = ""  # of a migrated output: the digest that its consumers know it by
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -97,6 +98,8 @@ def write_seal(seal: Seal) -> bytes:
         words.append(f"version={seal.step_version}")
     if seal.kind != "text":
         words.append(f"kind={seal.kind}")
+    if seal.known_as:
+        words.append(f"known={seal.known_as}")
     if seal.made_from:
         words.append("from=" + ",".join([f"{quote(n, '')}:{quote(v, '')}" for n, v in seal.made_from.items()]))
     line = f"<!-- {' '.join(words)}".encode()
@@ -132,6 +135,7 @@ def _seal_of(words: bytes) -> Seal | None:
             more.get("kind", "text"),
             more.get("value", ""),
             _made_from(more["from"]) if "from" in more else {},
+            more.get("known", ""),
         )
     except ValueError:
         return None

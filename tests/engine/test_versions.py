@@ -16,6 +16,7 @@ from holdfast.errors import DefinitionError, UsageError
 from holdfast.planning import make_plan
 from holdfast.run import RunResult, execute
 from holdfast.runs import open_project
+from holdfast.scanning import scan_project
 from holdfast.verifying import verify
 
 from .projects import events_of, journal_of
@@ -133,6 +134,21 @@ def test_with_the_record_lost_an_old_file_is_adopted_and_migrated(tmp_path: Path
     shutil.rmtree(tmp_path / ".holdfast")
     migrated(project, project.run(2, add_urls, with_two=True), ["two"])
     assert not events_of(tmp_path, "question_asked")
+
+
+def test_a_migrated_file_is_known_to_its_consumers_also_when_the_record_is_lost(tmp_path: Path) -> None:
+    """Its seal says what they were made from: nothing is asked, and nothing is stale; also after a heal."""
+    project = Planned(tmp_path)
+    project.run()
+    project.run(2, add_urls)
+    (tmp_path / "plan.json").unlink()
+    project.run(2, add_urls)
+    shutil.rmtree(tmp_path / ".holdfast")
+    found = scan_project(project.pipeline(2, add_urls, False).compile(), open_project(tmp_path)).findings
+    assert {finding.kind for finding in found} == {"sealed"}
+    result = project.run(2, add_urls)
+    assert (result.status, project.made) == ("completed", [])
+    assert result.outputs["plan"]["urls"] == []
 
 
 def test_with_the_record_lost_a_raised_version_is_redone(tmp_path: Path) -> None:

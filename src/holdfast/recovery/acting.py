@@ -132,8 +132,13 @@ class Acting:
 
     def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
         seal = task_seal(node.id, node.spec, self.state.run_id, record)
+        rest = _value_digest(node, accepted)
+        is_migrated = accepted == record.accepted and record.output_digest != output_digest(accepted.files, rest)
         return seals.vary(
-            seal, set_digest=look.set_digest(accepted.files), value_digest=_value_digest(node, accepted)
+            seal,
+            set_digest=look.set_digest(accepted.files),
+            value_digest=rest,
+            known_as=record.output_digest if is_migrated else "",
         )
 
     def _put_away(self, task: str, path: str, found: Look, why: str = "") -> list[ev.Event]:
@@ -189,7 +194,7 @@ class Acting:
             version=_version_of(node, seal),
             input_digest=known_by,
             inputs=_compared_later(parts, seal) if decision.about == "sealed" else shorten(parts),
-            output_digest=output_digest(files, seal.value_digest if seal else _no_rest(node)),
+            output_digest=_known_by(node, decision, files, seal),
             files=files,
             value_ref=seal.value_digest if seal and rest != "" else "",
             value_lost=rest is None,
@@ -354,10 +359,11 @@ class Acting:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
         now = replace(record, version=node.spec.version, input_digest=digest_, inputs=shorten(parts))
+        seal = seals.vary(task_seal(node.id, node.spec, self.state.run_id, now), known_as=record.output_digest)
         migrated = self._left_by_migration(node, decision, accepted)
         if migrated is None:
             try:
-                migrated = self._migrated(node, record, task_seal(node.id, node.spec, self.state.run_id, now))
+                migrated = self._migrated(node, record, seal)
             except LostValueError as error:  # cut off before, and the old form has no copy
                 reason = f"its migration was cut off: {error}"
                 paths = tuple(file.path for file in accepted.files)
@@ -417,6 +423,13 @@ def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
     """The seal of a task's files: of the first that has one, for all of a set say the same."""
     seals_found = [seen.seal for _, _, seen in found if seen.seal is not None]
     return seals_found[0] if seals_found else None
+
+
+def _known_by(node: Node, decision: Decision, files: Sequence[ev.FileRecord], seal: Seal | None) -> str:
+    """The digest by which consumers know what is adopted."""
+    if seal is not None and seal.known_as and decision.about == "sealed":
+        return seal.known_as
+    return output_digest(tuple(files), seal.value_digest if seal is not None else _no_rest(node))
 
 
 def _version_of(node: Node, seal: Seal | None) -> int:

@@ -168,16 +168,18 @@ class Scan:
         seen = [file_seen(node, key, path, looks[path]) for key, path in paths.items()]
         seals_ = [found.seal for found in looks.values() if found.seal is not None]
         rest = seals_[0].value_digest if seals_ else _no_rest(node)
-        return self._known_by(node, seen, rest, look.CHANGED in kinds)
+        known_as = seals_[0].known_as if seals_ else ""
+        return self._known_by(node, seen, rest, look.CHANGED in kinds, known_as)
 
-    def _known_by(self, node: Node, seen: list[tuple[FileRecord, bytes]], rest: str, edited: bool) -> str:
+    def _known_by(
+        self, node: Node, seen: list[tuple[FileRecord, bytes]], rest: str, edited: bool, known_as: str = ""
+    ) -> str:
         files = tuple([record for record, _ in seen])
         if edited:
             self._edited.add(node.id)
         accepted = Accepted(files, value_ref="" if rest in ("", look.EMPTY_REST) else rest)
-        self.state.tasks[node.id] = TaskState(
-            status=COMPLETED, output_digest=output_digest(files, rest), accepted=accepted
-        )
+        known_by = known_as if known_as and not edited else output_digest(files, rest)
+        self.state.tasks[node.id] = TaskState(status=COMPLETED, output_digest=known_by, accepted=accepted)
         return self._refusal(node, accepted, seen)
 
     def _refusal(self, node: Node, accepted: Accepted, seen: list[Any]) -> str:

@@ -128,6 +128,14 @@ def test_incomplete_tasks_are_listed_by_urgency():
     ]
 
 
+def test_what_was_sent_back_is_incomplete():
+    """Work that somebody rejected is listed, and urgent, before anybody has begun it anew."""
+    story = Story(book()).finish("outline").tell(ev.RewindRequested(step_id="", targets={"outline": "longer"}))
+    text = render(story.picture())
+    assert "| `outline` | pending, sent back | High (others wait for it) |" in text
+    assert "| Outline |  | 0 of 1 |" in text
+
+
 def test_half_finished_work_that_nobody_waits_for_is_medium():
     """A last step that was cut off is half-finished, and holds up nothing."""
     story = Story(book()).finish("outline").finish("chapters", value=[])

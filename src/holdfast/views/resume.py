@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line, markdown_words
-from holdfast.picture import Picture
+from holdfast.picture import Picture, is_sent_back
 from holdfast.pipeline.reach import step_edges
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, Note
@@ -56,7 +56,7 @@ def priorities(picture: Picture) -> dict[str, str]:
     found: dict[str, list[str]] = {HIGH: [], MEDIUM: [], LOW: []}
     for task in picture.tasks:
         record = picture.state.task(task)
-        if record.status in (COMPLETED, SKIPPED) and not record.question:
+        if picture.status(task) in (COMPLETED, SKIPPED) and not record.question:
             continue
         half = record.cut_off or bool(record.question) or record.status in (FAILED, IN_PROGRESS, NEEDS_REVIEW)
         urgent = (half or task in ready) and task.partition("[")[0] in awaited
@@ -155,7 +155,7 @@ def _by_step(picture: Picture) -> Iterator[str]:
     """What a stranger wants to know of the work itself: its steps in their order, and how far each is."""
     tasks: dict[str, list[str]] = {step.name: [] for step in picture.spec.steps}
     for task in picture.tasks:
-        tasks.get(task.partition("[")[0], []).append(picture.state.task(task).status)
+        tasks.get(task.partition("[")[0], []).append(picture.status(task))
     if not tasks:
         return
     yield from ("", "| step | for each | finished |", "| --- | --- | --- |")
@@ -189,6 +189,8 @@ def _state_words(picture: Picture, task: str) -> str:
         words = "waits for an answer"
     elif record.cut_off:
         words += ", was cut off"
+    elif is_sent_back(picture.state, task):
+        words += ", sent back"
     return words + (f", round {record.round}" if record.round else "")
 
 
@@ -236,7 +238,7 @@ def _joined(surprises: list[Note]) -> list[Note]:
 def _unfinished_steps(picture: Picture) -> set[str]:
     """The names of steps and items functions with a task that is still to be done, and of closed gates."""
     done = (COMPLETED, SKIPPED)
-    found = {task.partition("[")[0] for task in picture.tasks if picture.state.task(task).status not in done}
+    found = {task.partition("[")[0] for task in picture.tasks if picture.status(task) not in done}
     closed = {gate.partition("[")[0] for gate, standing in matrix.gates(picture).items() if standing != "approved"}
     return found | closed | {step.name for step in picture.spec.steps if step.each in picture.unexpanded}
 

@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"executors", "views", "auditing", "history", "tasklogs"},
     {"inputs", "picture", "decisions", "remembering"},
     {"artifacts", "bookshelf", "context", "snapshots"},
-    {"folding"},
+    {"folding", "looks", "products"},
     {"journal", "state", "pipeline", "memory", "seals"},
     {"events", "stores", "escaping", "settings"},
     {"values"},

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast import artifacts as look
-from holdfast.artifacts import Artifacts, part_path
+from holdfast import looks as look
+from holdfast.artifacts import Artifacts
 from holdfast.engine.drawing import draw_both
 from holdfast.errors import StorageError
 from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.graph import Node
+from holdfast.products import part_path
 from holdfast.recovery.sections import is_memory
 from holdfast.runs import load_value
 from holdfast.state import COMPLETED, RunState, TaskState

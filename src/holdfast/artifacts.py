@@ -17,13 +17,40 @@ from typing import Any
 
 import msgspec
 
-from holdfast import layout, memory, seals
+from holdfast import seals
 from holdfast.bookshelf import Bookshelf
 from holdfast.errors import UsageError
 from holdfast.events import NO_VALUE, FileRecord
+from holdfast.looks import (
+    CHANGED,
+    DAMAGED,
+    EMPTY,
+    FOREIGN,
+    MISSING,
+    OF_SECTIONS,
+    SEAL_DAMAGED,
+    SEALED,
+    UNREADABLE,
+    Look,
+    above_any_seal,
+    digest_of,
+    look_inline,
+    look_unsealed,
+    why_unreadable,
+)
 from holdfast.pipeline.spec import StepSpec
+from holdfast.products import (
+    EMPTY_REST,
+    NOTHING,
+    OutputRefusedError,
+    output_digest,
+    prepare_file,
+    replace_record,
+    set_digest,
+    split_output,
+)
 from holdfast.seals import Seal
-from holdfast.state import Accepted, TaskState
+from holdfast.state import Accepted
 from holdfast.stores import atomic, disk
 from holdfast.stores.ahead import Read
 from holdfast.stores.objects import ObjectStore
@@ -32,51 +59,9 @@ from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
 
 RECENT_BYTES_MAX = 8 << 20
 
-EMPTY_REST = digest(b"{}")
-"""What a step that gave nothing beside its files is said to have given."""
-
-UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
-"""A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
-
-_UNREADABLE_WORDS = {errno.ELOOP: "it is a symbolic link", errno.EISDIR: "it is a folder"}
-
-
-def why_unreadable(error: OSError) -> str:
-    """Why a file cannot be read, for people: links are never followed, so the system's own words would mislead."""
-    return _UNREADABLE_WORDS.get(error.errno or 0) or error.strerror or "cannot be read"
-
 
 SECTION, UNWRITTEN = "section", "unwritten"
 """The kinds of a file record that is one section of a memory file: in the file, and only in objects/ so far."""
-
-_SEAL_DAMAGED = "its seal is; the rest is whole"
-
-MISSING, EMPTY, SEALED, FOREIGN, CHANGED, MARKED, HALF, DAMAGED = (
-    "missing",
-    "empty",
-    "sealed",
-    "foreign",
-    "changed",
-    "marked",
-    "half-finished",
-    "damaged",
-)
-
-
-class Look(msgspec.Struct, frozen=True):
-    """What a file by itself says."""
-
-    kind: str
-    detail: str = ""
-    body: bytes = b""
-    seal: Seal | None = None
-    is_whole: bool = (
-        False  # of an accepted file that is damaged: only its seal is, the bytes are what was accepted
-    )
-
-
-class OutputRefusedError(Exception):
-    """A step's result does not fit its declaration."""
 
 
 class Artifacts:
@@ -123,16 +108,16 @@ class Artifacts:
         if not read.data:
             return Look(EMPTY)
         if seals.is_inline(path):
-            return _look_inline(read, tasks, marker)
+            return look_inline(read, tasks, marker)
         return self._look_beside(path, read, tasks, marker)
 
     def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
         beside, data = self._read_seal(path), read.data
         if beside is None:
-            return _look_unsealed(data, marker)
+            return look_unsealed(data, marker)
         if beside.task not in tasks:
             return Look(FOREIGN, f"sealed by {beside.task}", data, beside)
-        if _digest_of(data, read) != beside.sha256:
+        if digest_of(data, read) != beside.sha256:
             return Look(DAMAGED, "not what its seal says", data, beside)
         return Look(SEALED, "", data, beside)
 
@@ -163,9 +148,9 @@ class Artifacts:
             return msgspec.structs.replace(found, kind=CHANGED, detail="another version than the accepted one")
         if found.kind in (MISSING, EMPTY):
             return found
-        for body in _above_any_seal(record.path, found.body) if found.body else ():
+        for body in above_any_seal(record.path, found.body) if found.body else ():
             if digest(body) == record.sha256:
-                return Look(DAMAGED, _SEAL_DAMAGED, body, found.seal, is_whole=True)
+                return Look(DAMAGED, SEAL_DAMAGED, body, found.seal, is_whole=True)
         if found.kind in (CHANGED, DAMAGED):
             return found
         return msgspec.structs.replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
@@ -193,17 +178,17 @@ class Artifacts:
             return Look(DAMAGED, "not what was accepted", seal=seal)
         if seal is not None and seal.task in tasks:
             return Look(SEALED, seal=seal)
-        return Look(DAMAGED, _SEAL_DAMAGED, seal=seal, is_whole=True)
+        return Look(DAMAGED, SEAL_DAMAGED, seal=seal, is_whole=True)
 
     # --- storing -------------------------------------------------------------------------------------------
 
     def store(self, step: StepSpec, paths: Mapping[str, str], output: Any, seal: Seal) -> tuple[Accepted, str]:
         """Put an accepted output in its place; gives the record and the digest consumers know it by."""
         pieces, rest = split_output(step, output)
-        prepared = {key: _prepare(step, paths[key], piece) for key, piece in pieces.items()}
+        prepared = {key: prepare_file(step, paths[key], piece) for key, piece in pieces.items()}
         files = [replace_record(record, key=key, stored=step.copy) for key, (record, _) in prepared.items()]
         # The value first, and always by hash: files that a kill leaves without a record can name it then.
-        ref = self._store_rest(rest) if rest is not _NOTHING else ""
+        ref = self._store_rest(rest) if rest is not NOTHING else ""
         if ref:
             self.objects.flush()
         whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
@@ -219,12 +204,12 @@ class Artifacts:
         for old in before.files:
             piece, record = pieces[old.key], old
             if not isinstance(piece, Path):
-                made, bodies[old.key] = _prepare(step, old.path, piece)
+                made, bodies[old.key] = prepare_file(step, old.path, piece)
                 record = replace_record(made, key=old.key, stored=step.copy)
             elif piece != self.tree.root / old.path:
                 raise OutputRefusedError(f"the file {piece.name}, which cannot take the place of {old.path}")
             files.append(record)
-        ref = self._store_rest(rest) if rest is not _NOTHING else ""
+        ref = self._store_rest(rest) if rest is not NOTHING else ""
         self.objects.flush()
         whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
         for index, record in enumerate(files):
@@ -305,7 +290,7 @@ class Artifacts:
         """Keep an accepted section until its batch is written; gives the record and what consumers know it by."""
         if not isinstance(output, str):
             raise OutputRefusedError(f"returned {type(output).__name__}, but appends needs text")
-        record, body = _prepare(step, path, output)
+        record, body = prepare_file(step, path, output)
         assert isinstance(body, bytes)
         self.objects.put(body, record.sha256)
         self.remember(record.sha256, body)
@@ -327,7 +312,7 @@ class Artifacts:
         block = book.find(tasks)
         if block is None:
             return Look(MISSING, f"has no section of {tasks[0]}")
-        kind, detail = _SECTION_LOOKS[block.kind]
+        kind, detail = OF_SECTIONS[block.kind]
         return Look(kind, detail, block.body, block.seal)
 
     def _check_section(self, record: FileRecord, tasks: Sequence[str]) -> Look:
@@ -464,7 +449,7 @@ class Artifacts:
             if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
                 raise
             data = b""
-        for candidate in _above_any_seal(record.path, data):
+        for candidate in above_any_seal(record.path, data):
             if digest(candidate) == record.sha256:
                 return candidate
         stored = self.objects.get(record.sha256) if record.stored else None
@@ -505,80 +490,6 @@ class LostValueError(Exception):
     """An accepted output that cannot be read back any more."""
 
 
-_NOTHING: Any = object()
-
-
-def split_output(step: StepSpec, output: Any) -> tuple[dict[str, Any], Any]:
-    """What goes to files, by key, and what is kept as a value (`_NOTHING`: no value)."""
-    if isinstance(step.writes, str):
-        if output is None:
-            raise OutputRefusedError(f"returned nothing, but writes {step.writes}")
-        return {"": output}, _NOTHING
-    assert step.writes is not None
-    if not isinstance(output, dict):
-        raise OutputRefusedError(
-            f"returned {type(output).__name__}, but writes needs a dict with {_listed(step.writes)}"
-        )
-    missing = [key for key in step.writes if output.get(key) is None]
-    if missing:
-        raise OutputRefusedError(f"returned no {_listed(missing)}, which its writes names")
-    rest = {key: value for key, value in output.items() if key not in step.writes}
-    return {key: output[key] for key in step.writes}, rest
-
-
-def paths_in(step: StepSpec, output: Any) -> list[Path]:
-    """The files that a step says it has written itself."""
-    pieces, _ = split_output(step, output)
-    return [piece for piece in pieces.values() if isinstance(piece, Path)]
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(repr(name) for name in names)
-
-
-def _prepare(step: StepSpec, path: str, piece: Any) -> tuple[FileRecord, bytes | Path]:
-    """The record of one file and the bytes above its seal (or the path of a large one)."""
-    if isinstance(piece, Path):
-        return _prepare_large(path, piece)
-    if isinstance(piece, str):
-        kind, body = "text", _encode_text(piece)
-    elif isinstance(piece, bytes):
-        kind, body = "bytes", piece
-    else:
-        encode_json(piece, "output")
-        kind, body = "json", msgspec.json.format(encode_json(piece, "output"), indent=2) + b"\n"
-    added = False
-    if seals.is_inline(path):
-        if kind == "text" and step.marker:
-            body = seals.without_marker(body, step.marker)
-        body, added = seals.with_newline(body)
-    return FileRecord("", path, len(body), digest(body), kind, added), body
-
-
-def _encode_text(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise OutputRefusedError("returned text with a lone surrogate, which no file can hold") from None
-
-
-def _prepare_large(path: str, source: Path) -> tuple[FileRecord, Path]:
-    if source.is_symlink() or not source.is_file():
-        raise OutputRefusedError(f"returned the path {source.name}, where no regular file is")
-    hasher, size, last = hashlib.sha256(), 0, b"\n"
-    with source.open("rb") as file:
-        while block := file.read(1 << 20):
-            hasher.update(block)
-            size += len(block)
-            last = block[-1:]
-    added = seals.is_inline(path) and size > 0 and last != b"\n"
-    if added:  # the seal covers every byte above it, so the newline goes in before anything is recorded
-        with source.open("ab") as file:
-            file.write(b"\n")
-        hasher.update(b"\n")
-    return FileRecord("", path, size + added, hasher.hexdigest(), "path", added), source
-
-
 def _hash_above(tree: WorkTree, record: FileRecord) -> tuple[str, bytes]:
     """The hash of the first `size` bytes (what was accepted), and the rest (newline and seal)."""
     hasher, left = hashlib.sha256(), record.size
@@ -595,106 +506,6 @@ def _hash_above(tree: WorkTree, record: FileRecord) -> tuple[str, bytes]:
     return (hasher.hexdigest() if whole else ""), tail
 
 
-def set_digest(files: Sequence[FileRecord]) -> str:
-    """What binds several files of one step together; a single file needs nothing."""
-    return digest(encode_json({record.key: record.sha256 for record in files})) if len(files) > 1 else ""
-
-
-def task_seal(task: str, step: StepSpec, run_id: str, record: TaskState) -> Seal:
-    """The seal of a task's output as its record has it, but for what is particular to one file."""
-    # An input that was unknown at adoption is recorded as "?" and what the seal said of it then. What a section
-    # was made from is never compared.
-    parts = record.inputs.items() if step.appends is None else ()
-    return Seal(
-        task=task,
-        run=run_id,
-        round=record.round,
-        input_digest=record.input_digest,
-        sha256="",
-        marker=step.marker or "",
-        cost_usd=record.cost_usd,
-        tokens=record.input_tokens + record.output_tokens,
-        step_version=record.version,
-        made_from={name: part.removeprefix("?") for name, part in parts if part != "?"},
-    )
-
-
 def mark_of(status: os.stat_result) -> str:
     """What changes whenever somebody writes to a file or puts another in its place; as short text."""
     return f"{status.st_ino:x}.{status.st_mtime_ns:x}.{status.st_size:x}"
-
-
-def replace_record(record: FileRecord, **changes: Any) -> FileRecord:
-    return msgspec.structs.replace(record, **changes)
-
-
-def output_digest(files: list[FileRecord] | tuple[FileRecord, ...], value_digest: str) -> str:
-    """What consumers know an output by. A newline of ours is not part of what the author wrote."""
-    if len(files) == 1 and not value_digest and not files[0].key:
-        return files[0].sha256 + ("-" if files[0].newline_added else "")
-    if not files:
-        return value_digest
-    parts = {record.key: record.sha256 + ("-" if record.newline_added else "") for record in files}
-    return digest(encode_json([parts, value_digest]))
-
-
-def _above_any_seal(path: str, data: bytes) -> Sequence[bytes]:
-    """What may have been accepted: all of it, or all above the last line.
-
-    Below stands the seal, whole or not, or a plain marker not yet replaced by one. Which of the two cuts is right,
-    the hash says: nothing needs to be parsed.
-    """
-    return (*_without_last_line(data), data) if seals.is_inline(path) else (data,)
-
-
-def _without_last_line(body: bytes) -> list[bytes]:
-    """The text above the last line that is not blank, if there is such a line."""
-    text = body.rstrip()
-    return [body[: text.rfind(b"\n") + 1]] if text else []
-
-
-def _look_inline(read: Read, tasks: Sequence[str], marker: str | None) -> Look:
-    known = read.covered >= 0
-    sealed = seals.taken_apart(read.data, read.covered, read.words) if known else seals.take_apart(read.data)
-    body, seal = sealed.body, sealed.seal
-    if seal is None:
-        return _look_unsealed(body, marker)
-    if seal.task not in tasks:
-        return Look(FOREIGN, f"sealed by {seal.task}", body, seal)
-    if _digest_of(body, read) == seal.sha256:
-        return Look(SEALED, "", body, seal)
-    if _is_text(body):
-        return Look(CHANGED, "edited since it was sealed", body, seal)
-    return Look(DAMAGED, "its bytes are no text any more", body, seal)
-
-
-def _digest_of(body: bytes, read: Read) -> str:
-    """The hash of a file, or of all above its seal; it may be known."""
-    return read.sha256 if read.covered == len(body) else digest(body)
-
-
-def _look_unsealed(data: bytes, marker: str | None) -> Look:
-    if not _is_text(data):
-        return Look(DAMAGED, "no seal and no text", data)
-    if marker and seals.ends_in_marker(data, marker):
-        return Look(MARKED, "", data)
-    return Look(HALF, "has no completion marker", data)
-
-
-_SECTION_LOOKS = {
-    memory.INTACT: (SEALED, ""),
-    memory.EDITED: (CHANGED, "its section was edited since it was sealed"),
-    memory.BROKEN: (DAMAGED, "its section is cut, or no text any more"),
-}
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in data
-
-
-def part_path(path: str) -> str:
-    return path + layout.PART_SUFFIX

@@ -21,12 +21,12 @@ import msgspec
 
 from holdfast import clock
 from holdfast import events as ev
-from holdfast.artifacts import UNREADABLE
 from holdfast.errors import CheckpointCorruptionError
 from holdfast.folding import fold
 from holdfast.history import Header, SavedState, decode_state, is_of_our_fold, read_header
 from holdfast.journal.scan import Line, Position, Scan, scan
 from holdfast.layout import RunLayout
+from holdfast.looks import UNREADABLE
 from holdfast.snapshots import examine_snapshot, snapshots
 from holdfast.state import RunState
 

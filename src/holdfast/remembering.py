@@ -15,12 +15,14 @@ from pathlib import Path
 
 from holdfast import events as ev
 from holdfast import memory, seals
-from holdfast.artifacts import SECTION, UNREADABLE, UNWRITTEN, LostValueError, task_seal
+from holdfast.artifacts import SECTION, UNWRITTEN, LostValueError
 from holdfast.inputs import Inputs
+from holdfast.looks import UNREADABLE
 from holdfast.memory import Block, Book, Rewriting, Section
 from holdfast.pipeline.graph import Node, task_id
 from holdfast.pipeline.past import batch_of
 from holdfast.pipeline.spec import StepSpec
+from holdfast.products import task_seal
 from holdfast.state import COMPLETED, TaskState
 from holdfast.values import digest
 

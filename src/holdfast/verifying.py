@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast import artifacts as look
-from holdfast.artifacts import UNREADABLE, Artifacts, LostValueError
+from holdfast import looks as look
+from holdfast.artifacts import Artifacts, LostValueError
 from holdfast.auditing import DIFFERENT, FORBIDDEN, SHORTENED, TORN, Flaw, audit
 from holdfast.context import Context, Desk
 from holdfast.engine.attempt import Attempts
@@ -29,6 +29,7 @@ from holdfast.events import FileRecord
 from holdfast.history import read_history
 from holdfast.inputs import Inputs, differing, known_items
 from holdfast.layout import ProjectLayout
+from holdfast.looks import UNREADABLE
 from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import Check, CompiledPipeline
 from holdfast.pipeline.graph import Node, build_graph

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from holdfast import clock, decisions
 from holdfast import events as ev
-from holdfast.artifacts import FOREIGN, MARKED, SEALED, Artifacts
+from holdfast.artifacts import Artifacts
 from holdfast.choosing import Choice, Request
 from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_action
 from holdfast.engine.attempt import Attempts
@@ -33,6 +33,7 @@ from holdfast.engine.scheduler import Scheduler
 from holdfast.folding import fold
 from holdfast.inputs import UNKNOWN, Inputs, known_items
 from holdfast.layout import ProjectLayout
+from holdfast.looks import FOREIGN, MARKED, SEALED
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import (
     OK,

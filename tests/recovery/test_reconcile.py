@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import artifacts as look
 from holdfast import decisions
-from holdfast.artifacts import Look
+from holdfast import looks as look
+from holdfast.looks import Look
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.reconcile import decide
 from holdfast.seals import Seal, vary

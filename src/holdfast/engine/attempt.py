@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast import events as ev
-from holdfast.artifacts import Artifacts, LostValueError, OutputRefusedError, part_path, paths_in, task_seal
+from holdfast.artifacts import Artifacts, LostValueError
 from holdfast.context import Context, Desk
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
 from holdfast.executors.base import Call, Outcome
@@ -20,6 +20,7 @@ from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
+from holdfast.products import OutputRefusedError, part_path, paths_in, task_seal
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, RunState
 from holdfast.wording import message_of, raised_at, writable

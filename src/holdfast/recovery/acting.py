@@ -14,14 +14,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast import artifacts as look
 from holdfast import decisions, seals
 from holdfast import events as ev
-from holdfast.artifacts import Look, LostValueError, OutputRefusedError, output_digest, part_path, task_seal
+from holdfast import looks as look
+from holdfast.artifacts import LostValueError
 from holdfast.decisions import Decision
 from holdfast.errors import ValueRefusedError
 from holdfast.inputs import UNKNOWN, Inputs, shorten
+from holdfast.looks import Look
 from holdfast.pipeline.graph import Node
+from holdfast.products import (
+    EMPTY_REST,
+    OutputRefusedError,
+    output_digest,
+    part_path,
+    replace_record,
+    set_digest,
+    task_seal,
+)
 from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake
 from holdfast.recovery.openings import Openings
@@ -136,7 +146,7 @@ class Acting:
         is_migrated = accepted == record.accepted and record.output_digest != output_digest(accepted.files, rest)
         return seals.vary(
             seal,
-            set_digest=look.set_digest(accepted.files),
+            set_digest=set_digest(accepted.files),
             value_digest=rest,
             known_as=record.output_digest if is_migrated else "",
         )
@@ -349,7 +359,7 @@ class Acting:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
         paths = self.inputs.paths(node)
-        moved = tuple(look.replace_record(f, path=paths.get(f.key, f.path)) for f in accepted.files)
+        moved = tuple(replace_record(f, path=paths.get(f.key, f.path)) for f in accepted.files)
         for old, new in zip(accepted.files, moved, strict=True):
             if old.path != new.path:
                 self.artifacts.move(old, new, self._set_seal(node, record, accepted))
@@ -462,4 +472,4 @@ def _value_digest(node: Node, accepted: Accepted) -> str:
 
 def _no_rest(node: Node) -> str:
     """What stands for the value of a step that may give one beside its files, and gave none."""
-    return look.EMPTY_REST if isinstance(node.spec.writes, dict) else ""
+    return EMPTY_REST if isinstance(node.spec.writes, dict) else ""

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from holdfast import artifacts as look
 from holdfast import events as ev
-from holdfast.artifacts import Look, part_path
+from holdfast import looks as look
 from holdfast.inputs import UNKNOWN, Inputs
+from holdfast.looks import Look
 from holdfast.pipeline.graph import Node
+from holdfast.products import part_path
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory
 from holdfast.recovery.seeing import as_taken

@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast import artifacts as look
 from holdfast import decisions
 from holdfast import events as ev
+from holdfast import looks as look
 from holdfast.artifacts import LostValueError
 from holdfast.decisions import Decision
 from holdfast.inputs import Inputs

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from holdfast import artifacts as look
 from holdfast import decisions
 from holdfast import events as ev
-from holdfast.artifacts import Look
+from holdfast import looks as look
 from holdfast.decisions import Decision
 from holdfast.inputs import UNKNOWN, Inputs, shorten
+from holdfast.looks import Look
 from holdfast.pipeline.graph import Node
 from holdfast.recovery.sections import section_text
 from holdfast.state import TaskState

@@ -17,8 +17,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from holdfast import artifacts as look
-from holdfast.artifacts import Look
+from holdfast import looks as look
 from holdfast.decisions import (
     ASK,
     DAMAGED,
@@ -35,6 +34,7 @@ from holdfast.decisions import (
     Decision,
 )
 from holdfast.inputs import UNKNOWN, changed_parts, shorten
+from holdfast.looks import Look
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
 from holdfast.recovery.unfinished import decide_unfinished
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED

@@ -16,16 +16,18 @@ from typing import Any
 
 import msgspec
 
-from holdfast import artifacts as look
+from holdfast import looks as look
 from holdfast import memory, seals
-from holdfast.artifacts import UNREADABLE, Look, LostValueError, output_digest, part_path
+from holdfast.artifacts import LostValueError
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord
 from holdfast.inputs import UNKNOWN, Inputs, differing
+from holdfast.looks import UNREADABLE, Look
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import Node, in_order, split_task_id
 from holdfast.pipeline.inferring import FilePattern, is_inferred
 from holdfast.pipeline.spec import PipelineSpec
+from holdfast.products import EMPTY_REST, output_digest, part_path
 from holdfast.recovery.sections import is_memory, section_body, section_seen
 from holdfast.recovery.seeing import NOT_JSON, as_taken, file_seen
 from holdfast.seals import Seal
@@ -177,7 +179,7 @@ class Scan:
         files = tuple([record for record, _ in seen])
         if edited:
             self._edited.add(node.id)
-        accepted = Accepted(files, value_ref="" if rest in ("", look.EMPTY_REST) else rest)
+        accepted = Accepted(files, value_ref="" if rest in ("", EMPTY_REST) else rest)
         known_by = known_as if known_as and not edited else output_digest(files, rest)
         self.state.tasks[node.id] = TaskState(status=COMPLETED, output_digest=known_by, accepted=accepted)
         return self._refusal(node, accepted, seen)
@@ -204,7 +206,7 @@ def _other_version(seal: Seal, node: Node) -> str:
 
 
 def _no_rest(node: Node) -> str:
-    return look.EMPTY_REST if isinstance(node.spec.writes, dict) else ""
+    return EMPTY_REST if isinstance(node.spec.writes, dict) else ""
 
 
 # --- items that files suggest ------------------------------------------------------------------------------

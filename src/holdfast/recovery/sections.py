@@ -11,15 +11,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast import artifacts as look
 from holdfast import decisions, memory, seals
 from holdfast import events as ev
-from holdfast.artifacts import SECTION, UNWRITTEN, Artifacts, Look, output_digest, task_seal
+from holdfast import looks as look
+from holdfast.artifacts import SECTION, UNWRITTEN, Artifacts
 from holdfast.decisions import Decision
 from holdfast.inputs import Inputs, shorten
+from holdfast.looks import Look
 from holdfast.memory import Section
 from holdfast.pipeline.graph import Node
 from holdfast.pipeline.spec import StepSpec
+from holdfast.products import output_digest, replace_record, task_seal
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.remembering import Remembering
@@ -86,7 +88,7 @@ class Sections:
         target = self.path(node)
         where = file.path
         if found.kind == look.MISSING and target != file.path:  # another section has taken the file along
-            found = self.artifacts.check(look.replace_record(file, path=target), node.names)
+            found = self.artifacts.check(replace_record(file, path=target), node.names)
             where = target if found.kind == look.CHANGED else file.path  # an edit is dealt with where it stands
         same_version = evidence.record.version == evidence.version
         return replace(
@@ -242,7 +244,7 @@ class Sections:
     def _moved(self, node: Node, reason: str, kind: str) -> ev.TaskKept:
         accepted = self.inputs.state.task(node.id).accepted or Accepted()
         files = tuple(
-            look.replace_record(file, path=self.path(node), kind=kind or file.kind) for file in accepted.files
+            replace_record(file, path=self.path(node), kind=kind or file.kind) for file in accepted.files
         )
         return ev.TaskKept(step_id=node.id, reason=reason, files=files)
 

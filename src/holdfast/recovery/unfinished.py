@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import artifacts as look
-from holdfast.artifacts import Look
+from holdfast import looks as look
 from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, Decision
 from holdfast.inputs import UNKNOWN, differing
+from holdfast.looks import Look
+from holdfast.products import part_path
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.seeing import NOT_JSON
 from holdfast.seals import Seal
@@ -149,7 +150,7 @@ def _all_there(evidence: Evidence) -> bool:
     usable = (look.HALF, look.MARKED, look.SEALED)
     missing = look.Look(look.MISSING)
     return all(
-        found.kind in usable or evidence.parts_files.get(look.part_path(path), missing).kind in usable
+        found.kind in usable or evidence.parts_files.get(part_path(path), missing).kind in usable
         for path, found in evidence.files.items()
     )
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.artifacts import UNREADABLE
 from holdfast.layout import ProjectLayout, RunLayout
+from holdfast.looks import UNREADABLE
 from holdfast.picture import Picture
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import PipelineSpec

@@ -1,0 +1,141 @@
+"""A step's output taken apart: what goes to files, what is a value, and what they are known by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast import layout, seals
+from holdfast.events import FileRecord
+from holdfast.pipeline.spec import StepSpec
+from holdfast.seals import Seal
+from holdfast.state import TaskState
+from holdfast.values import digest, encode_json
+
+EMPTY_REST = digest(b"{}")
+"""What a step that gave nothing beside its files is said to have given."""
+
+
+class OutputRefusedError(Exception):
+    """A step's result does not fit its declaration."""
+
+
+NOTHING: Any = object()
+
+
+def split_output(step: StepSpec, output: Any) -> tuple[dict[str, Any], Any]:
+    """What goes to files, by key, and what is kept as a value (`NOTHING`: no value)."""
+    if isinstance(step.writes, str):
+        if output is None:
+            raise OutputRefusedError(f"returned nothing, but writes {step.writes}")
+        return {"": output}, NOTHING
+    assert step.writes is not None
+    if not isinstance(output, dict):
+        raise OutputRefusedError(
+            f"returned {type(output).__name__}, but writes needs a dict with {_listed(step.writes)}"
+        )
+    missing = [key for key in step.writes if output.get(key) is None]
+    if missing:
+        raise OutputRefusedError(f"returned no {_listed(missing)}, which its writes names")
+    rest = {key: value for key, value in output.items() if key not in step.writes}
+    return {key: output[key] for key in step.writes}, rest
+
+
+def paths_in(step: StepSpec, output: Any) -> list[Path]:
+    """The files that a step says it has written itself."""
+    pieces, _ = split_output(step, output)
+    return [piece for piece in pieces.values() if isinstance(piece, Path)]
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def prepare_file(step: StepSpec, path: str, piece: Any) -> tuple[FileRecord, bytes | Path]:
+    """The record of one file and the bytes above its seal (or the path of a large one)."""
+    if isinstance(piece, Path):
+        return _prepare_large(path, piece)
+    if isinstance(piece, str):
+        kind, body = "text", _encode_text(piece)
+    elif isinstance(piece, bytes):
+        kind, body = "bytes", piece
+    else:
+        encode_json(piece, "output")
+        kind, body = "json", msgspec.json.format(encode_json(piece, "output"), indent=2) + b"\n"
+    added = False
+    if seals.is_inline(path):
+        if kind == "text" and step.marker:
+            body = seals.without_marker(body, step.marker)
+        body, added = seals.with_newline(body)
+    return FileRecord("", path, len(body), digest(body), kind, added), body
+
+
+def _encode_text(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise OutputRefusedError("returned text with a lone surrogate, which no file can hold") from None
+
+
+def _prepare_large(path: str, source: Path) -> tuple[FileRecord, Path]:
+    if source.is_symlink() or not source.is_file():
+        raise OutputRefusedError(f"returned the path {source.name}, where no regular file is")
+    hasher, size, last = hashlib.sha256(), 0, b"\n"
+    with source.open("rb") as file:
+        while block := file.read(1 << 20):
+            hasher.update(block)
+            size += len(block)
+            last = block[-1:]
+    added = seals.is_inline(path) and size > 0 and last != b"\n"
+    if added:  # the seal covers every byte above it, so the newline goes in before anything is recorded
+        with source.open("ab") as file:
+            file.write(b"\n")
+        hasher.update(b"\n")
+    return FileRecord("", path, size + added, hasher.hexdigest(), "path", added), source
+
+
+def set_digest(files: Sequence[FileRecord]) -> str:
+    """What binds several files of one step together; a single file needs nothing."""
+    return digest(encode_json({record.key: record.sha256 for record in files})) if len(files) > 1 else ""
+
+
+def task_seal(task: str, step: StepSpec, run_id: str, record: TaskState) -> Seal:
+    """The seal of a task's output as its record has it, but for what is particular to one file."""
+    # An input that was unknown at adoption is recorded as "?" and what the seal said of it then. What a section
+    # was made from is never compared.
+    parts = record.inputs.items() if step.appends is None else ()
+    return Seal(
+        task=task,
+        run=run_id,
+        round=record.round,
+        input_digest=record.input_digest,
+        sha256="",
+        marker=step.marker or "",
+        cost_usd=record.cost_usd,
+        tokens=record.input_tokens + record.output_tokens,
+        step_version=record.version,
+        made_from={name: part.removeprefix("?") for name, part in parts if part != "?"},
+    )
+
+
+def output_digest(files: list[FileRecord] | tuple[FileRecord, ...], value_digest: str) -> str:
+    """What consumers know an output by. A newline of ours is not part of what the author wrote."""
+    if len(files) == 1 and not value_digest and not files[0].key:
+        return files[0].sha256 + ("-" if files[0].newline_added else "")
+    if not files:
+        return value_digest
+    parts = {record.key: record.sha256 + ("-" if record.newline_added else "") for record in files}
+    return digest(encode_json([parts, value_digest]))
+
+
+def replace_record(record: FileRecord, **changes: Any) -> FileRecord:
+    return msgspec.structs.replace(record, **changes)
+
+
+def part_path(path: str) -> str:
+    """Where an output lies while it grows."""
+    return path + layout.PART_SUFFIX

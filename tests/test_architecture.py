@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"engine", "recovery"},
     {"executors", "views", "auditing", "history", "tasklogs"},
     {"inputs", "picture", "decisions", "remembering"},
-    {"artifacts", "bookshelf", "context", "snapshots"},
+    {"artifacts", "bookshelf", "checkpoints", "context", "snapshots"},
     {"folding", "looks", "products"},
     {"journal", "state", "pipeline", "memory", "seals"},
     {"events", "stores", "escaping", "settings"},

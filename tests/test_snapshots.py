@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from holdfast import clock, snapshots
+from holdfast.checkpoints import CheckpointManager
 from holdfast.errors import (
     CheckpointCorruptionError,
     FormatTooNewError,
@@ -18,13 +19,13 @@ from holdfast.errors import (
     UsageError,
     ValueRefusedError,
 )
-from holdfast.snapshots import CheckpointManager, newest_snapshot, next_number, rotate, write_snapshot
+from holdfast.snapshots import newest_snapshot, next_number, rotate, write_snapshot
 from holdfast.stores import disk
 from outside import OUTSIDE
 
 SAVER = """
 import sys
-from holdfast.snapshots import CheckpointManager
+from holdfast.checkpoints import CheckpointManager
 manager = CheckpointManager("r1", sys.argv[1], keep=2)
 state = manager.load_or_create(n=0)
 for n in range(1, 5):

@@ -14,8 +14,8 @@ from holdfast.pipeline.definition import Pipeline
 from holdfast.pipeline.rewind import Rewind
 
 if TYPE_CHECKING:
+    from holdfast.checkpoints import CheckpointManager
     from holdfast.journal.log import EventLog
-    from holdfast.snapshots import CheckpointManager
 
 __all__ = [
     "CheckpointCorruptionError",
@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
 
         return EventLog
     if name == "CheckpointManager":
-        from holdfast.snapshots import CheckpointManager
+        from holdfast.checkpoints import CheckpointManager
 
         return CheckpointManager
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""What is true: a run's state, as the fold of its journal (folding.py) makes it.
+"""What is true: a run's state, as the fold of its journal (folding/) makes it.
 
 Task statuses: pending, in_progress, completed, failed (another attempt is due), needs_review, skipped. That a
 task is *blocked* follows from the graph and is never stored.

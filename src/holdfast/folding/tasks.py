@@ -1,0 +1,243 @@
+"""Events about tasks: begun, ended, adopted, kept, invalidated, and what was found about their files. Pure."""
+
+from __future__ import annotations
+
+from holdfast import events as ev
+from holdfast.events import NO_VALUE
+from holdfast.folding.shared import (
+    Handler,
+    new_round,
+    own,
+    replace,
+    surprise,
+)
+from holdfast.state import (
+    COMPLETED,
+    IN_PROGRESS,
+    PENDING,
+    SKIPPED,
+    Accepted,
+    RunState,
+    TaskState,
+)
+
+
+def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
+    task = state.task(event.step_id)
+    state.tasks[event.step_id] = replace(
+        task,
+        status=IN_PROGRESS,
+        round=event.round,
+        attempt=event.attempt,
+        started_at=at,
+        completed_at=None,
+        question="",
+        decided="",
+        evidence="",
+        loose_cost_usd=0.0,
+        cut_off_cost_usd=0.0,
+    )
+    if event.partial_chars:
+        text = f"{event.partial_chars:,} characters of half-finished text were there; it went on from them"
+        surprise(state, event.step_id, text, at)
+
+
+def _exited(state: RunState, event: ev.NodeExited, at: float) -> None:
+    if event.status == COMPLETED:
+        _completed(state, event, at)
+    else:
+        _not_completed(state, event)
+
+
+def _completed(state: RunState, event: ev.NodeExited, at: float) -> None:
+    task = state.task(event.step_id)
+    state.tasks[event.step_id] = replace(
+        task,
+        status=COMPLETED,
+        round=event.round,
+        attempt=event.attempt,
+        failures=0,
+        completed_at=at,
+        duration=event.duration,
+        version=event.version,
+        input_digest=event.input_digest,
+        inputs=event.inputs,
+        output_digest=event.output_digest,
+        accepted=Accepted(event.files, own(event.value), event.value_ref),
+        loose_cost_usd=0.0,
+        error="",
+        kind="",
+        cut_off=False,
+        evidence="",
+        value_lost=False,
+    )
+    # The journal keeps the paid calls; a completed task never replays them.
+    if state.once:
+        state.once.pop(event.step_id, None)
+    if state.keeps and not _objects_still(state, state.keeps.get(event.step_id, "")):
+        state.keeps.pop(event.step_id, None)
+    state.last_completed = event.step_id
+
+
+def _objects_still(state: RunState, raiser: str) -> bool:
+    """Whether what it sent back has not been taken back yet: whoever completes now did so with the old input."""
+    return any(raiser in recall.raisers for recall in state.recalls.values())
+
+
+def _not_completed(state: RunState, event: ev.NodeExited) -> None:
+    task = state.task(event.step_id)
+    state.wasted_cost_usd += task.loose_cost_usd
+    task = replace(
+        task,
+        status=event.status,
+        attempt=event.attempt,
+        failures=task.failures + 1,
+        duration=event.duration,
+        error=event.error,
+        kind=event.kind,
+        round_cost_usd=task.round_cost_usd - task.loose_cost_usd,
+        loose_cost_usd=0.0,
+    )
+    state.tasks[event.step_id] = task
+    if event.new_round:
+        new_round(state, event.step_id, task)
+
+
+def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
+    task = state.task(event.step_id)
+    state.cost_usd += max(0.0, event.cost_usd - task.cost_usd)
+    state.input_tokens += max(0, event.tokens - task.input_tokens - task.output_tokens)
+    same_round = event.round == task.round
+    # What is left out here is as in a fresh task: no failures, no question.
+    state.tasks[event.step_id] = TaskState(
+        status=COMPLETED,
+        round=event.round,
+        attempt=task.attempt,
+        started_at=task.started_at,
+        completed_at=at,
+        duration=task.duration,
+        version=event.version,
+        input_digest=event.input_digest,
+        inputs=event.inputs,
+        output_digest=event.output_digest,
+        accepted=Accepted(event.files, NO_VALUE, event.value_ref),
+        previous=task.previous if same_round else None,
+        feedback=task.feedback if same_round else (),
+        input_tokens=max(event.tokens - task.output_tokens, task.input_tokens),
+        output_tokens=task.output_tokens,
+        cost_usd=max(event.cost_usd, task.cost_usd),
+        round_cost_usd=max(event.cost_usd, _not_wasted(state, task, event)),
+        evidence=event.evidence,
+        value_lost=event.value_lost,
+    )
+    state.once.pop(event.step_id, None)
+    state.last_completed = event.step_id
+
+
+def _not_wasted(state: RunState, task: TaskState, event: ev.TaskAdopted) -> float:
+    """What its round has cost, with its cut-off attempt, if that attempt's output is the one that was found."""
+    if event.round != task.round:
+        return task.round_cost_usd
+    state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - task.cut_off_cost_usd)
+    return task.round_cost_usd + task.cut_off_cost_usd
+
+
+def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
+    task = state.task(event.step_id)
+    state.keeps.pop(event.step_id, None)
+    if task.status == COMPLETED and not event.damaged:  # other work than the one that was sent back then
+        task = replace(task, previous=None, feedback=())
+    new_round(
+        state,
+        event.step_id,
+        task,
+        status=PENDING,
+        failures=0,
+        completed_at=None,
+        error="",
+        kind="",
+        question="",
+        decided="",
+        evidence="",
+        value_lost=False,
+        redo_reason=event.reason,
+    )
+
+
+def _kept(state: RunState, event: ev.TaskKept, at: float) -> None:
+    task = state.task(event.step_id)
+    accepted = task.accepted or Accepted()
+    state.tasks[event.step_id] = replace(
+        task,
+        status=COMPLETED,
+        question="",
+        decided="",
+        error="",
+        input_digest=event.input_digest or task.input_digest,
+        inputs=event.inputs or task.inputs,
+        output_digest=event.output_digest or task.output_digest,
+        accepted=replace(accepted, files=event.files or accepted.files),
+    )
+    state.keeps.pop(event.step_id, None)
+
+
+def _migrated(state: RunState, event: ev.ValueMigrated, at: float) -> None:
+    state.tasks[event.step_id] = replace(
+        state.task(event.step_id),
+        version=event.version,
+        input_digest=event.input_digest,
+        inputs=event.inputs,
+        accepted=Accepted(event.files, own(event.value), event.value_ref),
+    )
+
+
+def _skipped(state: RunState, event: ev.TaskSkipped, at: float) -> None:
+    task = state.task(event.step_id)
+    state.tasks[event.step_id] = replace(task, status=SKIPPED, error=event.reason)
+
+
+def _memory_written(state: RunState, event: ev.MemoryWritten, at: float) -> None:
+    """The sections named are in the file from now on; until then only objects/ had them."""
+    state.memories = {**state.memories, event.path: event.step_id}
+    for task_id in event.sections:
+        task = state.task(task_id)
+        if task.accepted is not None:
+            files = tuple(replace(file, kind="section") for file in task.accepted.files)
+            state.tasks[task_id] = replace(task, accepted=replace(task.accepted, files=files))
+
+
+def _question(state: RunState, event: ev.QuestionAsked, at: float) -> None:
+    task = state.task(event.step_id)
+    state.tasks[event.step_id] = replace(task, question=event.about, error=event.detail, decided="")
+    surprise(state, event.step_id, event.detail, at)
+
+
+def _healed(state: RunState, event: ev.ArtifactHealed, at: float) -> None:
+    task = state.tasks.get(event.step_id)
+    if task is not None and task.decided:
+        state.tasks[event.step_id] = replace(task, decided="")
+    surprise(state, event.step_id, f"{event.path} was {event.problem}; put back from objects/", at, "none")
+
+
+def _set_aside(state: RunState, event: ev.ArtifactSetAside, at: float) -> None:
+    surprise(state, event.step_id, f"{event.path} was {event.reason}; set aside as {event.to}", at)
+
+
+def _overran(state: RunState, event: ev.Overran, at: float) -> None:
+    surprise(state, event.step_id, f"went on after its timeout of {event.timeout:g} s", at)
+
+
+HANDLERS: dict[type, Handler] = {
+    ev.NodeEntered: _entered,
+    ev.NodeExited: _exited,
+    ev.TaskAdopted: _adopted,
+    ev.TaskInvalidated: invalidated,
+    ev.TaskKept: _kept,
+    ev.ValueMigrated: _migrated,
+    ev.TaskSkipped: _skipped,
+    ev.MemoryWritten: _memory_written,
+    ev.QuestionAsked: _question,
+    ev.ArtifactHealed: _healed,
+    ev.ArtifactSetAside: _set_aside,
+    ev.Overran: _overran,
+}

@@ -208,3 +208,41 @@ def test_a_newer_pipeline_goes_on_after_an_older_one_was_refused(tmp_path: Path)
         project.run(2)
     assert project.run(3).status == "completed"
     assert not project.made
+
+
+def test_an_input_that_was_lost_is_still_compared_after_a_migration(tmp_path: Path) -> None:
+    """The record is lost, the file migrated, and then its input made again, the same: nobody is asked."""
+    made: list[str] = []
+
+    def pipeline(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step
+        def seed() -> int:
+            made.append("seed")
+            return 7
+
+        @pipe.step(writes="plan.json", version=version)
+        def plan(seed: int) -> dict[str, Any]:
+            made.append("plan")
+            return {"seed": seed}
+
+        @pipe.step(writes="two.md")
+        def two(seed: int) -> str:
+            made.append("two")
+            return f"{seed}\n"
+
+        if version == 2:
+            pipe.migration("plan", 1)(add_urls)
+        return pipe
+
+    pipeline(1).run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    made.clear()
+    assert pipeline(2).run(dir=tmp_path).status == "completed"
+    assert not made
+    (tmp_path / "two.md").unlink()
+    shutil.rmtree(tmp_path / ".holdfast" / "objects")
+    result = pipeline(2).run(dir=tmp_path)
+    assert (result.status, made) == ("completed", ["seed", "two"])
+    assert result.outputs["plan"] == {"seed": 7, "urls": []}

@@ -368,7 +368,8 @@ class Acting:
     def _migrate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
-        now = replace(record, version=node.spec.version, input_digest=digest_, inputs=shorten(parts))
+        made_from = {"input_digest": _comparable(digest_, parts), "inputs": _as_known(record, parts)}
+        now = replace(record, version=node.spec.version, **made_from)
         seal = seals.vary(task_seal(node.id, node.spec, self.state.run_id, now), known_as=record.output_digest)
         migrated = self._left_by_migration(node, decision, accepted)
         if migrated is None:
@@ -456,6 +457,12 @@ def _compared_later(parts: Mapping[str, str], seal: Seal | None) -> dict[str, st
         name: part if part != UNKNOWN and then.get(name, part) == part else f"{UNKNOWN}{then.get(name, '')}"
         for name, part in now.items()
     }
+
+
+def _as_known(record: TaskState, parts: Mapping[str, str]) -> dict[str, str]:
+    """The inputs as they are now; one that is unknown as it is on record, where its seal may have named it."""
+    now = shorten(parts)
+    return {name: record.inputs.get(name, part) if part == UNKNOWN else part for name, part in now.items()}
 
 
 def _comparable(input_digest: str, parts: Mapping[str, str]) -> str:

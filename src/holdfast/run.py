@@ -42,9 +42,10 @@ from holdfast.errors import (
 from holdfast.executors.base import Executor
 from holdfast.inputs import Inputs, known_items
 from holdfast.layout import ProjectLayout
-from holdfast.picture import Picture
+from holdfast.picture import Picture, decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph, in_order
+from holdfast.pipeline.graph import build_graph, in_order, split_task_id, task_id
+from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovering import rebuild
 from holdfast.runs import list_runs, open_project
 from holdfast.sessions import OpenRun, copied, locked, make_folders
@@ -240,16 +241,16 @@ class _Session:
             yield ev.RedoRequested(step_ids=self._redo_ids())
 
     def _redo_ids(self) -> tuple[str, ...]:
-        """The finished tasks that `--redo` names, by task id or by step."""
+        """The finished tasks that `--redo` names, by task id or by step, as the pipeline calls them now."""
+        renamed = renamed_steps(decode_spec(self.state), self.compiled.spec)
         found: list[str] = []
-        for named in self.request.redo:
-            hits = [
-                t
-                for t, r in self.state.tasks.items()
-                if r.status == COMPLETED and named in (t, t.partition("[")[0])
-            ]
-            found += hits
-        return tuple(dict.fromkeys(found))
+        for task, record in self.state.tasks.items():
+            name, path = split_task_id(task)
+            name = renamed.get(name, name)
+            now = task_id(name, path)
+            if record.status == COMPLETED and (name in self.request.redo or now in self.request.redo):
+                found.append(now)
+        return tuple(found)
 
     def _signals(self) -> AbstractContextManager[None]:
         return _handled_signals(self.runner.stop, self.hooks.signals)

@@ -175,6 +175,16 @@ def test_redo_runs_a_finished_step_again(project: Project) -> None:
     assert "✓ chapters" not in said.err
 
 
+def test_redo_names_steps_as_the_pipeline_calls_them_now(project: Project) -> None:
+    """A step that was renamed since is redone under its new name; under the old one there is nothing."""
+    project.run()
+    file = project.root / "book.py"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("@pipe.step(after", '@pipe.step(name="bind", was="assemble", after'))
+    assert "there is no step or task 'assemble'" in project.run("--redo", "assemble").err
+    assert "✓ bind" in project.run("--redo", "bind").err
+
+
 def test_redo_of_an_unknown_name_runs_nothing(project: Project) -> None:
     """A misspelt --redo is a usage error with a suggestion, before anything is recorded."""
     project.run()

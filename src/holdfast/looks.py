@@ -24,6 +24,7 @@ def why_unreadable(error: OSError) -> str:
 
 
 SEAL_DAMAGED = "its seal is; the rest is whole"
+NO_TEXT = "no seal and no text"
 
 MISSING, EMPTY, SEALED, FOREIGN, CHANGED, MARKED, HALF, DAMAGED = (
     "missing",
@@ -84,7 +85,7 @@ def digest_of(body: bytes, read: Read) -> str:
 
 def look_unsealed(data: bytes, marker: str | None) -> Look:
     if not _is_text(data):
-        return Look(DAMAGED, "no seal and no text", data)
+        return Look(DAMAGED, NO_TEXT, data)
     if marker and seals.ends_in_marker(data, marker):
         return Look(MARKED, "", data)
     return Look(HALF, "has no completion marker", data)

@@ -86,6 +86,19 @@ def test_a_plain_file_of_a_step_that_gives_a_path_is_received_as_one(tmp_path: P
     assert project.run().status == "completed" and not project.made
 
 
+@pytest.mark.parametrize(("annotation", "made"), [(bytes, []), (Path, []), (str, ["meta"])])
+def test_a_plain_file_of_bytes_is_adopted_where_its_step_gives_bytes(
+    tmp_path: Path, annotation: Any, made: list[str]
+) -> None:
+    """A picture needs no marker; where text is expected, it is no output."""
+    (tmp_path / "meta.png").write_bytes(b"\x89PNG\0\xff")
+    project = Plain(tmp_path, "meta.png", annotation)
+    project.run()
+    assert project.made == made
+    if annotation is bytes:
+        assert project.received == b"\x89PNG\0\xff"
+
+
 @pytest.mark.parametrize("text", ['{"c": ', "c: 1", '{"c": 1} {"c": 2}'])
 def test_json_that_is_cut_is_not_adopted(tmp_path: Path, text: str) -> None:
     """It is half-finished: kept as a backup, and its step runs."""

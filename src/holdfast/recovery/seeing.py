@@ -30,8 +30,14 @@ def file_seen(node: Node, key: str, path: str, found: Look) -> tuple[FileRecord,
 
 
 def as_taken(node: Node, key: str, path: str, found: Look) -> Look:
-    """A look at a file that no seal speaks for: half-finished, if consumers could not be given it."""
-    if found.kind not in (look.MARKED, look.HALF) or node.spec.forms.get(key) != "json":
+    """A look at a file that no seal speaks for: half-finished, if consumers could not be given it.
+
+    Bytes that are no text are as good as any where the step gives such.
+    """
+    form = node.spec.forms.get(key)
+    if found.detail == look.NO_TEXT and form in ("bytes", "path") and not seals.is_inline(path):
+        return replace(found, kind=look.HALF, detail="has no completion marker")
+    if found.kind not in (look.MARKED, look.HALF) or form != "json":
         return found
     _, body = file_seen(node, key, path, found)
     return found if is_json(body) else replace(found, kind=look.HALF, detail=NOT_JSON)

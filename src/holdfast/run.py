@@ -197,6 +197,9 @@ class _Session:
         if self.choice.found_again or self.state.rebuilt:
             rebuild(self.open, self.views)
             self.keeper.start_from(self.state.seq)
+        again = self._redo_ids() if self.request.redo else ()
+        if again:
+            self.open.submit([ev.RedoRequested(step_ids=again)], durable=False)
         self.runner.observers.insert(0, self.keeper)  # the views belong to its thread from now on
         self.hooks.on_open(self.picture, self.runner.stop)
         self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
@@ -237,8 +240,6 @@ class _Session:
             host=socket.gethostname(),
             pid=os.getpid(),
         )
-        if self.request.redo:
-            yield ev.RedoRequested(step_ids=self._redo_ids())
 
     def _redo_ids(self) -> tuple[str, ...]:
         """The finished tasks that `--redo` names, by task id or by step, as the pipeline calls them now."""

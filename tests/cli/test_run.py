@@ -185,6 +185,18 @@ def test_redo_names_steps_as_the_pipeline_calls_them_now(project: Project) -> No
     assert "✓ bind" in project.run("--redo", "bind").err
 
 
+def test_redo_is_not_forgotten_where_the_record_is_lost(project: Project) -> None:
+    """What the files prove is taken over first, and then done again as asked."""
+    file = project.root / "book.py"
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("@pipe.step(after", '@pipe.step(writes="b.md", after')
+    )
+    project.run()
+    shutil.rmtree(project.root / ".holdfast")
+    said = project.run("--redo", "assemble")
+    assert (said.code, said.err.count("= assemble"), said.err.count("✓ assemble")) == (0, 1, 1)
+
+
 def test_redo_of_an_unknown_name_runs_nothing(project: Project) -> None:
     """A misspelt --redo is a usage error with a suggestion, before anything is recorded."""
     project.run()

@@ -114,7 +114,7 @@ def test_descriptors_stay_bounded(tree):
         tree.write(f"d{number}/x", b"x", sync=False)
     assert len(os.listdir("/dev/fd")) <= before + 64
     tree.close()
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before  # fewer, if what another test left open has gone meanwhile
 
 
 def test_a_finished_file_is_moved_in(tree, root, tmp_path):

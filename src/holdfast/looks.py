@@ -10,7 +10,7 @@ import msgspec
 from holdfast import memory, seals
 from holdfast.seals import Seal
 from holdfast.stores.ahead import Read
-from holdfast.values import digest
+from holdfast.values import digest, is_text
 
 UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
 """A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
@@ -73,7 +73,7 @@ def look_inline(read: Read, tasks: Sequence[str], marker: str | None) -> Look:
         return Look(FOREIGN, f"sealed by {seal.task}", body, seal)
     if digest_of(body, read) == seal.sha256:
         return Look(SEALED, "", body, seal)
-    if _is_text(body):
+    if is_text(body):
         return Look(CHANGED, "edited since it was sealed", body, seal)
     return Look(DAMAGED, "its bytes are no text any more", body, seal)
 
@@ -84,7 +84,7 @@ def digest_of(body: bytes, read: Read) -> str:
 
 
 def look_unsealed(data: bytes, marker: str | None) -> Look:
-    if not _is_text(data):
+    if not is_text(data):
         return Look(DAMAGED, NO_TEXT, data)
     if marker and seals.ends_in_marker(data, marker):
         return Look(MARKED, "", data)
@@ -96,11 +96,3 @@ OF_SECTIONS = {
     memory.EDITED: (CHANGED, "its section was edited since it was sealed"),
     memory.BROKEN: (DAMAGED, "its section is cut, or no text any more"),
 }
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in data

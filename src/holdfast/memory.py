@@ -21,7 +21,7 @@ from functools import lru_cache
 
 from holdfast import seals
 from holdfast.seals import Seal
-from holdfast.values import digest
+from holdfast.values import digest, is_text
 
 INTACT = "intact"
 EDITED = "edited"  # readable text between its own opening line and its own seal, but another than was sealed
@@ -70,7 +70,7 @@ class Book:
     @property
     def is_garbage(self) -> bool:
         """Whether nothing in it is a section, and nothing a person's words: zeros, or another kind of file."""
-        return not self.by_task and not _is_text(self.data)
+        return not self.by_task and not is_text(self.data)
 
     def find(self, names: Iterable[str]) -> Block | None:
         """The block of the task with these names; one of which little is left, if there is no better."""
@@ -167,7 +167,7 @@ def _opened(data: bytes, opening: re.Match[bytes], limit: int) -> Block:
             body, end = data[start : line.start()], _line_end(data, line.start())
             if digest(body) == seal.sha256:
                 return Block(task, INTACT, opening.start(), end, body, seal, frayed=True)
-            kind = EDITED if _is_text(body) else BROKEN
+            kind = EDITED if is_text(body) else BROKEN
             return Block(task, kind, opening.start(), end, body, seal)
     end, alias = _guessed_end(data, opening, start, limit)
     return Block(task, BROKEN, opening.start(), end, alias=alias)
@@ -206,7 +206,7 @@ def _bad_line(data: bytes, start: int, end: int) -> int | None:
     """The first line that is no text: nobody wrote that, so a section that is damaged begins there, or before."""
     while start < end:
         following = min(end, _line_end(data, start))
-        if not _is_text(data[start:following]):
+        if not is_text(data[start:following]):
             return start
         start = following
     return None
@@ -246,14 +246,6 @@ def _seal_at(data: bytes, position: int) -> Seal | None:
 def _line_end(data: bytes, position: int) -> int:
     """The position behind the line that `position` is in."""
     return data.find(b"\n", position) + 1 or len(data)
-
-
-def _is_text(body: bytes) -> bool:
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in body
 
 
 # --- writing ---------------------------------------------------------------------------------------------

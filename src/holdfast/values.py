@@ -37,6 +37,15 @@ def decode_json(data: bytes | memoryview | msgspec.Raw) -> Any:
     return _decode(data)
 
 
+def is_text(data: bytes) -> bool:
+    """Whether all of `data` is text that a person could have written."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data
+
+
 def is_json(data: bytes) -> bool:
     """Whether all of `data` is one JSON value."""
     try:

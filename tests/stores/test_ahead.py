@@ -75,6 +75,14 @@ def test_a_file_with_its_seal_beside_it_is_hashed_whole(tmp_path: Path, start: S
     assert told(start(["a.csv"]), "a.csv") == (b"1,2\n3,4\n", 8, hashed(b"1,2\n3,4\n"))
 
 
+@pytest.mark.parametrize("sign", ["=", "-"])
+def test_no_name_is_taken_for_another_by_its_first_character(tmp_path: Path, start: Start, sign: str) -> None:
+    """A file is named with a sign before it: one whose own name begins like that is itself."""
+    (tmp_path / f"{sign}a.md").write_bytes(b"text\nthe seal\n")
+    (tmp_path / "a.md").write_bytes(b"another\n")
+    assert told(start([f"{sign}a.md", "a.md"]), f"{sign}a.md") == (b"text\nthe seal\n", 5, hashed(b"text\n"))
+
+
 def test_what_is_no_plain_file_is_left_to_whoever_asks(tmp_path: Path, start: Start) -> None:
     """Missing, a link, a folder, a pipe, behind a linked folder, too large: each is None, and the next is read."""
     (tmp_path / "whole.md").write_bytes(b"text\n")
@@ -145,7 +153,7 @@ def test_the_process_ends_when_nobody_listens(tmp_path: Path) -> None:
     with subprocess.Popen(command, pass_fds=(root,), **pipes) as process:
         assert process.stdin and process.stdout and process.stderr
         process.stdout.close()
-        process.stdin.write(b"a.md")
+        process.stdin.write(b"-a.md")
         process.stdin.close()
         assert process.stderr.read() == b""
     os.close(root)

@@ -54,7 +54,8 @@ class ReadAhead:
         """Say, once, which files to read; those `whole` have no seal inside."""
         self._paths = paths
         self._places = {path: place for place, path in enumerate(paths)}
-        wanted = [reader.WHOLE + path if whole else path for path, whole in zip(paths, is_whole, strict=True)]
+        signs = [reader.WHOLE if whole else reader.INSIDE for whole in is_whole]
+        wanted = [sign + path for sign, path in zip(signs, paths, strict=True)]
         if self._process is not None and self._process.stdin is not None:
             try:
                 with self._process.stdin as requests:

@@ -9,8 +9,8 @@ first argument, and gives for each of them, in their order, a header, the bytes,
     size of the bytes (4 bytes), how many of them the hash covers (4), size of the words (4), that hash (32),
     and when it was read, in seconds that only go forward (8)
 
-The hash is of everything above the last line, where a seal stands; after "=" the path is of a file that has its
-seal beside it, and the hash is of all. A file that is large, or cannot be read as a plain file, is only said to be
+A path follows a sign: "-" for a file that has its seal inside, and the hash is of everything above the last line,
+where that stands; "=" for one that has it beside, and the hash is of all. A file that is large, or cannot be read as a plain file, is only said to be
 UNREAD: whoever wants it opens it and meets the reason. It ends when nobody listens any more.
 """
 
@@ -28,7 +28,7 @@ from collections.abc import Iterator
 
 HEADER = struct.Struct("<III32sd")
 UNREAD = HEADER.pack(0, 0xFFFFFFFF, 0, bytes(32), 0.0)
-WHOLE = "="
+INSIDE, WHOLE = "-", "="
 SIZE_MAX = 1 << 20
 
 # The words that every seal has, in their order; what follows them differs from seal to seal.
@@ -92,7 +92,7 @@ def _answers(root: int, paths: list[str]) -> Iterator[bytes]:
     folders: dict[str, int] = {}
     begun = time.monotonic()
     for wanted in paths:
-        path = wanted.removeprefix(WHOLE)
+        sign, path = wanted[:1], wanted[1:]
         above, _, name = path.rpartition("/")
         try:
             if above not in folders:
@@ -100,7 +100,7 @@ def _answers(root: int, paths: list[str]) -> Iterator[bytes]:
             data = _read(folders[above], name)
         except OSError:
             data = None
-        yield UNREAD if data is None else _answer(data, begun, is_whole=path is not wanted)
+        yield UNREAD if data is None else _answer(data, begun, is_whole=sign == WHOLE)
     for folder in folders.values():
         os.close(folder)
 

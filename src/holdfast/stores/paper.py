@@ -11,7 +11,6 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -108,6 +107,7 @@ class PaperTree(WorkTree):
         self._paper = paper
         self._new: dict[str, os.stat_result] = {}
         self._gone: set[str] = set()
+        self._touched: dict[str, set[str]] = {}  # folder -> names in it that are new or gone
         self._origin: dict[str, str] = {}  # new name -> where the bytes still are
         self._held = Held()
 
@@ -159,7 +159,10 @@ class PaperTree(WorkTree):
         return self._new.get(rel) or super().stat(rel)
 
     def names(self, folder: str) -> frozenset[str]:
-        return super().names(folder) - _below(folder, self._gone) | _below(folder, self._new)
+        prefix = f"{folder}/" if folder else ""
+        touched = self._touched.get(folder, set())
+        new = frozenset(name for name in touched if prefix + name in self._new)
+        return super().names(folder) - touched | new
 
     def read(self, rel: str) -> bytes:
         held = self._held.get(rel)
@@ -178,6 +181,7 @@ class PaperTree(WorkTree):
         return self._origin.get(rel, rel)
 
     def _appears(self, rel: str, size: int) -> os.stat_result:
+        self._touch(rel)
         self._gone.discard(rel)
         self._origin.pop(rel, None)
         self._held.drop(rel)
@@ -187,14 +191,14 @@ class PaperTree(WorkTree):
         return self._new[rel]
 
     def _vanishes(self, rel: str) -> None:
+        self._touch(rel)
         self._gone.add(rel)
         self._new.pop(rel, None)
         self._held.drop(rel)
 
-
-def _below(folder: str, paths: Iterable[str]) -> frozenset[str]:
-    split = (path.rpartition("/") for path in paths)
-    return frozenset(name for above, _, name in split if above == folder)
+    def _touch(self, rel: str) -> None:
+        folder, _, name = rel.rpartition("/")
+        self._touched.setdefault(folder, set()).add(name)
 
 
 class PaperObjects(ObjectStore):

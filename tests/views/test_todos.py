@@ -1,3 +1,4 @@
+import hashlib
 import os
 import sqlite3
 from contextlib import closing
@@ -308,6 +309,35 @@ def test_what_somebody_wrote_is_kept_before_it_is_written_over(project, statemen
     assert theirs == found[0] + found[1]
     assert "buy milk" not in project.status()
     assert project.status()["outline"] == "done"
+
+
+def with_an_earlier_stamp(project):
+    """The stamp as it once was written: it covers ids and statuses alone."""
+    lines = sorted(f"{name}\0{status}\n" for name, status in project.status().items())
+    with closing(sqlite3.connect(project.path)) as connection, connection:
+        connection.execute(
+            "UPDATE todo_view SET sha256 = ?", [hashlib.sha256("".join(lines).encode()).hexdigest()]
+        )
+
+
+def test_what_an_earlier_version_wrote_is_no_edit(project):
+    """Nobody changed it: nothing is told or kept, and it is drawn on."""
+    story = half_written_book()
+    project.update(story)
+    with_an_earlier_stamp(project)
+    assert project.view.edited(story.spec) is None
+    assert project.update(story)
+    assert project.kept() == []
+
+
+def test_an_edit_of_what_an_earlier_version_wrote_is_told(project):
+    """Its stamp gives away a changed status, as it always did."""
+    story = half_written_book()
+    project.update(story)
+    with_an_earlier_stamp(project)
+    with closing(sqlite3.connect(project.path)) as connection, connection:
+        connection.execute("UPDATE todos SET status = 'pending' WHERE id = 'outline'")
+    assert project.view.edited(story.spec) is not None
 
 
 def test_one_change_is_kept_once_however_often_writing_fails(project):

@@ -10,8 +10,9 @@ first argument, and gives for each of them, in their order, a header, the bytes,
     and when it was read, in seconds that only go forward (8)
 
 A path follows a sign: "-" for a file that has its seal inside, and the hash is of everything above the last line,
-where that stands; "=" for one that has it beside, and the hash is of all. A file that is large, or cannot be read as a plain file, is only said to be
-UNREAD: whoever wants it opens it and meets the reason. It ends when nobody listens any more.
+where that stands; "=" for one that has it beside, and the hash is of all. A file that is large, or cannot be read
+as a plain file, is only said to be UNREAD: whoever wants it opens it and meets the reason. It ends when
+nobody listens any more.
 """
 
 from __future__ import annotations

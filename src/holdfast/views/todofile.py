@@ -86,7 +86,9 @@ class Found:
     @property
     def is_edited(self) -> bool:
         """Whether it holds something that is not as we wrote it; rows without a stamp were not."""
-        return bool(self.run or self.rows) and self.digest != self.sha256
+        if not (self.run or self.rows) or self.digest == self.sha256:
+            return False
+        return not self.sha256 or _earlier_digest(self.rows) != self.sha256
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -171,6 +173,12 @@ def digest(rows: Mapping[str, Row], deps: Iterable[Edge]) -> str:
     lines = [f"{name}\0{title}\0{text}\0{status}\n" for name, (title, text, status) in rows.items()]
     lines += [f"{task}\0{named}\n" for task, named in deps]
     lines.sort()
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _earlier_digest(rows: Mapping[str, Row]) -> str:
+    """The hash as it once was: of ids and statuses alone."""
+    lines = sorted([f"{name}\0{status}\n" for name, (_, _, status) in rows.items()])
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 

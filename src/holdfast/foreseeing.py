@@ -22,7 +22,7 @@ from holdfast.sessions import mend_objects
 from holdfast.snapshots import next_number, plan_rotation, sidecar_of, snapshot_path, snapshots
 from holdfast.state import RunState
 from holdfast.stores.paper import APPEND, COPY, CUT, DELETE, KEEP, SET_ASIDE, WRITE, Action, Paper
-from holdfast.stores.places import is_no_folder, is_something_else
+from holdfast.stores.places import is_no_folder, is_something_else, no_files_in
 from holdfast.views.shelf import Obstacle, ViewShelf
 
 
@@ -97,6 +97,8 @@ class Foresight:
             return
         self._sound(run.quarantine)
         self._room(is_no_folder(run.logs), run.logs, run.quarantine)
+        for path in no_files_in(run.logs) if run.logs not in self._gone else ():
+            self._set_aside(path, run.quarantine)
 
     def _room(self, is_in_the_way: bool, path: Path, quarantine: Path) -> None:
         if is_in_the_way:

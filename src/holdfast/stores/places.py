@@ -27,12 +27,16 @@ def room_for_folder(path: Path, quarantine: Path) -> list[str]:
 
 def room_for_files_in(folder: Path, quarantine: Path) -> list[str]:
     """The same for every name in a folder of ours that holds nothing but files."""
+    return [words for path in no_files_in(folder) for words in room_for_file(path, quarantine)]
+
+
+def no_files_in(folder: Path) -> list[Path]:
+    """What is in a folder and is no regular file, sorted; nothing if there is no such folder."""
     try:
         with os.scandir(folder) as entries:
-            wrong = sorted(entry.name for entry in entries if not entry.is_file(follow_symlinks=False))
+            return sorted(folder / entry.name for entry in entries if not entry.is_file(follow_symlinks=False))
     except FileNotFoundError:
         return []
-    return [words for name in wrong for words in room_for_file(folder / name, quarantine)]
 
 
 def sound_quarantine(quarantine: Path) -> list[str]:

@@ -12,6 +12,8 @@ import pytest
 
 from holdfast import Pipeline, events, state
 from holdfast.context import Context
+from holdfast.folding import FOLD_VERSION
+from holdfast.history import FORMAT
 
 from .sessions import ROOT
 
@@ -41,6 +43,12 @@ def test_every_field_of_a_snapshot_is_named(struct: type[msgspec.Struct]) -> Non
     """Whatever a snapshot or a file record may hold is on the page."""
     missing = [field.name for field in msgspec.structs.fields(struct) if f"`{field.name}`" not in PAGE]
     assert missing == []
+
+
+def test_the_numbers_of_a_snapshot_are_those_that_are_written() -> None:
+    """The page says which format and which fold are written now."""
+    assert f"`format` (now {FORMAT}), `fold` (now {FOLD_VERSION})" in PAGE
+    assert f'{{"format":{FORMAT},"fold":{FOLD_VERSION},"position":' in PAGE
 
 
 # --- a reader, from the page's rules; json, hashlib, re and sqlite3 only ---------------------------------

@@ -109,6 +109,13 @@ def test_the_quick_look_at_a_path_says_what_the_long_one_says(pieces: list[str])
     assert templates.check_path(path) == thorough
 
 
+@pytest.mark.parametrize(("template", "value"), [("out/a.s{one}", "eal"), ("out/{one}.b{one}.md", "ak")])
+def test_a_field_completes_no_reserved_ending(template: str, value: str) -> None:
+    """A field anywhere behind a dot may make of it what looks like a file of ours."""
+    with pytest.raises(UsageError, match="Holdfast's own"):
+        render_path(template, {"one": value})
+
+
 @given(
     st.lists(st.sampled_from(["a", "b-", ".", "/", "{one}", "{two}", ".md", ".holdfast"]), max_size=6),
     st.lists(

@@ -18,6 +18,7 @@ _OWN_FILES = frozenset(fold(name) for name in (CHECKPOINT_VIEW, RESUME_VIEW, SET
 _HARMLESS = re.compile(r"(?:[A-Za-z0-9_]+(?:[.-]+[A-Za-z0-9_]+)*/)+[A-Za-z0-9_]+(?:[-.]+[A-Za-z0-9_]+)*")
 _RESERVED = re.compile(r"\.\.|\.(?:seal|part|bak)", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_FIELD_IN_ENDING = re.compile(r"\.[^/]*\{")
 _GLOB = re.compile(r"[*?\[\]]")
 
 
@@ -53,7 +54,7 @@ def _tame_fields(template: str) -> tuple[str, ...] | None:
     that is reserved.
     """
     names = fields(template)
-    is_tame = "/" in template and ".{" not in template
+    is_tame = "/" in template and _FIELD_IN_ENDING.search(template) is None
     return names if is_tame and check_path(render(template, dict.fromkeys(names, "x"))) is None else None
 
 

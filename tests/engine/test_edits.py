@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
 
 from holdfast import Context, Pipeline, Rewind, inputs
-from holdfast.stores import tree
+from holdfast.stores import ahead, tree
+from holdfast.stores.ahead import ReadAhead
 
 
 def one_step(*, version: int = 1, copy: bool = True, overwrite: bool = False, name: str = "a.md") -> Pipeline:
@@ -228,3 +231,33 @@ def test_an_edit_made_while_others_run_again_is_seen(tmp_path: Path, monkeypatch
     assert "made 1" in (tmp_path / "a.md").read_text()
     assert "MYEDIT" not in (tmp_path / "b.md").read_text()
     assert anywhere(tmp_path, "MYEDIT")
+
+
+def test_an_edit_made_while_a_lost_run_goes_on_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run whose record was lost, too, nothing is judged by what was read before its steps began."""
+    for module in (inputs, tree):
+        monkeypatch.setattr(module, "FILES_MIN", 2)
+    monkeypatch.setattr(ahead, "_FRESH_S", math.inf)  # however fast the steps are
+    monkeypatch.setattr(ReadAhead, "take", partialmethod(ReadAhead.take, patiently=True))
+    pipe, at_work = Pipeline("p"), list[Callable[[], None]]()
+
+    @pipe.step(writes="a.md")
+    def a() -> str:
+        for act in at_work:
+            act()
+        return "made\n"
+
+    @pipe.step(writes="b.md")
+    def b(a: str) -> str:
+        return f"made from {a}"
+
+    @pipe.step(writes="c.md")
+    def c() -> str:
+        return "made\n"
+
+    pipe.run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    (tmp_path / "a.md").unlink()
+    at_work.append(lambda: edit(tmp_path / "b.md"))
+    assert pipe.run(dir=tmp_path).status == "paused"
+    assert "MYEDIT" in (tmp_path / "b.md").read_text()

@@ -77,6 +77,7 @@ class Considering:
                 self._rewind_due()
             if not scheduler.to_consider:
                 break
+        self.board.inputs.expect_no_more()  # hours may pass: from now on files are read when they are looked at
         if self._survey is not None:
             self._tell_survey(self._survey)
         self._start_some(now)
@@ -84,7 +85,6 @@ class Considering:
     def _tell_survey(self, survey: Survey) -> None:
         """Once, when all that can be looked at before anything runs was looked at."""
         self._survey = None
-        self.board.inputs.expect_no_more()  # hours may pass: from now on files are read when they are looked at
         if survey.is_news and not self.board.state.rebuilt:
             self.board.committer.record(survey.told(self.board.state))
 

@@ -1,12 +1,15 @@
 """The work tree: nothing is read or written through links or outside the root."""
 
 import gc
+import math
 import os
+import shutil
 
 import pytest
 
 from holdfast.errors import UsageError
 from holdfast.stores import disk
+from holdfast.stores import tree as tree_module
 from holdfast.stores.tree import WorkTree
 from outside import OUTSIDE
 
@@ -70,6 +73,17 @@ def test_a_folder_replaced_by_a_link_is_noticed(tree, root, monkeypatch):
     with pytest.raises(UsageError):
         tree.write("a/b/two", b"2", sync=False)
     assert os.listdir(root / "moved" / "b") == ["one"]
+
+
+def test_a_folder_that_was_removed_does_not_end_the_reading_ahead(tree, root, monkeypatch):
+    """Whoever writes is one thread, and whoever takes what was read ahead may be another."""
+    monkeypatch.setattr(tree_module, "_FRESH_S", math.inf)
+    tree.write("drafts/a.md", b"text", sync=False)
+    tree.prepare()
+    shutil.rmtree(root / "drafts")
+    tree.write("drafts/b.md", b"text", sync=False)
+    assert tree._ahead is not None
+    assert (root / "drafts/b.md").read_bytes() == b"text"
 
 
 def test_a_folder_that_was_removed_is_made_again(tree, root):

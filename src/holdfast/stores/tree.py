@@ -57,9 +57,12 @@ class WorkTree:
 
     def close(self) -> None:
         """Let go of all kept folders; the tree stays usable."""
+        self._forget_folders()
+        self._read_no_more()
+
+    def _forget_folders(self) -> None:
         with self._mutex:
             self._folders.clear()
-        self._read_no_more()
 
     def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
         """Replace the file by one holding `data`, making folders as needed; gives what was written."""
@@ -67,7 +70,7 @@ class WorkTree:
         try:
             return atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
         except FileNotFoundError:  # the folder was removed since we last looked
-            self.close()
+            self._forget_folders()  # and no more: another thread may be taking what was read ahead
             folder, name = self._parent(rel, create=True, sync=sync)
             return atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
 

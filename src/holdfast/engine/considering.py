@@ -248,12 +248,13 @@ class Considering:
 
 
 def was_passed(barrier: Node, state: RunState, is_proved: Callable[[Node], bool]) -> bool:
-    """Whether a gate or phase without a record was passed: a task behind it is whole, or was adopted."""
-    return any(is_proved(task) or _is_adopted(state.task(task.id)) for task in _behind(barrier, state.rebuilt))
+    """Whether a gate or phase without a record was passed: a task behind it is whole, or was found to be."""
+    return any(is_proved(task) or _was_finished(state.task(task.id)) for task in _behind(barrier, state.rebuilt))
 
 
-def _is_adopted(record: TaskState) -> bool:
-    return record.status == COMPLETED and bool(record.evidence)
+def _was_finished(record: TaskState) -> bool:
+    """Whether a run that was lost had finished it: what others wrote, or a person let stand, tells of no run."""
+    return record.status == COMPLETED and record.evidence not in ("", "marker", "exists", "kept")
 
 
 def _behind(barrier: Node, is_lost: bool) -> Iterator[Node]:

@@ -9,6 +9,8 @@ import pytest
 from holdfast import Context, Pipeline
 from holdfast.seals import read_seal
 
+from .projects import events_of
+
 
 def texts(ran: list[str]) -> Pipeline:
     pipe = Pipeline("texts")
@@ -63,3 +65,15 @@ def test_a_deleted_seal_beside_its_file_is_written_again(tmp_path: Path) -> None
     assert texts(ran).run(dir=tmp_path).status == "completed"
     seal = read_seal((tmp_path / "large.bin.seal").read_bytes())
     assert ran == [] and seal is not None and seal.task == "large"
+
+
+def test_what_stands_in_the_place_of_a_seal_is_set_aside_and_told(tmp_path: Path) -> None:
+    """Also if the file beside it is damaged: both are in quarantine, and the journal has a line for each."""
+    pipe = texts([])
+    pipe.run(dir=tmp_path, run_id="r")
+    (tmp_path / "table.csv").write_text("another\n")
+    (tmp_path / "table.csv.seal").unlink()
+    (tmp_path / "table.csv.seal").symlink_to("elsewhere")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    told = [event["path"] for event in events_of(tmp_path, "artifact_set_aside")]
+    assert sorted(told) == ["table.csv", "table.csv.seal"]

@@ -157,18 +157,24 @@ class Acting:
         It is told by how it looks, if `why` does not say more.
         """
         tree = self.artifacts.tree
-        beside = tree.stat(seals.seal_path(path)) if not seals.is_inline(path) else None
-        if beside is not None and not stat.S_ISREG(beside.st_mode):
-            tree.set_aside(seals.seal_path(path), self.quarantine)
+        events = self._make_room_for_seal(task, path) if not seals.is_inline(path) else []
         if found.kind == look.MISSING or tree.stat(path) is None:
-            return []
+            return events
         if self.may_overwrite and self.artifacts.is_spare(found, self.state.run_id):
-            return []
+            return events
         if found.kind in (look.DAMAGED, look.EMPTY):
             to = f"{self.quarantine.name}/{tree.set_aside(path, self.quarantine).name}"
         else:
             to = tree.back_up(path)
-        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=why or _described(found))]
+        return [*events, ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=why or _described(found))]
+
+    def _make_room_for_seal(self, task: str, path: str) -> list[ev.Event]:
+        """Set aside what stands where the seal beside a file belongs, and is no file."""
+        beside = seals.seal_path(path)
+        status = self.artifacts.tree.stat(beside)
+        if status is None or stat.S_ISREG(status.st_mode):
+            return []
+        return [self._aside(task, beside, self.artifacts.tree.set_aside(beside, self.quarantine).name)]
 
     def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         paths = self.inputs.paths(node)

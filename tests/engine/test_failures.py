@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, HoldfastError, Pipeline, Rewind
+from holdfast.artifacts import Artifacts
+from holdfast.errors import StorageError
 
 from .projects import events_of, exits_of, in_thread
 
@@ -260,3 +264,28 @@ def test_a_refused_output_is_kept_in_quarantine_and_tried_again(tmp_path: Path, 
     assert (result.status, result.outputs["step"]) == ("completed", "text of round 1\n")
     (kept,) = (journal for journal in tmp_path.glob(".holdfast/runs/*/quarantine/refused/*"))
     assert kept.read_text() == "text of round 0\n"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("error", [OSError(errno.EIO, os.strerror(errno.EIO), "a.md"), RuntimeError("a mistake")])
+def test_an_input_that_cannot_be_read_stops_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_async: bool
+) -> None:
+    """It does not wait for ever, and it is no failure of the step."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.md")
+    def a() -> str:
+        return "text\n"
+
+    async def later(a: str) -> str:
+        return a
+
+    pipe.step(name="b", retries=3)(later if is_async else lambda a: a)
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(Artifacts, "load", fail)
+    with pytest.raises(StorageError if isinstance(error, OSError) else RuntimeError):
+        pipe.run(dir=tmp_path)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
+from holdfast.errors import StorageError
+from holdfast.stores import disk
 
 from .projects import events_of, exits_of, in_thread
 
@@ -233,3 +236,34 @@ def test_one_round_is_told_as_once(tmp_path: Path) -> None:
 
     pipe.run(dir=tmp_path)
     assert next(exits_of(tmp_path, "review"))["error"] == "sent draft back once and still objects: too short"
+
+
+def test_files_of_two_rounds_are_no_set(tmp_path: Path) -> None:
+    """Cut off while the files of a new round are placed: what was sent back is not adopted beside them."""
+    pipe, placed = Pipeline("p"), list[str]()
+
+    @pipe.step(writes={"a": "a.md", "b": "b.csv"})
+    def both(ctx: Context) -> dict[str, str]:
+        return {"a": f"round {ctx.round}\n", "b": f"round {ctx.round}\n"}
+
+    @pipe.step
+    def review(both: dict[str, str]) -> dict[str, str]:
+        if both["b"] == "round 0\n":
+            raise Rewind("both", feedback="again")
+        return both
+
+    def fail(op: str, path: str) -> None:
+        placed.extend([path] if op == "rename" and path == "b.csv" else [])
+        if len(placed) == 2:  # of the second round: a.md is there already
+            raise OSError(errno.EIO, "cut off", path)
+
+    disk.hook = fail
+    try:
+        with pytest.raises(StorageError):
+            pipe.run(dir=tmp_path)
+    finally:
+        disk.hook = None
+    assert (tmp_path / "a.md").read_text().startswith("round 1")
+    assert (tmp_path / "b.csv").read_text() == "round 0\n"
+    result = pipe.run(dir=tmp_path)
+    assert result.outputs["review"] == {"a": "round 1\n", "b": "round 1\n"}

@@ -30,7 +30,7 @@ from holdfast.engine.considering import Considering, Judge
 from holdfast.engine.entries import Broken, Ending, Heard, Late, Nudge, Overdue, Report
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.workers import Job, Workers
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
 from holdfast.pipeline.graph import OK, SKIPPED, Graph
 from holdfast.pipeline.spec import StepSpec
@@ -284,13 +284,27 @@ class Runner:
 
     def _execute(self, attempt: Attempt) -> Outcome:
         try:
-            call = self.attempts.prepare(attempt)
-        except (LostValueError, HoldfastError) as error:
+            call = self._prepared(attempt)
+        except Exception as error:
             return Outcome(error=error)
         spec = attempt.node.spec
         if isinstance(spec, StepSpec) and spec.executor == "process":
             return self._process_pool().run(call)
         return self._inline.run(call)
+
+    def _prepared(self, attempt: Attempt) -> Call:
+        """The call with its inputs. One that the machine cannot read, or a mistake of ours, stops the run."""
+        try:
+            return self.attempts.prepare(attempt)
+        except (OSError, StorageError) as error:
+            told = error if isinstance(error, StorageError) else StorageError.from_os(error, "read an input")
+            self.committer.fail(told)
+            raise told from error
+        except (LostValueError, HoldfastError):
+            raise
+        except Exception as error:
+            self.committer.fail(error)
+            raise
 
     def _process_pool(self) -> Executor:
         if self._processes is None:
@@ -328,7 +342,7 @@ class Runner:
 
         def prepare(call: Call) -> None:
             current_task.set(attempt.node.id)
-            call.arguments = self.attempts.prepare(attempt).arguments
+            call.arguments = self._prepared(attempt).arguments
 
         return Start(call, prepare, lambda outcome: self._ended_on_loop(attempt, outcome))
 

@@ -42,6 +42,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     healable: Mapping[str, bool] = {}
     uncopied: frozenset[str] = frozenset()  # accepted files of which objects/ has no copy
     value_lost: bool = False
+    is_partial: bool = (
+        False  # some of its files are an earlier round's, and left out: they are no set with the others
+    )
     marker: str | None = None
     living_runs: frozenset[str] = frozenset()
     consumed: bool = False  # other tasks take its output

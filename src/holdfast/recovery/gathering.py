@@ -35,6 +35,7 @@ class _Facts(msgspec.Struct, frozen=True):
     healable: Mapping[str, bool] = {}
     uncopied: frozenset[str] = frozenset()
     value_lost: bool = False
+    is_partial: bool = False
 
 
 class Gathering:
@@ -81,6 +82,7 @@ class Gathering:
             healable=facts.healable,
             uncopied=facts.uncopied,
             value_lost=facts.value_lost,
+            is_partial=facts.is_partial,
             task=node.id,
             run_id=self.state.run_id,
             record=known,
@@ -166,7 +168,8 @@ class Gathering:
                 parts[part_path(path)] = as_taken(node, key, path, streamed)
         seals = [seen.seal for seen in files.values() if seen.seal is not None and seen.seal.value_digest]
         lost = any(self.artifacts.rest_of(seal) is None for seal in seals) if seals else False
-        return _Facts(self._without_superseded(record, files), parts, value_lost=lost)
+        current = self._without_superseded(record, files)
+        return _Facts(current, parts, value_lost=lost, is_partial=len(current) < len(files))
 
     def _without_superseded(self, record: TaskState, files: dict[str, Look]) -> dict[str, Look]:
         """Leave out an earlier round's accepted version that objects/ keeps: it may be written over."""

@@ -83,7 +83,7 @@ def _is_cut(evidence: Evidence) -> bool:
 
 def _adopt_sealed(evidence: Evidence) -> Decision | None:
     found = [look_.seal for look_ in evidence.files.values() if look_.seal is not None]
-    if evidence.value_lost and evidence.wanted:
+    if evidence.is_partial or (evidence.value_lost and evidence.wanted):
         return None
     if len(found) > 1 and len({(seal.set_digest, seal.value_digest) for seal in found}) > 1:
         return None

@@ -383,15 +383,46 @@ class Artifacts:
             return
         self.place(record, self._body(record), self.sealed(record, seal))
 
-    def move(self, old: FileRecord, new: FileRecord, seal: Seal) -> None:
-        """The file at its new path, sealed there; the old name disappears last."""
-        if old.kind == "path":
-            self.tree.rename(old.path, new.path)
-        else:
-            self.place(new, self._body(old), self.sealed(new, seal))
+    def move(self, old: FileRecord, new: FileRecord, seal: Seal, tasks: Sequence[str]) -> None:
+        """The file at its new path, sealed there; the old name disappears last.
+
+        Killed anywhere in between, it is whole and sealed at the old path or at the new one. What else stands at
+        the new one is written over: `in_the_way` names it.
+        """
+        is_there = self.check(old, tasks).kind == SEALED
+        if is_there or self.check(new, tasks).kind != SEALED:  # else it was moved before, and not recorded
+            is_same_form = seals.is_inline(old.path) == seals.is_inline(new.path)
+            if old.kind == "path" and is_same_form:
+                self._rename_large(old, new, self.sealed(new, seal))
+            else:
+                self.place(new, self._body(old), self.sealed(new, seal))
+        if is_there:  # else another may have that name by now
             self.tree.remove(old.path)
-        if not seals.is_inline(old.path) and self.tree.exists(seals.seal_path(old.path)):
+        if not seals.is_inline(old.path) and self._has_seal_of(old, tasks):
             self.tree.remove(seals.seal_path(old.path))
+
+    def _rename_large(self, old: FileRecord, new: FileRecord, seal: Seal) -> None:
+        """The seal beside it is there first: a kill then leaves no file without one."""
+        if not seals.is_inline(new.path):
+            self.tree.write(seals.seal_path(new.path), seals.write_seal(seal), sync=True)
+        self.tree.rename(old.path, new.path, sync=True)
+
+    def in_the_way(self, record: FileRecord, tasks: Sequence[str]) -> list[str]:
+        """The names that a file needs for itself and its seal, and that something else has."""
+        found = self.check(record, tasks)
+        if seals.is_inline(record.path):
+            is_ours = {record.path: found.kind == SEALED}
+        else:
+            is_ours = {
+                record.path: found.kind == SEALED or found.is_whole,
+                seals.seal_path(record.path): self._has_seal_of(record, tasks),
+            }
+        return [path for path, ours in is_ours.items() if not ours and self.tree.exists(path)]
+
+    def _has_seal_of(self, record: FileRecord, tasks: Sequence[str]) -> bool:
+        """Whether the seal beside a file is there, and says what the record says."""
+        seal = self._read_seal(record.path)
+        return seal is not None and seal.task in tasks and seal.sha256 == record.sha256
 
     def sealed(self, record: FileRecord, seal: Seal) -> Seal:
         """`seal` completed with what the record says of one file."""

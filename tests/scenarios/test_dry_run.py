@@ -203,3 +203,19 @@ def test_a_dry_run_lists_what_stands_among_the_logs(bases: list[Project], tmp_pa
     foreseen = json.loads(project("recover", "book.py", "--dry-run", "--json").out)
     project("recover", "book.py")
     assert listed(foreseen["actions"]) == changed(before, entries(project))
+
+
+def test_a_dry_run_lists_what_stands_where_files_are_moved_to(bases: list[Project], tmp_path: Path) -> None:
+    """A person's file, a folder and a link at new paths, and a file in place of a seal, are to be set aside."""
+    project = bases[0].copy(tmp_path)
+    (project.root / "book.py").write_text(BOOK.replace('"drafts/', '"texts/').replace("large.bin", "l.bin"))
+    (project.root / "texts/ch02.md").mkdir(parents=True)
+    (project.root / "texts/ch01.md").write_text("A person's words.\n")
+    (project.root / "l.bin").symlink_to("nowhere")
+    (project.root / "l.bin.seal").write_text("A person's words.\n")
+    before = entries(project)
+    actions = json.loads(project("recover", "book.py", "--dry-run", "--json").out)["actions"]
+    aside = {one["path"] for one in actions if one["do"] == "set aside"}
+    assert aside == {"texts/ch01.md", "texts/ch02.md", "l.bin", "l.bin.seal"}
+    project("recover", "book.py")
+    assert listed(actions) == changed(before, entries(project))

@@ -366,10 +366,20 @@ class Acting:
         accepted = record.accepted or Accepted()
         paths = self.inputs.paths(node)
         moved = tuple(replace_record(f, path=paths.get(f.key, f.path)) for f in accepted.files)
+        events: list[ev.Event] = []
         for old, new in zip(accepted.files, moved, strict=True):
             if old.path != new.path:
-                self.artifacts.move(old, new, self._set_seal(node, record, accepted))
-        return [ev.TaskKept(step_id=node.id, reason=decision.reason, files=moved)]
+                events += self._clear_way(node, new)
+                self.artifacts.move(old, new, self._set_seal(node, record, accepted), node.names)
+        return [*events, ev.TaskKept(step_id=node.id, reason=decision.reason, files=moved)]
+
+    def _clear_way(self, node: Node, file: ev.FileRecord) -> list[ev.Event]:
+        """Set aside whatever stands where a finished file is moved to, unless it is that very file."""
+        tree, why = self.artifacts.tree, "in the way of a finished file"
+        return [
+            ev.ArtifactSetAside(step_id=node.id, path=path, to=tree.back_up(path), reason=why)
+            for path in self.artifacts.in_the_way(file, node.names)
+        ]
 
     def _migrate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)

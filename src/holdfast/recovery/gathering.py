@@ -122,7 +122,7 @@ class Gathering:
     def _facts(self, node: Node, accepted: Accepted, paths: Mapping[str, str]) -> _Facts:
         """How the files of a finished task are now."""
         files = accepted.files
-        looks = {file.path: self.check(file, node, in_turn=True) for file in files}
+        looks = {file.path: self._look(file, node, paths) for file in files}
         bad = [f for f in files if looks[f.path].kind != look.SEALED]
         return _Facts(
             looks,
@@ -131,6 +131,18 @@ class Gathering:
             value_lost=self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted),
             uncopied=frozenset([f.path for f in files if not f.stored]),
         )
+
+    def _look(self, file: ev.FileRecord, node: Node, paths: Mapping[str, str]) -> Look:
+        """An accepted file as it is now; a run that was killed before its record may have moved it already."""
+        found, target = self.check(file, node, in_turn=True), paths.get(file.key, file.path)
+        if found.kind != look.MISSING or target == file.path:
+            return found
+        moved = self.check(replace(file, path=target), node)
+        if moved.kind != look.SEALED:
+            return found
+        if moved.body:  # whoever does something else than to move it looks for it where the record says
+            self.artifacts.remember(file.sha256, moved.body)
+        return moved
 
     def _with_migration(self, node: Node, evidence: Evidence, made_by: int) -> Evidence:
         if self.chain(node, made_by) is None:

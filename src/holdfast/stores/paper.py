@@ -132,7 +132,7 @@ class PaperTree(WorkTree):
             self._paper.note(DELETE, rel)
             self._vanishes(rel)
 
-    def rename(self, rel: str, new_rel: str) -> None:
+    def rename(self, rel: str, new_rel: str, *, sync: bool = False) -> None:
         self._paper.note(RENAME, rel, new_rel)
         origin = self._origin.pop(rel, rel)
         self._vanishes(rel)

@@ -168,11 +168,13 @@ class WorkTree:
         except FileNotFoundError:
             pass
 
-    def rename(self, rel: str, new_rel: str) -> None:
+    def rename(self, rel: str, new_rel: str, *, sync: bool = False) -> None:
         """Give the file another name in the project, replacing what has it."""
         folder, name = self._parent(rel)
-        target, new_name = self._parent(new_rel, create=True)
+        target, new_name = self._parent(new_rel, create=True, sync=sync)
         disk.rename(name, new_name, source_dir=folder.fd, target_dir=target.fd)
+        if sync:
+            disk.sync_dir(target.fd)
 
     def back_up(self, rel: str) -> str:
         """Rename to `NAME.bak.TIMESTAMP` beside it; gives the new relative path."""

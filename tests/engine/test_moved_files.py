@@ -1,0 +1,187 @@
+"""A finished file whose step names another path: it is moved, and nothing that stands there is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import Context, Pipeline
+from holdfast.layout import ProjectLayout
+from holdfast.stores import disk
+from holdfast.verifying import verify
+
+from .projects import events_of, journal_of
+
+PRECIOUS = "a person's own words\n"
+NAMES = ("table.csv", "text.md", "large.bin", "x.csv", "y.csv")
+
+
+def make(folder: str, bill: Path) -> Pipeline:
+    """Files of every kind, none of which has a copy; every run of a step is one line of the bill."""
+    pipe = Pipeline("p")
+
+    def ran(name: str) -> None:
+        with bill.open("a") as file:
+            file.write(f"{name}\n")
+
+    @pipe.step(writes=f"{folder}/table.csv", copy=False)
+    def table() -> str:
+        ran("table")
+        return "1,2\n"
+
+    @pipe.step(writes=f"{folder}/text.md", copy=False)
+    def text() -> str:
+        ran("text")
+        return "text\n"
+
+    @pipe.step(writes=f"{folder}/large.bin", copy=False)
+    def large(ctx: Context) -> Path:
+        ran("large")
+        ctx.out.write_bytes(b"large" * 1000)
+        return ctx.out
+
+    @pipe.step(writes={"x": f"{folder}/x.csv", "y": f"{folder}/y.csv"}, copy=False)
+    def both() -> dict[str, str]:
+        ran("both")
+        return {"x": "x\n", "y": "y\n"}
+
+    return pipe
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with all its files in one/."""
+    monkeypatch.setattr(disk, "sync_enabled", False)
+    root = tmp_path / "project"
+    root.mkdir()
+    assert make("one", tmp_path / "bill").run(dir=root).status == "completed"
+    return root
+
+
+def move(project: Path) -> None:
+    """Run it with all files in two/: no step runs for that, and every file is there, intact and sealed."""
+    bill = project.parent / "bill"
+    result = make("two", bill).run(dir=project)
+    assert (result.status, len(bill.read_text().split())) == ("completed", 4)
+    assert os.listdir(project / "one") == []
+    assert {f"{name}.seal" for name in NAMES if name != "text.md"} <= set(os.listdir(project / "two"))
+    assert verify(ProjectLayout(project), journal_of(project).parent.name).findings == []
+
+
+def put_file(path: Path) -> None:
+    path.write_text(PRECIOUS)
+
+
+def put_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "inside").write_text(PRECIOUS)
+
+
+def put_link(path: Path) -> None:
+    (path.parent / "target").write_text(PRECIOUS)
+    path.symlink_to("target")
+
+
+def words_at(path: Path) -> str:
+    return (path / "inside" if path.is_dir() else path).read_text()
+
+
+def test_a_large_file_takes_its_seal_along(project: Path) -> None:
+    """The seal beside it is at the new path too, and the next run has nothing to mend."""
+    seal = (project / "one/large.bin.seal").read_bytes()
+    move(project)
+    assert (project / "two/large.bin.seal").read_bytes() == seal
+    move(project)
+    assert events_of(project, "artifact_healed") == []
+
+
+@pytest.mark.parametrize("put", [put_file, put_folder, put_link])
+@pytest.mark.parametrize("name", [*NAMES, "table.csv.seal", "large.bin.seal"])
+def test_what_stands_at_the_new_path_is_set_aside(project: Path, name: str, put: Callable[[Path], None]) -> None:
+    """A person's file, a folder or a link, also in the place of a seal, is kept beside it and told of first."""
+    (project / "two").mkdir()
+    put(project / "two" / name)
+    move(project)
+    (kept,) = (project / "two").glob("*.bak.*")
+    assert (kept.name.startswith(f"{name}.bak."), words_at(kept)) == (True, PRECIOUS)
+    told = [e for e in events_of(project) if e["event"] in ("artifact_set_aside", "task_kept")]
+    first = next(at for at, event in enumerate(told) if event["event"] == "artifact_set_aside")
+    assert (told[first]["path"], told[first]["to"]) == (f"two/{name}", f"two/{kept.name}")
+    assert told[first + 1]["event"] == "task_kept"
+
+
+def test_another_sealed_file_is_set_aside_too(project: Path) -> None:
+    """A file that proves itself to be another one than the one that is moved is not written over."""
+    shutil.copytree(project / "one", project / "two")
+    for suffix in ("", ".seal"):
+        shutil.copy(project / f"two/x.csv{suffix}", project / f"two/y.csv{suffix}")
+    move(project)
+    names = [path.name.partition(".bak.")[0] for path in (project / "two").glob("*.bak.*")]
+    assert sorted(names) == ["y.csv", "y.csv.seal"]
+
+
+def move_killed_at(project: Path, number: int) -> bool:
+    """Move in a process that dies before its `number`-th operation since the first on a file; whether it did."""
+    child = os.fork()
+    if not child:
+        seen: list[str] = []
+
+        def die(op: str, path: str) -> None:
+            if seen or os.path.basename(path).startswith(NAMES):
+                seen.append(path)
+            if len(seen) == number:
+                os._exit(9)
+
+        disk.hook = die
+        make("two", project.parent / "bill").run(dir=project)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def test_a_kill_while_files_are_moved_loses_nothing(project: Path, tmp_path: Path) -> None:
+    """Whenever it comes: no step runs again although no file has a copy, and nothing of our own is set aside."""
+    (project / "two").mkdir()
+    (project / "two/large.bin").write_text(PRECIOUS)
+    number, is_killed = 0, True
+    while is_killed:
+        number += 1
+        shutil.rmtree(tmp_path / "again", ignore_errors=True)
+        again = tmp_path / "again/project"
+        shutil.copytree(project, again)
+        shutil.copy(tmp_path / "bill", tmp_path / "again/bill")
+        is_killed = move_killed_at(again, number)
+        move(again)
+        # A name that was only taken for it is empty.
+        (kept,) = (path for path in (again / "two").glob("*.bak.*") if path.stat().st_size)
+        assert (kept.name.partition(".bak.")[0], kept.read_text()) == ("large.bin", PRECIOUS)
+    assert number > 20
+
+
+def test_an_edit_is_kept_beside_a_file_that_was_moved_and_not_recorded(tmp_path: Path) -> None:
+    """A kill in the middle of a move, then an edit of the file that was not moved yet: both are there."""
+
+    def pair(folder: str) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(writes={"x": f"{folder}/x.md", "y": f"{folder}/y.md"}, copy=False)
+        def both() -> dict[str, str]:
+            assert not (tmp_path / "two").exists(), "it runs again"
+            return {"x": "x\n", "y": "y\n"}
+
+        return pipe
+
+    pair("one").run(dir=tmp_path)
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one/x.md").rename(tmp_path / "two/x.md")
+    edited = (tmp_path / "one/y.md").read_text()
+    (tmp_path / "one/y.md").write_text(f"{PRECIOUS}{edited}")
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    for _ in range(2):  # the edit is kept first, and then all is moved
+        assert pair("two").run(dir=tmp_path).status == "completed"
+    texts = [(tmp_path / f"two/{name}.md").read_text().splitlines(keepends=True)[0] for name in "xy"]
+    assert texts == ["x\n", PRECIOUS]
+    assert os.listdir(tmp_path / "one") == []

@@ -203,17 +203,19 @@ def test_a_large_file_is_healed_from_its_copy_else_made_again(tmp_path: Path, ro
     assert len(calls) == (2 if rotten else 1)
 
 
-def test_an_edit_made_while_others_run_again_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read ahead only while everything is looked at first: what comes later is read when it comes."""
+def three_steps(texts: list[str], at_work: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """`b` is made from `a`, during which somebody acts; even so few files are read ahead, and waited for."""
     for module in (inputs, tree):
         monkeypatch.setattr(module, "FILES_MIN", 2)
-    pipe, at_work = Pipeline("p"), list[Callable[[], None]]()
+    monkeypatch.setattr(ahead, "_FRESH_S", math.inf)  # however fast the steps are
+    monkeypatch.setattr(ReadAhead, "take", partialmethod(ReadAhead.take, patiently=True))
+    pipe = Pipeline("p")
 
     @pipe.step(writes="a.md")
     def a() -> str:
         for act in at_work:
             act()
-        return f"made {len(at_work)}\n"
+        return texts.pop(0)
 
     @pipe.step(writes="b.md")
     def b(a: str) -> str:
@@ -223,6 +225,13 @@ def test_an_edit_made_while_others_run_again_is_seen(tmp_path: Path, monkeypatch
     def c() -> str:
         return "made\n"
 
+    return pipe
+
+
+def test_an_edit_made_while_others_run_again_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are read ahead only while everything is looked at first: what comes later is read when it comes."""
+    at_work = list[Callable[[], None]]()
+    pipe = three_steps(["made 0\n", "made 1\n"], at_work, monkeypatch)
     pipe.run(dir=tmp_path)
     shutil.rmtree(tmp_path / ".holdfast/objects")
     (tmp_path / "a.md").unlink()
@@ -235,26 +244,8 @@ def test_an_edit_made_while_others_run_again_is_seen(tmp_path: Path, monkeypatch
 
 def test_an_edit_made_while_a_lost_run_goes_on_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a run whose record was lost, too, nothing is judged by what was read before its steps began."""
-    for module in (inputs, tree):
-        monkeypatch.setattr(module, "FILES_MIN", 2)
-    monkeypatch.setattr(ahead, "_FRESH_S", math.inf)  # however fast the steps are
-    monkeypatch.setattr(ReadAhead, "take", partialmethod(ReadAhead.take, patiently=True))
-    pipe, at_work = Pipeline("p"), list[Callable[[], None]]()
-
-    @pipe.step(writes="a.md")
-    def a() -> str:
-        for act in at_work:
-            act()
-        return "made\n"
-
-    @pipe.step(writes="b.md")
-    def b(a: str) -> str:
-        return f"made from {a}"
-
-    @pipe.step(writes="c.md")
-    def c() -> str:
-        return "made\n"
-
+    at_work = list[Callable[[], None]]()
+    pipe = three_steps(["made 0\n", "made 0\n"], at_work, monkeypatch)
     pipe.run(dir=tmp_path)
     shutil.rmtree(tmp_path / ".holdfast")
     (tmp_path / "a.md").unlink()

@@ -56,6 +56,7 @@ class Considering:
         self.remembering = Remembering(board.inputs, attempts.quarantine)
         self.concurrency = concurrency
         self.budget_usd = budget_usd
+        self._is_first = True  # nothing was looked at yet, and nothing has started
         self._survey: Survey | None = Survey() if board.state.tasks else None  # of a run that is continued
 
     def advance(self) -> None:
@@ -77,7 +78,9 @@ class Considering:
                 self._rewind_due()
             if not scheduler.to_consider:
                 break
-        self.board.inputs.expect_no_more()  # hours may pass: from now on files are read when they are looked at
+        if self._is_first:  # hours may pass: from now on files are read when they are looked at
+            self._is_first = False
+            self.board.inputs.expect_no_more()
         if self._survey is not None:
             self._tell_survey(self._survey)
         self._start_some(now)

@@ -129,10 +129,45 @@ def test_a_paid_call_is_replayable_until_its_round_ends() -> None:
     assert state.task("a").round == 1
 
 
-def test_a_completed_task_forgets_its_paid_calls() -> None:
-    """Memory stays flat: the journal keeps what a completed task never replays."""
-    state = told(started("a"), ev.OnceRecorded(step_id="a", key="k", result=msgspec.Raw(b"1")), ended("a"))
+PAID = (
+    started("a"),
+    ev.UsageRecorded(step_id="a", cost_usd=1.0),
+    ev.OnceRecorded(step_id="a", key="k", result=msgspec.Raw(b"1")),
+    ev.UsageRecorded(step_id="a", once="k", cost_usd=2.0),
+    ended("a"),
+)
+
+
+def test_finished_work_that_is_lost_is_made_again_from_its_paid_calls() -> None:
+    """Damage begins no new round: the calls are replayed, and only what was spent beside them is wasted."""
+    state = told(*PAID, ev.TaskInvalidated(step_id="a", reason="damaged", damaged=True))
+    task = state.task("a")
+    assert (task.status, task.round) == (PENDING, 0)
+    assert (state.cost_usd, state.wasted_cost_usd) == (3.0, 1.0)
+    assert state.once["a"]["k"].usages == 1
+    told(started("a", attempt=2), ev.UsageRecorded(step_id="a", cost_usd=1.0), ended("a"), state=state)
+    assert (state.cost_usd, state.wasted_cost_usd) == (4.0, 1.0)
+
+
+def test_a_new_round_after_damage_wastes_what_is_left_of_the_old_one() -> None:
+    """What damage had wasted is not counted twice."""
+    state = told(*PAID, ev.TaskInvalidated(step_id="a", reason="damaged", damaged=True))
+    told(started("a", attempt=2), ended("a"), ev.TaskInvalidated(step_id="a", reason="x"), state=state)
+    assert (state.cost_usd, state.wasted_cost_usd) == (3.0, 3.0)
     assert state.once == {}
+
+
+def test_a_journal_that_began_a_new_round_for_damage_replays_nothing_in_it() -> None:
+    """Earlier versions did so: the round of the next start says it."""
+    state = told(*PAID, ev.TaskInvalidated(step_id="a", reason="damaged", damaged=True), started("a", round=1))
+    assert state.once == {}
+
+
+def test_work_that_is_adopted_after_a_kill_keeps_its_paid_calls() -> None:
+    """If its value turns out to be lost, it is made again from them."""
+    paid = ev.OnceRecorded(step_id="a", key="k", result=msgspec.Raw(b"1"))
+    state = told(started("a"), paid, ev.TaskAdopted(step_id="a", node="a", evidence="sealed"))
+    assert "k" in state.once["a"]
 
 
 def test_spend_outside_a_paid_call_is_lost_with_its_attempt() -> None:
@@ -319,6 +354,11 @@ def a_long_story() -> RunState:
         ev.StateMended(findings=("mended",)),
         ev.RunContinued(fresh_attempts=True, host="h", pid=2),
         ev.RedoRequested(step_ids=("a",)),
+        started("d"),
+        spent("d", 0.125),
+        ev.OnceRecorded(step_id="d", key="k", kind="json", result=msgspec.Raw(b"2")),
+        ended("d", output_digest="d"),
+        ev.TaskInvalidated(step_id="d", reason="damaged", damaged=True),
         ev.RunStopped(status=IN_PROGRESS, reason="interrupted"),
     )
 
@@ -333,4 +373,4 @@ def without_defaults(value: Any) -> Any:
 def test_another_fold_has_another_version() -> None:
     """If this fails, the same journal gives another state: raise FOLD_VERSION, and put the new digest here."""
     made = without_defaults(msgspec.json.decode(msgspec.json.encode(a_long_story())))
-    assert {FOLD_VERSION: digest(msgspec.json.encode(made, order="sorted"))[:16]} == {2: "58fd78fda44217d4"}
+    assert {FOLD_VERSION: digest(msgspec.json.encode(made, order="sorted"))[:16]} == {3: "cc38c9505c7761cb"}

@@ -143,11 +143,11 @@ class TaskAdopted(Event, frozen=True, kw_only=True, tag="task_adopted"):
 
 
 class TaskInvalidated(Event, frozen=True, kw_only=True, tag="task_invalidated"):
-    """Finished work that no longer applies: it will run again, in a new round."""
+    """Finished work that will run again: in a new round, or, if it is only lost, in the same."""
 
     step_id: str
     reason: str
-    damaged: bool = False  # nobody objected, it is lost: the same call is made again, with the same feedback
+    damaged: bool = False  # nobody objected, it is lost: the same round, whose paid calls are replayed
 
 
 class TaskKept(Event, frozen=True, kw_only=True, tag="task_kept"):

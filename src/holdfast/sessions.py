@@ -231,7 +231,7 @@ class OpenRun:
 
     def told(self) -> Iterator[ev.Event]:
         """What was mended while the run was opened, if anything was."""
-        if self.mended:
+        if self.mended or self._lost_calls:
             yield ev.StateMended(findings=tuple(self.mended), lost_calls=self._lost_calls)
 
     def declared(self) -> Iterator[ev.Event]:
@@ -288,7 +288,8 @@ def mend_objects(
     mended = [*objects.damage, *([_made_again(made)] if made else [])]
     calls = _lost_calls(objects, state)
     words = "is missing from objects/ or damaged; the call is made, and paid, again"
-    mended += [f"{task}: the result of its paid call '{key}' {words}" for task in calls for key in calls[task]]
+    due = [task for task in calls if state.task(task).status != COMPLETED]
+    mended += [f"{task}: the result of its paid call '{key}' {words}" for task in due for key in calls[task]]
     return mended, calls
 
 
@@ -296,8 +297,10 @@ def _lost_calls(objects: ObjectStore, state: RunState) -> dict[str, tuple[str, .
     """Paid calls that can no longer be replayed: their step must be able to make them once more."""
     found = {}
     for task, records in state.once.items():
+        # Those of finished work are many, and rarely replayed: whether they are there is enough.
+        is_lost = objects.lacks if state.task(task).status == COMPLETED else lambda ref: objects.get(ref) is None
         refs = {key: once.result_ref for key, once in records.items() if once.result_ref}
-        lost = tuple(key for key, ref in refs.items() if objects.get(ref) is None)
+        lost = tuple(key for key, ref in refs.items() if is_lost(ref))
         if lost:
             found[task] = lost
     return found

@@ -358,7 +358,9 @@ class _Tasks:
         # A value that went with the record is known to be lost: a note says so.
         is_kept = accepted is not None and accepted.value_ref and not record.value_lost
         refs = [accepted.value_ref] if accepted is not None and is_kept else []
-        return refs + [once.result_ref for once in self._state.once.get(task, {}).values() if once.result_ref]
+        # A paid call of finished work is needed only if that is lost too.
+        calls = self._state.once.get(task, {}) if record.status != COMPLETED else {}
+        return refs + [once.result_ref for once in calls.values() if once.result_ref]
 
     def _has(self, sha: str) -> bool:
         if sha in self._whole:

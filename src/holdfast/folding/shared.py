@@ -31,7 +31,13 @@ def new_round(state: RunState, task_id: str, task: TaskState, **changes: Any) ->
     state.wasted_cost_usd += task.round_cost_usd
     state.once.pop(task_id, None)
     state.tasks[task_id] = replace(
-        task, round=task.round + 1, attempt=0, round_cost_usd=0.0, cut_off_cost_usd=0.0, **changes
+        task,
+        round=task.round + 1,
+        attempt=0,
+        round_cost_usd=0.0,
+        loose_cost_usd=0.0,
+        cut_off_cost_usd=0.0,
+        **changes,
     )
 
 

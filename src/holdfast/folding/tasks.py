@@ -24,6 +24,8 @@ from holdfast.state import (
 
 def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
     task = state.task(event.step_id)
+    if event.round != task.round:  # written by a version that began a new round here
+        state.once.pop(event.step_id, None)
     state.tasks[event.step_id] = replace(
         task,
         status=IN_PROGRESS,
@@ -64,16 +66,12 @@ def _completed(state: RunState, event: ev.NodeExited, at: float) -> None:
         inputs=event.inputs,
         output_digest=event.output_digest,
         accepted=Accepted(event.files, own(event.value), event.value_ref),
-        loose_cost_usd=0.0,
         error="",
         kind="",
         cut_off=False,
         evidence="",
         value_lost=False,
     )
-    # The journal keeps the paid calls; a completed task never replays them.
-    if state.once:
-        state.once.pop(event.step_id, None)
     if state.keeps and not _objects_still(state, state.keeps.get(event.step_id, "")):
         state.keeps.pop(event.step_id, None)
     state.last_completed = event.step_id
@@ -127,10 +125,12 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
         output_tokens=task.output_tokens,
         cost_usd=max(event.cost_usd, task.cost_usd),
         round_cost_usd=max(event.cost_usd, _not_wasted(state, task, event)),
+        loose_cost_usd=max(0.0, event.cost_usd - task.cost_usd) + (task.cut_off_cost_usd if same_round else 0.0),
         evidence=event.evidence,
         value_lost=event.value_lost,
     )
-    state.once.pop(event.step_id, None)
+    if not same_round:
+        state.once.pop(event.step_id, None)
     state.last_completed = event.step_id
 
 
@@ -145,12 +145,14 @@ def _not_wasted(state: RunState, task: TaskState, event: ev.TaskAdopted) -> floa
 def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
     task = state.task(event.step_id)
     state.keeps.pop(event.step_id, None)
-    if task.status == COMPLETED and not event.damaged:  # other work than the one that was sent back then
-        task = replace(task, previous=None, feedback=())
-    new_round(
-        state,
-        event.step_id,
-        task,
+    if event.damaged:
+        _lose_loose_spend(state, event.step_id, task)
+    else:
+        if task.status == COMPLETED:  # other work than the one that was sent back then
+            task = replace(task, previous=None, feedback=())
+        new_round(state, event.step_id, task)
+    state.tasks[event.step_id] = replace(
+        state.task(event.step_id),
         status=PENDING,
         failures=0,
         completed_at=None,
@@ -162,6 +164,13 @@ def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
         value_lost=False,
         redo_reason=event.reason,
     )
+
+
+def _lose_loose_spend(state: RunState, task_id: str, task: TaskState) -> None:
+    """The same work once more: its paid calls are replayed, what was spent beside them is spent again."""
+    state.wasted_cost_usd += task.loose_cost_usd
+    left = task.round_cost_usd - task.loose_cost_usd
+    state.tasks[task_id] = replace(task, round_cost_usd=left, loose_cost_usd=0.0)
 
 
 def _kept(state: RunState, event: ev.TaskKept, at: float) -> None:

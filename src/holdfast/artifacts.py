@@ -187,10 +187,10 @@ class Artifacts:
         pieces, rest = split_output(step, output)
         prepared = {key: prepare_file(step, paths[key], piece) for key, piece in pieces.items()}
         files = [replace_record(record, key=key, stored=step.copy) for key, (record, _) in prepared.items()]
-        # The value first, and always by hash: files that a kill leaves without a record can name it then.
+        # The value first, by hash and durable: files that a kill or power cut leaves without a record name it.
         ref = self._store_rest(rest) if rest is not NOTHING else ""
-        if ref:
-            self.objects.flush()
+        if ref not in ("", EMPTY_REST):
+            self.objects.sync()
         whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
         for index, record in enumerate(files):
             mark = self._store_file(record, prepared[record.key][1], whole)
@@ -210,7 +210,7 @@ class Artifacts:
                 raise OutputRefusedError(f"the file {piece.name}, which cannot take the place of {old.path}")
             files.append(record)
         ref = self._store_rest(rest) if rest is not NOTHING else ""
-        self.objects.flush()
+        self.objects.sync()
         whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
         for index, record in enumerate(files):
             if record.key in bodies:

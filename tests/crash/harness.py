@@ -53,9 +53,9 @@ class Trial:
             self.promised.append((len(self.lines()), *self.recorded()))
         return done.returncode
 
-    def resume(self) -> Any:
+    def resume(self, *, copy: bool = True) -> Any:
         """Run the engine here, to the end."""
-        return victim.run(self.project, self.log)
+        return victim.run(self.project, self.log, copy=copy)
 
     def journal(self) -> Path:
         return ProjectLayout(self.project).run(victim.RUN_ID).journal

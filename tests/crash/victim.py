@@ -37,8 +37,8 @@ def logger(log: Path) -> Callable[[str], None]:
     return say
 
 
-def make(log: Path) -> Pipeline:
-    """The pipeline, its bodies writing to `log`."""
+def make(log: Path, *, copy: bool = True) -> Pipeline:
+    """The pipeline, its bodies writing to `log`; without `copy` its files are all there is of what they hold."""
     say = logger(log)
     pipe = Pipeline("victim")
 
@@ -46,10 +46,11 @@ def make(log: Path) -> Pipeline:
         say(f"pay {ctx.task_id}")
         return result
 
-    @pipe.step(writes="outline.md", marker="OUTLINE_COMPLETE")
+    @pipe.step(writes="outline.md", marker="OUTLINE_COMPLETE", copy=copy)
     def outline(ctx: Context) -> str:
         say(f"run {ctx.task_id}")
         text: str = ctx.once("model", pay, ctx, "\n".join(ITEMS))
+        say(f"kept {ctx.task_id}")
         ctx.usage(input_tokens=10, cost_usd=PAID_STEPS["outline"])
         return text + "\n<!-- OUTLINE_COMPLETE -->\n"
 
@@ -57,7 +58,7 @@ def make(log: Path) -> Pipeline:
     def chapters(outline: str) -> list[str]:
         return outline.split()
 
-    @pipe.step(each="chapter", writes="research/{chapter}.md", limit=None)
+    @pipe.step(each="chapter", writes="research/{chapter}.md", copy=copy)
     async def research(ctx: Context, chapter: str, outline: str) -> str:
         say(f"run {ctx.task_id}")
 
@@ -66,13 +67,15 @@ def make(log: Path) -> Pipeline:
             return f"facts about {chapter}, without a last newline"
 
         text: str = await ctx.once("search", call)
+        say(f"kept {ctx.task_id}")
         ctx.usage(output_tokens=5, cost_usd=PAID_STEPS["research"])
         return text
 
-    @pipe.step(each="chapter", writes={"text": "drafts/{chapter}.txt", "meta": "drafts/{chapter}.json"})
+    @pipe.step(each="chapter", writes={"text": "drafts/{chapter}.txt", "meta": "drafts/{chapter}.json"}, copy=copy)
     def draft(ctx: Context, chapter: str, research: str) -> dict[str, Any]:
         say(f"run {ctx.task_id}")
         body: bytes = ctx.once("model", pay, ctx, research.upper().encode())
+        say(f"kept {ctx.task_id}")
         ctx.usage(cost_usd=PAID_STEPS["draft"])
         return {"text": body, "meta": {"chapter": chapter}, "size": len(body)}
 
@@ -81,7 +84,7 @@ def make(log: Path) -> Pipeline:
         say(f"run {ctx.task_id}")
         return {"size": draft["size"], "padding": "x" * 3000}
 
-    @pipe.step(writes="book.md")
+    @pipe.step(writes="book.md", copy=copy)
     def book(ctx: Context, draft: dict[str, Any], score: dict[str, Any]) -> str:
         say(f"run {ctx.task_id}")
         return "\n".join(f"{key}: {draft[key]['text'].decode()} {score[key]['size']}" for key in draft) + "\n"
@@ -89,7 +92,7 @@ def make(log: Path) -> Pipeline:
     return pipe
 
 
-def run(project: Path, log: Path, *, on_events: Callable[[Sequence[Any]], None] | None = None) -> RunResult:
+def run(project: Path, log: Path, *, copy: bool = True) -> RunResult:
     """One process of the engine over the project; every completion that is reported goes into the log."""
     say = logger(log)
 
@@ -97,12 +100,10 @@ def run(project: Path, log: Path, *, on_events: Callable[[Sequence[Any]], None] 
         for one in recorded:
             if getattr(one.event, "status", "") == "completed" and hasattr(one.event, "step_id"):
                 say(f"ack {one.event.step_id}")
-        if on_events is not None:
-            on_events(recorded)
 
     settings = load_settings(project, {"concurrency": CONCURRENCY})
     request = Request(run_id=RUN_ID, settings=settings)
-    return execute(make(log).compile(), ProjectLayout(project), request, Hooks(on_events=heard))
+    return execute(make(log, copy=copy).compile(), ProjectLayout(project), request, Hooks(on_events=heard))
 
 
 if __name__ == "__main__":

@@ -391,3 +391,34 @@ def test_a_read_only_project_is_verified(project: Path) -> None:
     finally:
         for folder in folders:
             folder.chmod(0o700)
+
+
+def named(step: str) -> Pipeline:
+    """One step of this name; the file is the same whatever it is called."""
+    pipe = Pipeline("p")
+
+    @pipe.step(name=step, writes="out.md")
+    def one() -> str:
+        return f"text of {step}\n"
+
+    return pipe
+
+
+def test_a_file_that_another_step_writes_now_is_no_finding(tmp_path: Path) -> None:
+    """A step that was renamed without `was` is gone: that its file is its successor's is as it should be."""
+    assert named("old").run(dir=tmp_path, run_id="r").status == "completed"
+    assert named("new").run(dir=tmp_path).run_id == "r"
+    report = look(tmp_path)
+    assert (told(report), report.notes) == ([], [])
+
+
+def test_an_edited_file_of_a_step_that_is_gone_is_a_note(project: Path) -> None:
+    """No command would put it back or accept it: a finding about it could never be answered."""
+    assert named("other").run(dir=project).run_id == "r"
+    edited = project / "out" / "a.md"
+    edited.write_text("mine: " + edited.read_text())
+    report = look(project)
+    assert told(report) == []
+    assert report.notes == [
+        "one[a] is no longer in the pipeline: out/a.md is changed (edited since it was sealed)"
+    ]

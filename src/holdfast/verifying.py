@@ -24,6 +24,7 @@ from holdfast.artifacts import Artifacts, LostValueError
 from holdfast.auditing import DIFFERENT, FORBIDDEN, SHORTENED, TORN, Flaw, audit
 from holdfast.context import Context, Desk
 from holdfast.engine.attempt import Attempts
+from holdfast.engine.drawing import draw
 from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError, UsageError
 from holdfast.events import FileRecord
 from holdfast.history import read_history
@@ -275,6 +276,8 @@ class _Tasks:
         spec = decode_spec(state)
         self._graph = build_graph(spec, known_items(spec, state, artifacts))
         self._inputs = Inputs(self._graph, state, artifacts, root)
+        self._orphans = frozenset(draw(state, artifacts.load).orphans())
+        self._taken = {file.path for task in state.tasks for file in self._files(task)} if self._orphans else set()
         self._checks = compiled.checks if compiled is not None else {}
         if compiled is not None:
             self._attempts = Attempts(state, self._inputs, artifacts, compiled, root, _NO_DESK)
@@ -289,12 +292,20 @@ class _Tasks:
         if record.value_lost:
             self.notes.append(f"the value of {task} was lost with the record; it is made again when it is needed")
         off = [finding for finding in found if finding is not None]
+        if task in self._orphans:
+            self.notes += [_of_an_orphan(finding) for finding in off if finding.path not in self._taken]
+            return
         yield from off
         if node is not None and node.is_task:
             yield from self._opening(node)
             yield from self._staleness(node, record)
             if not off:
                 yield from self._refusals(node, accepted)
+
+    def _files(self, task: str) -> Sequence[FileRecord]:
+        """The files that a task of the pipeline has now."""
+        accepted = self._state.task(task).accepted if task not in self._orphans else None
+        return accepted.files if accepted is not None else ()
 
     # --- content ---------------------------------------------------------------------------------------------
 
@@ -436,6 +447,13 @@ class _LookingContext(Context):
 
 
 _NO_DESK: Desk = None  # type: ignore[assignment]  # nobody comes as far as to use it
+
+
+def _of_an_orphan(finding: Finding) -> str:
+    """What is off about a task that the pipeline no longer has: nothing puts it back, and nothing needs it."""
+    detail = f" ({finding.detail})" if finding.detail else ""
+    what = f"{finding.path} is " if finding.path else ""
+    return f"{finding.task} is no longer in the pipeline: {what}{finding.problem}{detail}"
 
 
 def _scanned(pack: Pack) -> int:

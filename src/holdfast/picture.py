@@ -94,7 +94,20 @@ class Picture:
     def orphans(self) -> list[str]:
         """Tasks on record that the pipeline no longer has; their files are kept."""
         known = set(self.tasks)
-        return [task for task in self.state.tasks if task not in known]
+        return [task for task in self.state.tasks if task not in known and not self._is_hidden(task)]
+
+    def _is_hidden(self, task: str) -> bool:
+        """Whether its items are to be made anew: until then nobody can tell whether the pipeline has it."""
+        name, path = split_task_id(task)
+        spec = next((one for one in self.spec.producers if one.name == name), None)
+        fan = self.spec.fan_path(spec.each) if spec is not None else ()
+        for depth, (var, item) in enumerate(zip(fan, path, strict=False)):
+            listed = self.items.get((var, path[:depth]))
+            if listed is None:
+                return True
+            if all(other["id"] != item for other in listed):
+                return False
+        return False
 
     @property
     def phase(self) -> str | None:

@@ -175,3 +175,30 @@ def test_items_made_differently_by_their_function(tmp_path: Path) -> None:
     assert (result.status, sorted(ran)) == ("completed", ["a", "b", "c", "d"])
     assert result.outputs["count"] == 3
     assert events_of(tmp_path, "run_stopped")[-1]["status"] == "completed"
+
+
+def test_tasks_whose_items_are_made_anew_have_not_left_the_pipeline(tmp_path: Path) -> None:
+    """While their function fails nobody can tell which items there will be: neither result nor view says so."""
+
+    def make_listed(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(version=version)
+        def plan() -> int:
+            return version
+
+        @pipe.items("n")
+        def names(plan: int) -> list[str]:
+            return ["a", "b"] if plan == 1 else ["a", "a"]
+
+        @pipe.step(each="n", writes="out/{n}.md")
+        def write(n: str) -> str:
+            return n
+
+        return pipe
+
+    make_listed(1).run(dir=tmp_path)
+    for _ in range(2):  # the second begins without knowing the items
+        result = make_listed(2).run(dir=tmp_path)
+        assert (result.status, result.picture.orphans()) == ("failed", [])
+        assert "No longer in the pipeline" not in (tmp_path / "checkpoint.md").read_text()

@@ -6,7 +6,10 @@ with its default value is not written. Unknown events, from a newer minor versio
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, TypeAlias, get_args
+from uuid import UUID
 
 import msgspec
 
@@ -419,13 +422,17 @@ def encode(event: Event) -> bytes:
     return data
 
 
+_NO_WORDS = (bytes, bytearray, datetime, date, timedelta, UUID, Decimal)
+"""What would silently become text: it is refused instead."""
+
+
 def checked(event: Event) -> Event:
     """`event`, which holds other people's words, as it will be read back; what the journal cannot hold is refused.
 
     Lone surrogates are spelt out; anything that is not of its field's type would make the journal unreadable.
     """
     try:
-        return msgspec.convert(_writable(msgspec.to_builtins(event)), type(event))
+        return msgspec.convert(_writable(msgspec.to_builtins(event, builtin_types=_NO_WORDS)), type(event))
     except (msgspec.ValidationError, TypeError) as error:
         raise ValueRefusedError(f"{type(event).__struct_config__.tag}: {error}.", where="event") from None
 

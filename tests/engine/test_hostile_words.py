@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def test_words_with_half_a_character_are_kept_readable(tmp_path: Path, what: str
 
 REFUSED: dict[str, Callable[[Context], Any]] = {
     "note-number": lambda ctx: ctx.note(5),  # type: ignore[arg-type]
+    "note-bytes": lambda ctx: ctx.note(b"x"),  # type: ignore[arg-type]
+    "note-time": lambda ctx: ctx.note(timedelta(1)),  # type: ignore[arg-type]
     "note-impact": lambda ctx: ctx.note("x", impact=None),  # type: ignore[arg-type]
     "decision-outcome": lambda ctx: ctx.decision("a", "b", outcome=None),  # type: ignore[arg-type]
     "section-none": lambda ctx: ctx.section(None),  # type: ignore[arg-type]

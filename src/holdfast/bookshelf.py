@@ -38,8 +38,8 @@ class Bookshelf:
         return book
 
     def replace(self, path: str, data: bytes) -> None:
-        """Put other bytes in the file's place. Not synced: every section in it is in objects/ too."""
-        written, now = _mark_of(self._tree.write(path, data, sync=False)), self._mark(path)
+        """Put other bytes in the file's place. Synced: a person's words between the sections are nowhere else."""
+        written, now = _mark_of(self._tree.write(path, data, sync=True)), self._mark(path)
         if now[:-1] == written[:-1]:  # still ours; the rename itself has set the last
             self._books[path] = (now, memory.take_apart(data))
 

@@ -225,7 +225,7 @@ def set_aside(path: Path, into: Path, *, label: str = "", dir_fd: int | None = N
 
     If `into` is on another device it stays beside its old place instead, as `back_up` would name it.
     """
-    make_dirs(into, sync=False)
+    make_dirs(into, sync=True)
     target = _move_to_fresh(path, dir_fd, os.fspath(into), None, aside_name(path.name, label), numbered=True)
     if target is None:
         return back_up(path, dir_fd=dir_fd)
@@ -285,7 +285,7 @@ def _release(target: str, dir_fd: int | None, *, is_dir: bool) -> None:
 
 def fresh_file(folder: Path, name: str, label: str = "") -> tuple[Path, int]:
     """A new file `NAME[.LABEL].TIMESTAMP.N` in `folder` that collides with nothing: its path and descriptor."""
-    make_dirs(folder, sync=False)
+    make_dirs(folder, sync=True)
     target = _reserve(os.path.join(folder, aside_name(name, label)), None, is_dir=False, numbered=True)
     return Path(target), disk.open_file(target, os.O_WRONLY)
 

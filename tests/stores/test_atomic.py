@@ -240,5 +240,14 @@ def test_the_temporaries_of_a_living_process_are_no_litter(tmp_path):
     """It is about to rename them; those that bear our own number are left from a dead process that had it."""
     (tmp_path / f".hf-tmp-{os.getppid()}-1").write_bytes(b"at work")
     (tmp_path / f".hf-tmp-{os.getpid()}-1").write_bytes(b"left")
-    assert atomic.clear_litter(tmp_path) == 1
+    (tmp_path / f".hf-tmp-{os.getpid()}-0123abcd-1").write_bytes(b"left by one that had our number")
+    assert atomic.clear_litter(tmp_path) == 2
     assert os.listdir(tmp_path) == [f".hf-tmp-{os.getppid()}-1"]
+
+
+def test_what_another_thread_is_writing_is_no_litter(tmp_path: Path) -> None:
+    """A temporary of this very process is in use: only one that was here before it is litter."""
+    temp, descriptor = atomic.create_temp(os.fspath(tmp_path))
+    os.close(descriptor)
+    assert atomic.clear_litter(tmp_path) == 0
+    assert os.path.exists(temp)

@@ -22,7 +22,9 @@ from holdfast import clock
 from holdfast.stores import disk
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_LITTER = re.compile(r"\.hf-tmp-(\d+)-\d+")
+_LITTER = re.compile(r"\.hf-tmp-(\d+)-(?:[0-9a-f]{8}-)?\d+")
+# Numbers of processes come again, in a container at every start: this tells our temporaries from a dead one's.
+_OURS = f".hf-tmp-{os.getpid()}-{os.urandom(4).hex()}-"
 _COPY_BLOCK = 1 << 20
 # Room for `.bak.TIMESTAMP.N` within the 255 bytes that file systems allow a name.
 _NAME_KEPT = 200
@@ -84,11 +86,11 @@ def _fill(fd: int, temp: str, data: bytes, sync: bool) -> os.stat_result:
 def create_temp(folder: str, *, dir_fd: int | None = None) -> tuple[str, int]:
     """A new empty file of our temporary pattern, open for writing: its path and descriptor."""
     while True:
-        temp = os.path.join(folder, f".hf-tmp-{os.getpid()}-{next(_counter)}")
+        temp = os.path.join(folder, f"{_OURS}{next(_counter)}")
         try:
             return temp, disk.open_file(temp, _NEW_FILE, dir_fd=dir_fd)
         except FileExistsError:
-            continue  # left by a dead process that had our pid
+            continue  # somebody made one of that very name
 
 
 def _discard(path: str, dir_fd: int | None) -> None:
@@ -370,14 +372,15 @@ def _shortened(name: str) -> str:
 def clear_litter(folder: Path) -> int:
     """Remove temporary files that dead processes of ours left in `folder`.
 
-    A living one, such as an `approve` beside us, is about to rename its own. A process that only has the number
-    of a dead one saves that one's litter, until the next start.
+    A living one, such as an `approve` beside us or another thread of ours, is about to rename its own. A process
+    that only has the number of a dead one saves that one's litter, until the next start.
     """
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return 0
-    litter = [match[0] for match in map(_LITTER.fullmatch, names) if match and not _is_another(int(match[1]))]
+    dead = [match[0] for match in map(_LITTER.fullmatch, names) if match and not _is_another(int(match[1]))]
+    litter = [name for name in dead if not name.startswith(_OURS)]
     removed = 0
     for name in litter:
         path = os.path.join(folder, name)

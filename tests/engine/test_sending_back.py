@@ -11,7 +11,7 @@ from holdfast import Context, Pipeline, Rewind
 from holdfast.errors import StorageError
 from holdfast.stores import disk
 
-from .projects import events_of, exits_of, in_thread
+from .projects import events_of, exits_of, in_thread, say
 
 
 def test_three_reviewers_object_together(tmp_path: Path) -> None:
@@ -161,6 +161,59 @@ def test_a_kept_review_is_sealed_anew_against_the_new_input(tmp_path: Path) -> N
     assert f"in={kept[0]['in']}" in (tmp_path / "kind.md").read_text().splitlines()[-1]
     pipe.run(dir=tmp_path)
     assert runs == ["kind", "strict", "strict"]
+
+
+def reviewed_book(runs: list[str], keep: list[str]) -> Pipeline:
+    """Two chapters, each with a review; the editor, outside the items, sends the first one back once."""
+    pipe = Pipeline("p")
+    pipe.items("n", ["a", "b"])
+
+    @pipe.step(each="n")
+    def draft(ctx: Context, n: str) -> str:
+        runs.append(f"draft {n}")
+        return f"{n}{ctx.round}"
+
+    @pipe.step(each="n", writes="{n}.md")
+    def review(n: str, draft: str) -> str:
+        runs.append(f"review {n}")
+        return "accepted\n"
+
+    @pipe.step
+    def editor(draft: dict[str, str], review: dict[str, str]) -> str:
+        if draft["a"] == "a0":
+            raise Rewind({"draft[a]": "again"}, keep=keep)
+        return "fine"
+
+    return pipe
+
+
+@pytest.mark.parametrize("keep", ["review", "review[a]"])
+def test_a_gatherer_keeps_the_reviews_of_all_items(tmp_path: Path, keep: str) -> None:
+    """From outside the items, `keep` means every item's task that would be redone, and no other."""
+    runs: list[str] = []
+    assert reviewed_book(runs, [keep]).run(dir=tmp_path).status == "completed"
+    assert sorted(runs) == ["draft a", "draft a", "draft b", "review a", "review b"]
+    assert [event["keep"] for event in events_of(tmp_path, "rewind_requested")] == [["review[a]"]]
+    assert [event["step_id"] for event in events_of(tmp_path, "task_kept")] == ["review[a]"]
+
+
+def test_a_keep_for_one_rewind_holds_for_no_later_one(tmp_path: Path) -> None:
+    """A review that one Rewind would keep, but that it did not touch, is done again when its own draft is redone."""
+    runs: list[str] = []
+    pipe = reviewed_book(runs, ["review"])
+    pipe.run(dir=tmp_path)
+    runs.clear()
+    say(tmp_path, event="rewind_requested", step_id="editor", targets={"draft[b]": "longer"})
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert runs == ["draft b", "review b"]
+
+
+def test_keeping_a_task_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    """`keep` with the id of no task needs review, in one line that names it."""
+    result = reviewed_book([], ["review[z]"]).run(dir=tmp_path)
+    (exited,) = exits_of(tmp_path, "editor")
+    assert (result.status, exited["status"]) == ("failed", "needs_review")
+    assert exited["error"] == "Rewind keeps 'review[z]', and there is no such task"
 
 
 def test_a_gatherer_sends_back_single_items(tmp_path: Path) -> None:

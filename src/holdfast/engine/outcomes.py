@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast import clock
@@ -73,7 +74,7 @@ class Outcomes:
             error = f"sent {', '.join(used)} back {often} and still objects: {words}"
             self._needs_person(attempt, "rounds", error, duration)
             return
-        keep = self._kept(node, rewind)
+        keep = self._kept(node, rewind, targets)
         board.committer.record(
             ev.RewindRequested(step_id=node.id, targets=targets, keep=keep, duration=round(duration, 6))
         )
@@ -96,16 +97,32 @@ class Outcomes:
             if not _is_upstream(found, node):
                 return f"Rewind to {target}, which is not upstream of {node.id}", {}
             targets[target] = feedback
-        strangers = [kept for kept in rewind.keep if split_task_id(kept)[0] not in self.board.compiled.functions]
-        if strangers:
-            return f"Rewind keeps {strangers[0]!r:.80}, which is no step", {}
-        return "", targets
+        return self._wrong_keep(rewind), targets
 
-    def _kept(self, node: Node, rewind: Rewind) -> tuple[str, ...]:
+    def _wrong_keep(self, rewind: Rewind) -> str:
+        """What is wrong with the names that a Rewind keeps, or nothing."""
+        for kept in rewind.keep:
+            name, path = split_task_id(kept)
+            if name not in self.board.compiled.functions:
+                return f"Rewind keeps {kept!r:.80}, which is no step"
+            if path and kept not in self.board.graph.nodes:
+                return f"Rewind keeps {kept!r:.80}, and there is no such task"
+        return ""
+
+    def _kept(self, node: Node, rewind: Rewind, targets: Iterable[str]) -> tuple[str, ...]:
+        """The tasks that stay accepted. One that takes nothing of what is sent back needs no such word."""
+        if not rewind.keep:
+            return ()
         graph, state = self.board.graph, self.board.state
         fan = graph.fan_of(node.spec.name)
-        ids = [name if "[" in name else graph.related(name, node.path, fan) for name in rewind.keep]
-        return tuple(i for i in ids if state.task(i).status in (COMPLETED, IN_PROGRESS) and i != node.id)
+        named = [_named_part(k if "[" in k else graph.related(k, node.path, fan)) for k in rewind.keep]
+        return tuple(
+            task.id
+            for task in _made_from(graph.nodes[target] for target in targets)
+            if any(task.spec.name == name and task.path[: len(path)] == path for name, path in named)
+            and task is not node
+            and state.task(task.id).status in (COMPLETED, IN_PROGRESS)
+        )
 
     def _needs_person(self, attempt: Attempt, kind: str, error: str, duration: float) -> None:
         self._exit(attempt, NEEDS_REVIEW, kind=kind, error=error, duration=duration)
@@ -227,3 +244,29 @@ def _is_upstream(target: Node, node: Node) -> bool:
                 seen.add(consumer)
                 stack.append(consumer)
     return False
+
+
+def _named_part(node_id: str) -> tuple[str, tuple[str, ...]]:
+    """A step and the item around what is meant of it: `review[st-1/*]` is all of `review` below `st-1`."""
+    name, path = split_task_id(node_id)
+    return name, path[:-1] if path[-1:] == ("*",) else path
+
+
+def _made_from(targets: Iterable[Node]) -> Iterator[Node]:
+    """The tasks that take the output of one of these, through whatever lies between, in the order of the graph."""
+    stack = list(targets)
+    seen: set[Node] = set()
+    while stack:
+        producer = stack.pop()
+        for consumer, _ in producer.consumers:
+            if consumer not in seen and _is_fed(consumer, producer):
+                seen.add(consumer)
+                stack.append(consumer)
+    return (node for node in sorted(seen, key=lambda node: node.order) if node.is_task)
+
+
+def _is_fed(consumer: Node, producer: Node) -> bool:
+    """Whether it takes what the other gives, or is made by it; an order alone hands nothing on."""
+    if consumer.is_virtual:
+        return consumer.kind != "order"
+    return producer in consumer.parents or producer in consumer.material or producer.kind == "items"

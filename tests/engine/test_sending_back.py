@@ -198,7 +198,7 @@ def test_a_gatherer_keeps_the_reviews_of_all_items(tmp_path: Path, keep: str) ->
 
 
 def test_a_keep_for_one_rewind_holds_for_no_later_one(tmp_path: Path) -> None:
-    """A review that one Rewind would keep, but that it did not touch, is done again when its own draft is redone."""
+    """A review that one Rewind named but did not touch is done again when its own draft is redone."""
     runs: list[str] = []
     pipe = reviewed_book(runs, ["review"])
     pipe.run(dir=tmp_path)

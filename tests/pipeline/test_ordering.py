@@ -69,6 +69,46 @@ def test_ordered_items_cannot_wait_for_all_items_of_their_phase():
     assert build(["a", "b"]).compile()
 
 
+def test_gates_that_hold_what_the_other_waits_for_are_told():
+    """Two gates, each behind a step that the other one holds, would wait for ever."""
+
+    def build(*, blocking):
+        pipe = Pipeline("p")
+        pipe.step(name="a")(nothing)
+        pipe.step(name="b")(nothing)
+        pipe.step(name="x")(takes_a)
+        pipe.step(name="y")(takes_b)
+        pipe.gate("first", after=["a", "y"])
+        pipe.gate("second", after=["b", "x"], blocking=blocking)
+        return pipe
+
+    assert only(build(blocking=True)).startswith(
+        "these wait for each other: x -> first -> y -> second -> x. A block"
+    )
+    assert build(blocking=False).compile()
+
+
+def test_a_gate_behind_all_items_cannot_hold_the_first_of_ordered_ones():
+    """An item that comes after another waits for its review, the review for the gate, the gate for all drafts."""
+
+    def build(items):
+        pipe = Pipeline("p")
+        pipe.items("part", items)
+
+        @pipe.step(each="part", phase="One")
+        def draft(part): ...
+
+        @pipe.step(each="part", phase="One")
+        def review(draft): ...
+
+        pipe.gate("ok", after=["draft"])
+        return pipe
+
+    line = only(build(["a", {"id": "b", "after": ["a"]}]))
+    assert line.startswith("these wait for each other: review[a] -> ok -> draft[b] -> review[a]. A blocking gate")
+    assert build(["a", "b"]).compile()
+
+
 def test_a_check_takes_only_what_is_there():
     """A check that asks for a step which may not have run is told; with after= it is sound."""
 

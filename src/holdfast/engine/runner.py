@@ -32,8 +32,9 @@ from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
-from holdfast.pipeline.graph import OK, SKIPPED, Graph
+from holdfast.pipeline.graph import OK, SKIPPED, Graph, Node
 from holdfast.pipeline.spec import StepSpec
+from holdfast.pipeline.standstill import find_standstill
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, TaskState
 
 if TYPE_CHECKING:
@@ -217,8 +218,7 @@ class Runner:
         if any(node.stuck for node in unsettled):
             return PAUSED, "waiting for a person"
         if unsettled:
-            names = ", ".join(node.id for node in unsettled[:5])
-            return FAILED, f"nothing can start, though nothing waits for a person: see why {names}"
+            return FAILED, _stopped_by(find_standstill(board.graph), unsettled)
         return COMPLETED, ""
 
     def _close(self) -> None:
@@ -381,3 +381,11 @@ class Runner:
 
 def _failed(task: TaskState) -> bool:
     return task.status == FAILED or (task.status == NEEDS_REVIEW and task.kind != "rounds")
+
+
+def _stopped_by(loop: Sequence[str], unsettled: Sequence[Node]) -> str:
+    """Why nothing can start although nobody is waited for."""
+    if loop:
+        return f"these wait for each other: {' -> '.join(loop)}; change the pipeline so that they do not"
+    names = ", ".join(node.id for node in unsettled[:5])
+    return f"nothing can start, though nothing waits for a person: see why {names}"

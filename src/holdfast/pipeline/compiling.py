@@ -19,11 +19,13 @@ from holdfast.pipeline.declared import (
     function_name,
     is_async,
 )
+from holdfast.pipeline.graph import split_task_id
 from holdfast.pipeline.names import check_title, did_you_mean, normalise_items, printable
 from holdfast.pipeline.namespace import Namespace, gather_names
 from holdfast.pipeline.params import ParamSet
 from holdfast.pipeline.resolve import Scope
 from holdfast.pipeline.spec import GateSpec, ItemsSpec, LimitSpec, PhaseSpec, PipelineSpec, Source, StepSpec
+from holdfast.pipeline.standstill import standstill_of
 
 
 @dataclass(frozen=True)
@@ -254,6 +256,19 @@ class _Compiling:
                 f" each other. Put {feeder} and what comes after it into a later phase."
             )
         ordering.check_loops(edges, self.names, self.mistakes)
+        if not self.mistakes.lines():  # else there may be no graph to speak of
+            self._check_gates(spec, edges)
+
+    def _check_gates(self, spec: PipelineSpec, edges: ordering.Edges) -> None:
+        """Gates that wait, by way of what others hold, for what they hold themselves."""
+        ordering.check_loops(ordering.with_gates(edges, spec), self.names, self.mistakes, fix=ordering.GATE_FIX)
+        if self.mistakes.lines():
+            return
+        loop = standstill_of(spec)
+        if loop:
+            gates = [self.names.gates.get(split_task_id(name)[0]) for name in loop]
+            where = next((gate.where for gate in gates if gate is not None), self.declared.where)
+            self.mistakes.add(where, f"these wait for each other: {' -> '.join(loop)}. {ordering.GATE_FIX}")
 
     def _check_files(self, spec: PipelineSpec) -> None:
         comparable = []

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from holdfast.pipeline.declared import Mistakes
 from holdfast.pipeline.loops import find_loop, reachable
 from holdfast.pipeline.namespace import Namespace
-from holdfast.pipeline.spec import GateSpec, PhaseSpec, PipelineSpec, Source
+from holdfast.pipeline.reach import blocking_gates
+from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, Source
 
 LOOPS_TOLD_MAX = 10
+LOOP_FIX = "Remove one of the dependencies."
+GATE_FIX = "A blocking gate holds whatever depends on the steps it comes after: change that, or blocking=."
 
 Edges = dict[str, list[str]]
 
@@ -37,7 +40,13 @@ def waits_of(spec: PipelineSpec) -> Edges:
     return edges
 
 
-def check_loops(edges: Edges, names: Namespace, mistakes: Mistakes) -> None:
+def with_gates(edges: Edges, spec: PipelineSpec) -> Edges:
+    """The same, and what a blocking gate holds waits for it. `edges` must have no loop."""
+    held = blocking_gates(spec)
+    return {name: [*waits, *[gate.name for gate in held.get(name, ())]] for name, waits in edges.items()}
+
+
+def check_loops(edges: Edges, names: Namespace, mistakes: Mistakes, *, fix: str = LOOP_FIX) -> None:
     """Tell every loop; each is cut after it was told, to find the next."""
     for _ in range(LOOPS_TOLD_MAX):
         loop = find_loop(edges)
@@ -47,9 +56,7 @@ def check_loops(edges: Edges, names: Namespace, mistakes: Mistakes) -> None:
         owner = names.steps.get(told[0]) or names.makers.get(told[0]) or names.gates.get(told[0])
         if owner is None:
             return
-        mistakes.add(
-            owner.where, f"these wait for each other: {' -> '.join(told)}. Remove one of the dependencies."
-        )
+        mistakes.add(owner.where, f"these wait for each other: {' -> '.join(told)}. {fix}")
         edges[loop[-2]] = [name for name in edges[loop[-2]] if name != loop[-1]]
 
 
@@ -79,7 +86,7 @@ def held_up_items(spec: PipelineSpec, edges: Edges) -> list[tuple[str, str]]:
     """
     found = []
     for items in spec.items:
-        if not any("after" in item or item.get("batch", 1) > 1 for item in items.given or ()):
+        if not is_ordered(items):
             continue
         inside = {step.name: step for step in spec.steps if items.var in spec.fan_path(step.each)}
         for step in inside.values():
@@ -90,6 +97,11 @@ def held_up_items(spec: PipelineSpec, edges: Edges) -> list[tuple[str, str]]:
                 if name not in inside and siblings & reachable(name, edges)
             ]
     return found
+
+
+def is_ordered(items: ItemsSpec) -> bool:
+    """Whether given items come one after another."""
+    return any("after" in item or item.get("batch", 1) > 1 for item in items.given or ())
 
 
 def _inputs(sources: Mapping[str, Source]) -> list[str]:

@@ -1,0 +1,27 @@
+"""Tasks, gates and phases that wait for each other: nothing but another pipeline leads out of that. Pure."""
+
+from __future__ import annotations
+
+from holdfast.pipeline.graph import SATISFIED, Graph, build_graph
+from holdfast.pipeline.loops import find_loop
+from holdfast.pipeline.ordering import is_ordered
+from holdfast.pipeline.spec import PipelineSpec
+
+
+def standstill_of(spec: PipelineSpec) -> list[str]:
+    """One loop among the items that are given: their order and a gate make one that declarations do not show."""
+    if not any(gate.blocking for gate in spec.gates) or not any(map(is_ordered, spec.items)):
+        return []
+    return find_standstill(build_graph(spec, {}))
+
+
+def find_standstill(graph: Graph) -> list[str]:
+    """Names along one loop of what still waits, each followed by what it waits for; empty if there is none."""
+    waits: dict[str, list[str]] = {}
+    for producer in graph.nodes.values():
+        for consumer, kind in producer.consumers:
+            if not SATISFIED[kind][producer.condition]:
+                waits.setdefault(consumer.id, []).append(producer.id)
+    loop = find_loop(waits) or []
+    named = [name for name in loop[:-1] if not graph.nodes[name].is_virtual]
+    return [*named, *named[:1]]

@@ -22,6 +22,8 @@ from holdfast.state import (
     IN_PROGRESS,
     NEEDS_REVIEW,
     PENDING,
+    USED_UP,
+    WAITS_FOR_PERSON,
     RunState,
     TaskState,
 )
@@ -37,6 +39,9 @@ _ANSWERS = {
 
 GONE = "is no longer in the pipeline: its item or its step is gone"
 """What is wrong with an orphan."""
+
+READY = "all that was asked is answered, so it can be continued"
+"""Why a run stands still that waited for people, and does no longer."""
 
 _spec_decoder = msgspec.json.Decoder(PipelineSpec)
 
@@ -144,6 +149,12 @@ class Picture:
         going = [task for task in self.tasks if self.state.task(task).status in (IN_PROGRESS, FAILED)]
         seen = set(going)
         return going + [task for task in self.ready if task not in seen]
+
+    @property
+    def reason(self) -> str:
+        """Why it stopped, as far as that still holds: people may have answered since."""
+        reason = self.state.reason
+        return READY if reason in (WAITS_FOR_PERSON, USED_UP) and not self.needs() else reason
 
     def continue_command(self) -> str:
         """The command that continues; one that waits for money says how much."""

@@ -40,7 +40,7 @@ from holdfast.recovery.sources import Views, read_views
 from holdfast.recovery.strangers import Strangers
 from holdfast.runs import list_runs, load_value
 from holdfast.sessions import OpenRun, copied, encoded_spec, locked, make_folders
-from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, RunState
+from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, WAITS_FOR_PERSON, RunState
 from holdfast.stores.paper import Action
 from holdfast.views.shelf import ViewShelf
 from holdfast.walking import Walker, looking, make_walker
@@ -292,7 +292,7 @@ def _stopped(opened: OpenRun, walker: Walker) -> Iterator[ev.Event]:
     is_over = all(task.action in done for task in walker.planned.values())
     is_open = state.rebuilt or state.status == IN_PROGRESS or (state.status == COMPLETED and not is_over)
     if is_open and _only_waits(opened, walker):
-        yield ev.RunStopped(status=PAUSED, reason="waiting for a person")
+        yield ev.RunStopped(status=PAUSED, reason=WAITS_FOR_PERSON)
     elif is_open and (state.rebuilt or state.status == COMPLETED):
         yield ev.RunStopped(status=IN_PROGRESS, reason="recovered, and not continued yet")
 

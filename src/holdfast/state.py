@@ -21,6 +21,10 @@ BLOCKED = "blocked"
 SKIPPED = "skipped"
 PAUSED = "paused"
 
+WAITS_FOR_PERSON = "waiting for a person"
+USED_UP = "a task used up its attempts"
+"""Why a run stopped, where a person's word leads on."""
+
 SENT_BACK = "sent back"
 """How a gate stands in whose name work was rejected, until that work is there again."""
 

@@ -83,6 +83,21 @@ def test_status_shows_matrix_needs_and_the_way_on(project: Project) -> None:
     assert said.lines[-1].startswith("Continue with: holdfast resume one")
 
 
+@pytest.mark.parametrize(("obstacle", "answer"), [("gated", "approve publish_ok"), ("fail-ch02", "retry --all")])
+def test_status_after_the_last_answer_waits_for_nobody(project: Project, obstacle: str, answer: str) -> None:
+    """Once everything is answered, status and the views no longer say that a person is waited for."""
+    project.touch(obstacle)
+    project.run("--run-id", "one")
+    assert json.loads(project("status", "--json").out)["error"]
+    project(*answer.split())
+    said = project("status")
+    assert said.lines[0] == "book, run one: not finished (all that was asked is answered, so it can be continued)"
+    assert said.lines[-1].startswith("Continue with: holdfast resume one --dir")
+    assert json.loads(project("status", "--json").out)["error"] is None
+    views = [(project.root / name).read_text() for name in ("checkpoint.md", "RESUME.md")]
+    assert all("so it can be continued" in view and "waiting for a person" not in view for view in views)
+
+
 def test_status_of_a_completed_run_offers_no_continuation(project: Project) -> None:
     """A completed run has nothing to continue."""
     project.run()

@@ -35,7 +35,16 @@ from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
 from holdfast.pipeline.graph import OK, SKIPPED, Graph, Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.pipeline.standstill import find_standstill
-from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, TaskState
+from holdfast.state import (
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    NEEDS_REVIEW,
+    PAUSED,
+    USED_UP,
+    WAITS_FOR_PERSON,
+    TaskState,
+)
 
 if TYPE_CHECKING:
     from holdfast.executors.loop import LoopExecutor, Start
@@ -209,14 +218,14 @@ class Runner:
         if self.interrupted:
             return IN_PROGRESS, "interrupted"
         if board.overruns or any(_failed(board.state.task(node.id)) for node in board.graph.tasks()):
-            return FAILED, "a task used up its attempts"
+            return FAILED, USED_UP
         if board.over_budget:
             return PAUSED, f"the budget of ${self._budget_usd:g} is used up"
         unsettled = [
             n for n in board.graph.nodes.values() if n.condition not in (OK, SKIPPED) and not n.is_virtual
         ]
         if any(node.stuck for node in unsettled):
-            return PAUSED, "waiting for a person"
+            return PAUSED, WAITS_FOR_PERSON
         if unsettled:
             return FAILED, _stopped_by(find_standstill(board.graph), unsettled)
         return COMPLETED, ""

@@ -125,13 +125,13 @@ def command_words(command: str) -> str:
 
 def _head(picture: Picture) -> str:
     state = picture.state
+    reason = picture.reason
     lines = [
         f"# {markdown_line(state.pipeline)}{reading.TITLE_ENDS}",
         "",
         f"- Last updated: {iso(state.updated_at or 0.0)}",
         f"- Run: {markdown_code(state.run_id)}",
-        f"- Status: {state.status.replace('_', ' ')}"
-        + (f" ({markdown_cell(state.reason)})" if state.reason else ""),
+        f"- Status: {state.status.replace('_', ' ')}" + (f" ({markdown_cell(reason)})" if reason else ""),
     ]
     if picture.phase is not None:
         lines.append(f"- Current phase: {markdown_cell(picture.phase)}")

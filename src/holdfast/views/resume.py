@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line, markdown_words
-from holdfast.picture import Picture, is_sent_back
+from holdfast.picture import READY, Picture, is_sent_back
 from holdfast.pipeline.reach import step_edges
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, Note
@@ -90,9 +90,9 @@ def _opening(picture: Picture) -> str:
     if state.status == COMPLETED:
         lines.append("**This run is complete. Nothing is left to do.**")
     else:
-        why = f" It stopped because: {markdown_cell(state.reason)}." if state.reason else ""
         lines += [
-            f"This run is not finished.{why} What is done is kept and proved: continuing repeats none of it.",
+            f"This run is not finished.{_why_stopped(picture.reason)}"
+            " What is done is kept and proved: continuing repeats none of it.",
             "",
             f"To continue, in this folder: {markdown_code(picture.continue_command())}",
             "",
@@ -100,6 +100,12 @@ def _opening(picture: Picture) -> str:
             " `holdfast`, it is `python -m holdfast`.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _why_stopped(reason: str) -> str:
+    if reason == READY:
+        return f" It waited for people: {READY}."
+    return f" It stopped because: {markdown_cell(reason)}." if reason else ""
 
 
 def _overview(picture: Picture) -> str:

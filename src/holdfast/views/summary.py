@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.clock import iso
-from holdfast.picture import Picture
+from holdfast.picture import READY, Picture
 from holdfast.pipeline.graph import split_task_id
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import (
@@ -88,6 +88,8 @@ def status_document(picture: Picture, holder: Mapping[str, Any] | None, kept: Ke
 def shown_status(picture: Picture, running: bool) -> str:
     """The run's status as people see it: one in progress that nobody runs was interrupted, or is open again."""
     status = picture.state.status
+    if picture.reason == READY:
+        return UNFINISHED
     if status != IN_PROGRESS or running:
         return status
     return INTERRUPTED if picture.state.reason in ("", INTERRUPTED) else UNFINISHED
@@ -117,7 +119,7 @@ def _standing(picture: Picture) -> Json:
         "total_cost_usd": _money(state.cost_usd),
         "wasted_cost_usd": _money(state.wasted_cost_usd),
         "total_tokens": state.input_tokens + state.output_tokens,
-        "error": state.reason or None,
+        "error": None if picture.reason == READY else picture.reason or None,
     }
 
 

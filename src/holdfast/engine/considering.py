@@ -251,7 +251,13 @@ class Considering:
 
 
 def was_passed(barrier: Node, state: RunState, is_proved: Callable[[Node], bool]) -> bool:
-    """Whether a gate or phase without a record was passed: a task behind it is whole, or was found to be."""
+    """Whether a gate or phase without a record was passed: a task behind it is whole, or was found to be.
+
+    That says something only where the word for it may be lost: else a gate that nobody approved was not passed,
+    and what lies behind it was made before it was declared.
+    """
+    if not (state.rebuilt or state.lost):
+        return False
     return any(is_proved(task) or _was_finished(state.task(task.id)) for task in _behind(barrier, state.rebuilt))
 
 

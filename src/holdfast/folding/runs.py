@@ -34,6 +34,7 @@ def _run_started(state: RunState, event: ev.RunStarted, at: float) -> None:
     state.started_at = at
     state.status = IN_PROGRESS
     state.rebuilt = event.rebuilt
+    state.lost = state.lost or event.rebuilt
     if event.rebuilt:
         surprise(state, "", _MADE_FROM_FILES, at)
 
@@ -110,6 +111,7 @@ def _snapshot_written(state: RunState, event: ev.SnapshotWritten, at: float) -> 
 
 
 def _repaired(state: RunState, event: ev.JournalRepaired, at: float) -> None:
+    state.lost = state.lost or bool(event.missing_total) or not event.kept_as
     words = "the journal was missing and was written anew from a snapshot"
     if event.kept_as:
         lost = counted(event.missing_total, "line is lost", "lines are lost")

@@ -299,6 +299,29 @@ def test_a_changed_database_is_kept_beside_itself(project):
         assert copy.execute("SELECT id FROM todos WHERE id = 'buy milk'").fetchall()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE todos SET title = CAST(x'ff41' AS TEXT) WHERE id = (SELECT min(id) FROM todos)",
+        "INSERT INTO todos (id, status) VALUES (CAST(x'ff41' AS TEXT), 'pending')",
+    ],
+    ids=["title", "id"],
+)
+def test_bytes_that_are_no_text_are_an_edit_and_no_damage(project, change):
+    """A cell that is no UTF-8 is foreseen, told and kept like any other edit; then the rows are written anew."""
+    project.write()
+    project.sql(change)
+    foreseen = [(obstacle.path, obstacle.is_copied) for obstacle in project.shelf.obstacles()]
+    assert foreseen == [(project.layout.todos_db, True)]
+    project.edited()
+    (kept,) = project.write()
+    assert (kept.view, kept.why) == ("todos.db", "edited")
+    assert b"\xffA" in kept.kept_as.read_bytes()
+    assert project.shelf.obstacles() == []
+    with closing(sqlite3.connect(project.layout.todos_db)) as written:
+        assert written.execute("SELECT id, title FROM todos").fetchall()  # every cell is text, or this raises
+
+
 def test_a_database_in_the_way_is_set_aside_and_told(project):
     """What was at todos.db and is no database of ours is in quarantine, and the caller knows."""
     project.layout.todos_db.write_text("garbage" * 100)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import sqlite3
 import stat
@@ -90,6 +91,12 @@ class Found:
             return False
         return not self.sha256 or _earlier_digest(self.rows) != self.sha256
 
+    @property
+    def is_garbled(self) -> bool:
+        """Whether a name is no UTF-8, as far as we can tell: then no statement of ours reaches that row."""
+        names = (*self.rows, *itertools.chain.from_iterable(self.deps))
+        return any("\ufffd" in name for name in names if isinstance(name, str))
+
 
 def identity(path: Path) -> tuple[int, int] | None:
     try:
@@ -139,11 +146,12 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     alone = is_wal and not os.path.exists(f"{path}-wal")
     uri = f"file:{quote(os.fspath(path))}?mode=ro" + ("&immutable=1" if alone else "")
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-    connection.text_factory = _text
+    connection.text_factory = text_of
     return connection
 
 
-def _text(data: bytes) -> str:
+def text_of(data: bytes) -> str:
+    """What a cell says: a person's tool may have written bytes into it that are no UTF-8."""
     return data.decode("utf-8", "replace")
 
 

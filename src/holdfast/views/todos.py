@@ -146,6 +146,7 @@ class TodosView:
             self._connection = sqlite3.connect(
                 self.path, timeout=todofile.BUSY_S, isolation_level=None, check_same_thread=False
             )
+            self._connection.text_factory = todofile.text_of
             self._connection.execute("PRAGMA synchronous = OFF")
             todofile.prepare(self._connection)
             self._file = todofile.identity(self.path)
@@ -194,7 +195,7 @@ class TodosView:
         found = todofile.rows_found(connection)
         if found.is_edited:
             self._keep_edited(connection, found)
-        if found.run == run_id:
+        if found.run == run_id and not found.is_garbled:
             return found.rows, found.deps
         connection.execute("DELETE FROM todo_deps")
         connection.execute("DELETE FROM todos")

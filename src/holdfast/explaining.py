@@ -98,7 +98,7 @@ def _waits(names: Sequence[str], commands: Mapping[str, str]) -> Iterator[str]:
     for name in names[:_NAMED_MAX]:
         yield f"  next: waits for {name}: {commands.get(name, 'it needs a person')}"
     if len(names) > _NAMED_MAX:
-        yield f"  and for {len(names) - _NAMED_MAX} more: holdfast status"
+        yield f"  and for {len(names) - _NAMED_MAX} more"
 
 
 def _status(record: TaskState | None, waited_for: list[str]) -> str:

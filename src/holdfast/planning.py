@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast import clock
@@ -106,8 +106,11 @@ def _wanted(wishes: Sequence[ev.Event]) -> list[str]:
     ]
 
 
-def explain(layout: ProjectLayout, run_id: str, task: str) -> list[str]:
-    """Why a task ran, was reused, or will run again: from recorded facts and the files as they are now."""
+def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[str], str] = str) -> list[str]:
+    """Why a task ran, was reused, or will run again: from recorded facts and the files as they are now.
+
+    `typed` gives a command as it has to be typed where the reader is.
+    """
     from holdfast.explaining import tell
 
     state = read_run(layout, run_id).state
@@ -116,7 +119,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str) -> list[str]:
         fold(state, wish, state.seq, clock.now())
     with looking(spec, layout, state, Request()) as walker:
         walker.go()
-        needs = needs_of(walker.state, spec)
+        needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]
         return tell(task, walker.state, walker.graph, walker.planned.get(task), needs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,11 @@ class Project:
         code = cli.run([*words[:dashes], "--dir", str(self.root), *words[dashes:]])
         captured = self._capsys.readouterr()
         return Said(code, captured.out, captured.err)
+
+    @property
+    def there(self) -> str:
+        """What a command needs to mean this folder."""
+        return f" --dir {shlex.quote(str(self.root))}"
 
     def run(self, *words: str) -> Said:
         return self("run", str(self.root / "book.py"), *words)

@@ -202,6 +202,22 @@ def test_commands_are_addressed() -> None:
     assert addressed("holdfast approve g", ".", "r1") == "holdfast approve g --run r1"
 
 
+def test_commands_in_a_sentence_are_addressed() -> None:
+    """Each command in quotes, and the one behind a colon; what only mentions holdfast is left as it is."""
+    two = "See who does with 'holdfast status', then 'holdfast resume'."
+    assert addressed(two, "d") == "See who does with 'holdfast status --dir d', then 'holdfast resume --dir d'."
+    spaced = "See who does with holdfast status --dir 'a b', then holdfast resume --dir 'a b'."
+    assert addressed(two, "a b") == spaced
+    assert addressed("Start one: holdfast run FILE.py", "d") == "Start one: holdfast run FILE.py --dir d"
+    for text in (
+        "See: holdfast why --help",
+        "made by holdfast 1.0",
+        "a task holdfast knows",
+        "run 'holdfast' first",
+    ):
+        assert addressed(text, "d") == text
+
+
 def test_tables_are_aligned_and_cut() -> None:
     """Columns line up by display width; a cell that is too long is cut."""
     lines = table(["a", "b"], [["漢字", "x"], ["y", "z" * 100]])

@@ -74,7 +74,8 @@ def test_a_lost_record_is_not_no_runs(lost: Project, words: tuple[str, ...]) -> 
     said = lost(*words)
     assert said.code == (0 if words == ("list",) else 2)
     (line,) = (said.out + said.err).splitlines()
-    assert "The record of run first is lost. 'holdfast recover' (or 'holdfast resume') rebuilds it" in line
+    ways = f"holdfast recover{lost.there} (or holdfast resume{lost.there})"
+    assert f"The record of run first is lost. {ways} rebuilds it from the files." in line
 
 
 def test_parameters_that_the_files_contradict_are_refused(lost: Project) -> None:
@@ -129,7 +130,7 @@ def test_where_only_checkpoint_md_is_left_the_way_back_is_told(lost: Project, co
     assert said.code == 2
     assert said.err == (
         "No run is on record here, but a view of one is left: checkpoint.md. "
-        "Rebuild it from that and the files: holdfast recover FILE.py\n"
+        f"Rebuild it from that and the files: holdfast recover FILE.py{lost.there}\n"
     )
     assert lost("recover", str(lost.root / "book.py"), "-p", "topic=tides", "-p", "n=3").code == 0
     assert "run first" in lost("status").lines[0]

@@ -98,6 +98,30 @@ def test_status_after_the_last_answer_waits_for_nobody(project: Project, obstacl
     assert all("so it can be continued" in view and "waiting for a person" not in view for view in views)
 
 
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_every_way_on_names_the_folder(project: Project, as_json: tuple[str, ...]) -> None:
+    """Whatever is typed with --dir suggests commands with --dir, also in errors and in JSON."""
+    project.touch("gated")
+    project.run("--run-id", "older")
+    approve = f"holdfast approve publish_ok{project.there}"
+    for words in (("why", "assemble"), ("plan",), ("recover", "--dry-run")):
+        assert approve in project(*words, *as_json).out
+    assert f"holdfast resume older{project.there}" in project("approve", "publish_ok", *as_json).out
+    said = project("retry", "draft[ch01]", *as_json)
+    assert f"holdfast resume older --redo 'draft[ch01]'{project.there}" in said.out + said.err
+
+
+def test_a_way_on_names_the_run_that_is_not_the_newest(project: Project) -> None:
+    """`why` and `plan` of an older run suggest commands that mean that run."""
+    project.touch("gated")
+    project.run("--run-id", "older")
+    project.run("--run-id", "newer", "-p", "n=1")
+    command = "holdfast approve publish_ok"
+    assert f"{command}{project.there}" in project("why", "assemble").out
+    for words in (("why", "assemble", "--run", "older"), ("plan", "--resume", "older")):
+        assert f"{command} --run older{project.there}" in project(*words).out
+
+
 def test_status_of_a_completed_run_offers_no_continuation(project: Project) -> None:
     """A completed run has nothing to continue."""
     project.run()

@@ -160,11 +160,11 @@ def test_status_after_recover_says_that_a_person_is_waited_for(notes: Project) -
 def test_a_pipeline_that_is_gone_is_asked_for_in_the_same_command(
     notes: Project, command: str, advice: str
 ) -> None:
-    """The advice is what was typed, with FILE."""
+    """The advice is what was typed, with FILE and the folder."""
     (notes.root / "book.py").rename(notes.root / "other.py")
     said = notes(command)
     assert said.code == 2
-    assert said.err.rstrip().endswith(f"Say where it is: {advice}")
+    assert said.err.rstrip().endswith(f"Say where it is: {advice}{notes.there}")
 
 
 def test_recover_without_anything_says_so(project: Project) -> None:

@@ -139,7 +139,8 @@ def test_resume_when_the_file_is_gone(project: Project) -> None:
     said = project("resume")
     assert said.code == 2
     assert said.err.splitlines() == [
-        f"book.py, the pipeline of run {run_id}, is gone. Say where it is: holdfast run FILE.py --resume {run_id}"
+        f"book.py, the pipeline of run {run_id}, is gone."
+        f" Say where it is: holdfast run FILE.py --resume {run_id}{project.there}"
     ]
     assert project("run", "moved.py", "--resume", run_id).code == 3
 

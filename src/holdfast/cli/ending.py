@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli.printing import addressed, money, span
 from holdfast.layout import ProjectLayout
-from holdfast.picture import Need, Picture
+from holdfast.picture import Picture
 from holdfast.runs import newest
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS
 
@@ -82,14 +82,19 @@ def needs_lines(picture: Picture, directory: str, layout: ProjectLayout) -> Iter
     if not needs:
         return
     yield "Needs a person:"
-    other = "" if newest(layout).run_id == picture.state.run_id else picture.state.run_id
+    typed = as_typed(directory, layout, picture.state.run_id)
     for need in needs[:NEEDS_MAX]:
         yield f"  {need.task}: {need.why}"
-        yield f"      {_command(need, directory, other)}"
+        yield f"      {typed(need.command)}"
     if len(needs) > NEEDS_MAX:
         yield f"  and {len(needs) - NEEDS_MAX} more: {addressed('holdfast status --json', directory)}"
 
 
-def _command(need: Need, directory: str, other_run: str) -> str:
-    """`resume` names its run already; the others mean the newest unfinished one unless told."""
-    return addressed(need.command, directory, "" if need.command.startswith("holdfast resume") else other_run)
+def as_typed(directory: str, layout: ProjectLayout, run_id: str | None) -> Callable[[str], str]:
+    """How to type a command about that run: `resume` names it, others mean the newest unfinished one."""
+    other = "" if not run_id or newest(layout).run_id == run_id else run_id
+
+    def typed(text: str) -> str:
+        return addressed(text, directory, "" if "holdfast resume" in text else other)
+
+    return typed

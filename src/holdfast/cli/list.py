@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import LOST_FIX, holder_of, json_option, project_options
-from holdfast.cli.printing import money, plain, print_json, say, say_all, table
+from holdfast.cli.printing import addressed, money, plain, print_json, say, say_all, table
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
@@ -30,7 +30,7 @@ def command(directory: str, as_json: bool) -> None:
     elif not runs:
         lost = find_lost(layout, None)
         none = "This project has no runs yet. Start one: holdfast run FILE.py"
-        say(f"The record of run {lost.run_id} is lost. {LOST_FIX}" if lost else none)
+        say(addressed(f"The record of run {lost.run_id} is lost. {LOST_FIX}" if lost else none, directory))
     else:
         say_all(_lines(runs, held))
 

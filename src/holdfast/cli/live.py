@@ -105,5 +105,5 @@ class LiveConsole(PlainConsole):
 
 def _fitting(lines: list[str], room: int) -> list[Text]:
     if len(lines) > room:
-        lines = [*lines[: room - 1], f"... {len(lines) - room + 1} more lines: holdfast status"]
+        lines = [*lines[: room - 1], f"... {len(lines) - room + 1} more lines"]
     return [Text(line) for line in lines]

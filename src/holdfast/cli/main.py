@@ -16,12 +16,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import click
 
 from holdfast import __version__
 from holdfast.cli.printing import (
+    addressed,
     escape_what_cannot_be_encoded,
     flush,
     give_closed_streams_a_place,
@@ -121,13 +123,21 @@ def run(argv: Sequence[str]) -> int:
     except Exception as error:  # the last place: nobody above could tell it
         if debug:
             say(traceback.format_exc().rstrip(), err=True, multiline=True)
-        return _told(_as_ours(error), as_json)
+        return _told(_as_ours(error), as_json, _directory(argv))
 
 
 def _asked(argv: Sequence[str], flag: str) -> bool:
     """Whether a flag was given, also where the rest of the line cannot be parsed."""
     own = argv[: list(argv).index("--")] if "--" in argv else argv
     return flag in own
+
+
+def _directory(argv: Sequence[str]) -> str:
+    """The value of --dir, also where the rest of the line cannot be parsed."""
+    own = [*argv[: list(argv).index("--")]] if "--" in argv else [*argv]
+    given = [word.removeprefix("--dir=") for word in own if word.startswith("--dir=")]
+    given += [value for word, value in pairwise(own) if word == "--dir"]
+    return given[-1] if given else "."
 
 
 def _invoke(argv: Sequence[str]) -> int:
@@ -174,15 +184,16 @@ def _stdout_failed() -> UnprintableError | None:
     return None
 
 
-def _told(error: HoldfastError, as_json: bool) -> int:
+def _told(error: HoldfastError, as_json: bool, directory: str = ".") -> int:
+    fix = addressed(error.fix, directory)
     if as_json and not isinstance(error, UnprintableError):
-        print_json({"error": {"code": error.code, "message": error.message, "fix": error.fix}})
+        print_json({"error": {"code": error.code, "message": error.message, "fix": fix}})
         return error.exit_code
     lines = error.message.splitlines() or [type(error).__name__]
     if len(lines) == 1:
-        lines = [f"{lines[0]} {error.fix}".rstrip()]
-    elif error.fix:
-        lines.append(error.fix)
+        lines = [f"{lines[0]} {fix}".rstrip()]
+    elif fix:
+        lines.append(fix)
     for line in lines:
         say(line, err=True)
     return error.exit_code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,6 +45,9 @@ _REUSED_SHOWN_MAX = 3
 @json_option
 def command(file: str | None, params: dict[str, str], resume: str | None, directory: str, as_json: bool) -> None:
     """Show what would run, be reused, healed or asked, why, and the expected cost; changes nothing."""
+    from msgspec import structs
+
+    from holdfast.cli.ending import as_typed
     from holdfast.planning import make_plan
     from holdfast.runs import open_project
     from holdfast.settings import load_settings
@@ -53,6 +57,8 @@ def command(file: str | None, params: dict[str, str], resume: str | None, direct
     with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
         compiled, resume, known = _pipeline(layout, file, resume)
         plan = make_plan(compiled, layout, resume, params, settings, known)
+    typed = as_typed(directory, layout, None if plan.is_lost else plan.run_id)
+    plan = replace(plan, tasks=[structs.replace(task, reason=typed(task.reason)) for task in plan.tasks])
     if as_json:
         print_json(_document(plan))
     else:

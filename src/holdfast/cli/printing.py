@@ -23,6 +23,8 @@ from holdfast.escaping import terminal
 # JSON escapes C0 by itself; these could still deceive a terminal or a reader.
 _DECEIVING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _CELL_MAX = 40
+_QUOTED_COMMAND = re.compile(r"'(holdfast [a-z][^']*)'")
+_LAST_COMMAND = re.compile(r"(?:^|(?<=: ))holdfast [a-z](?!.*--help).*?(?=   \(|$)")
 
 
 def give_closed_streams_a_place() -> None:
@@ -154,11 +156,18 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def addressed(command: str, directory: str, run_id: str = "") -> str:
-    """`command` as it must be typed here: with --dir, and with --run where another would be meant."""
-    words, gap, remark = command.partition("   (")
-    if run_id:
-        words += f" --run {run_id}"
-    if directory != ".":
-        words += f" --dir {shlex.quote(directory)}"
-    return words + gap + remark
+def addressed(text: str, directory: str, run_id: str = "") -> str:
+    """A command, or a sentence with commands, as they must be typed here: with --dir, and with --run where another
+    would be meant.
+
+    In a sentence a command stands in single quotes, or behind a colon, up to the end or to a remark (set off by
+    three spaces). All that Holdfast suggests goes through here.
+    """
+    options = f" --run {run_id}" if run_id else ""
+    options += f" --dir {shlex.quote(directory)}" if directory != "." else ""
+    if not options:
+        return text
+    if not _QUOTED_COMMAND.search(text):
+        return _LAST_COMMAND.sub(lambda found: found[0] + options, text)
+    mark = "" if "'" in options else "'"  # no quotes within quotes
+    return _QUOTED_COMMAND.sub(lambda found: f"{mark}{found[1]}{options}{mark}", text)

@@ -66,21 +66,22 @@ def command(file: str | None, dry_run: bool, params: dict[str, str], directory: 
         )
         recovery = recover(meant.compiled, layout, request, dry_run=dry_run)
     if as_json:
-        print_json(_document(recovery, dry_run=dry_run))
+        print_json(_document(recovery, directory, dry_run=dry_run))
     else:
         say_all(_lines(meant.compiled.spec.name, recovery, directory, dry_run=dry_run))
     return recovery.exit_code
 
 
-def _document(recovery: Recovery, *, dry_run: bool) -> dict[str, Any]:
+def _document(recovery: Recovery, directory: str, *, dry_run: bool) -> dict[str, Any]:
+    def entry(task: Planned) -> dict[str, Any]:
+        reason = addressed(task.reason, directory)
+        return {"id": task.id, "action": task.action, "reason": reason, "evidence": task.evidence or None}
+
     return {
         "run_id": recovery.run_id if recovery.found_anything else None,
         "dry_run": dry_run,
         "record_lost": recovery.is_lost,
-        "tasks": [
-            {"id": task.id, "action": task.action, "reason": task.reason, "evidence": task.evidence or None}
-            for task in recovery.tasks
-        ],
+        "tasks": [entry(task) for task in recovery.tasks],
         "orphans": recovery.orphans,
         "disagreements": [
             {"task": one.task, "said": one.said, "believed": one.believed or None, "is_wish": one.is_wish}
@@ -104,7 +105,10 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
     yield from _told("  note", recovery.remarks)
     for action, words in (_WOULD if dry_run else _DONE).items():
         yield from _group(
-            words, [task for task in recovery.tasks if task.action == action], short=action == "trust"
+            words,
+            [task for task in recovery.tasks if task.action == action],
+            directory,
+            short=action == "trust",
         )
     for var in recovery.unknown_items:
         yield f"the items of {var} come from a function that has to run first: there may be others"
@@ -125,14 +129,14 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
         yield f"Continue with: {addressed(f'holdfast resume {recovery.run_id}', directory)}"
 
 
-def _group(words: str, tasks: Sequence[Planned], *, short: bool) -> Iterator[str]:
+def _group(words: str, tasks: Sequence[Planned], directory: str, *, short: bool) -> Iterator[str]:
     if not tasks:
         return
     yield f"{len(tasks)} {words}"
     shown = 3 if short else _SHOWN_MAX
     for task in tasks[:shown]:
         by = f" [{task.evidence}]" if task.evidence not in ("", "journal") else ""
-        yield f"  {task.id}: {task.reason}{by}"
+        yield f"  {task.id}: {addressed(task.reason, directory)}{by}"
     if len(tasks) > shown:
         yield f"  and {len(tasks) - shown} more"
 

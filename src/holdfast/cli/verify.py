@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,10 +49,11 @@ def command(run_id: str | None, directory: str, as_json: bool) -> int:
     chosen = _pick(layout, run_id)
     with _Counter() as counter, redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded
         report = verify(layout, chosen, load=lambda: load_recorded(layout, chosen), tell=counter.tell)
+    _with_typed_remedies(report, directory)
     if as_json:
         print_json(_document(report))
     else:
-        say_all(_lines(report, directory))
+        say_all(_lines(report))
     return EXIT_OK if report.ok else EXIT_DAMAGE
 
 
@@ -78,9 +79,9 @@ def _document(report: Report) -> dict[str, Any]:
     }
 
 
-def _lines(report: Report, directory: str) -> Iterator[str]:
+def _lines(report: Report) -> Iterator[str]:
     for finding in report.findings[:_SHOWN_MAX]:
-        yield _line(finding, directory)
+        yield _line(finding)
     if len(report.findings) > _SHOWN_MAX:
         yield f"and {len(report.findings) - _SHOWN_MAX} more; --json lists them all"
     for note in report.notes[:_SHOWN_MAX]:
@@ -90,25 +91,19 @@ def _lines(report: Report, directory: str) -> Iterator[str]:
     yield f"run {report.run_id}: checked {_counted(report)}: {_verdict(report)}"
 
 
-def _line(finding: Finding, directory: str) -> str:
+def _line(finding: Finding) -> str:
     """What is off, where, and what to do about it."""
     where = ": ".join(filter(None, (finding.task, finding.path)))
     detail = f" ({finding.detail})" if finding.detail else ""
     says = _SAID.get(finding.problem, f"is {finding.problem}")
-    return f"{where} {says}{detail}. {_remedy(finding.fix, directory)}"
+    return f"{where} {says}{detail}. {finding.fix}"
 
 
-def _remedy(fix: str, directory: str) -> str:
-    """The fix, with --dir in the command where it is needed."""
-    from holdfast.cli.main import PROGRAM
-
-    if directory == "." or PROGRAM not in fix:
-        return fix
-    words = fix.split(" ")
-    start = words.index(PROGRAM)
-    return " ".join(
-        [*words[:start], addressed(" ".join(words[start : start + 3]), directory), *words[start + 3 :]]
-    )
+def _with_typed_remedies(report: Report, directory: str) -> None:
+    """Let the command in every remedy be the one that has to be typed here."""
+    command = f"holdfast resume {report.run_id}"
+    typed = addressed(command, directory)
+    report.findings = [replace(finding, fix=finding.fix.replace(command, typed)) for finding in report.findings]
 
 
 def _counted(report: Report) -> str:

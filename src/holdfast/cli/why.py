@@ -16,12 +16,13 @@ from holdfast.cli.printing import print_json, say_all
 @json_option
 def command(task: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Explain why a task ran, was reused, or will run again."""
+    from holdfast.cli.ending import as_typed
     from holdfast.planning import explain
     from holdfast.runs import open_project
 
     layout = open_project(directory)
     chosen = pick_run(layout, run_id)
-    lines = explain(layout, chosen, task)
+    lines = explain(layout, chosen, task, typed=as_typed(directory, layout, chosen))
     if as_json:
         print_json({"run_id": chosen, "task": task, "lines": lines})
     else:

@@ -185,6 +185,9 @@ class Artifacts:
     def store(self, step: StepSpec, paths: Mapping[str, str], output: Any, seal: Seal) -> tuple[Accepted, str]:
         """Put an accepted output in its place; gives the record and the digest consumers know it by."""
         pieces, rest = split_output(step, output)
+        for piece in pieces.values():
+            if isinstance(piece, Path):  # before anything is written to it
+                self.tree.make_own(piece)
         prepared = {key: prepare_file(step, paths[key], piece) for key, piece in pieces.items()}
         files = [replace_record(record, key=key, stored=step.copy) for key, (record, _) in prepared.items()]
         # The value first, by hash and durable: files that a kill or power cut leaves without a record name it.

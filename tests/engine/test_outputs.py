@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from datetime import datetime
 from pathlib import Path
@@ -156,6 +157,27 @@ def test_a_file_that_was_not_written_to_ctx_out_is_refused_and_left_alone(tmp_pa
     assert (result.status, ran, exited["kind"]) == ("failed", [1], "definition")
     assert "not ctx.out" in exited["error"]
     assert (tmp_path / "inbox" / "data.md").read_text() == (tmp_path / "out.md").read_text() == "a person's"
+
+
+@pytest.mark.parametrize("name", ["b.md", "b.csv"])
+def test_an_artifact_shares_its_bytes_with_no_other_file(tmp_path: Path, name: str) -> None:
+    """A hard link left at ctx.out becomes a file of its own: neither sealing nor editing it reaches the other."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.csv")
+    def a() -> str:
+        return "1;2"
+
+    @pipe.step(writes=name)
+    def b(ctx: Context, a: str) -> Path:
+        os.link(tmp_path / "a.csv", ctx.out)
+        return ctx.out
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert (tmp_path / "a.csv").read_text() == "1;2"
+    assert (tmp_path / name).read_text().startswith("1;2")
+    assert [(tmp_path / file).stat().st_nlink for file in ("a.csv", name)] == [1, 1]
+    assert not list((tmp_path / ".holdfast" / "tmp").iterdir())
 
 
 def test_several_large_files_lie_in_the_folder_made_of_ctx_out(tmp_path: Path) -> None:

@@ -120,13 +120,14 @@ def move_file(source: Path, path: str, *, dir_fd: int | None = None, sync: bool)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _copy_over(source, path, dir_fd, sync)
+        copy_over(source, path, dir_fd=dir_fd, sync=sync)
         disk.unlink(os.fspath(source))
     if sync:
         _sync_parent(path, dir_fd)
 
 
-def _copy_over(source: Path, path: str, dir_fd: int | None, sync: bool) -> None:
+def copy_over(source: Path, path: str, *, dir_fd: int | None = None, sync: bool) -> None:
+    """Put a copy of the regular file `source` at `path`, replacing it."""
     temp, fd = create_temp(os.path.dirname(path), dir_fd=dir_fd)
     try:
         try:

@@ -91,6 +91,15 @@ class WorkTree:
         disk.unlink(path)
         return Path(path)
 
+    def make_own(self, temp: Path) -> None:
+        """Let a file that is not in its place yet share its bytes with no other: a hard link becomes a copy."""
+        try:
+            status = os.lstat(temp)
+        except FileNotFoundError:
+            return
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            atomic.copy_over(temp, os.fspath(temp), sync=False)
+
     def extend_temp(self, temp: Path, data: bytes) -> None:
         """Append to a file that is not in its place yet."""
         with temp.open("ab") as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast import Pipeline
+from holdfast import Pipeline, Rewind
 from holdfast.layout import ProjectLayout
 from holdfast.people import approve
 from holdfast.planning import explain
@@ -75,7 +75,7 @@ def test_a_task_behind_a_gate_or_a_checklist_names_it(tmp_path: Path) -> None:
     assert waits in why(tmp_path, run.run_id, "behind_checklist")
     assert why(tmp_path, run.run_id, "read_it") == "read_it: waits for approval\n  next: holdfast approve read_it"
     told = why(tmp_path, run.run_id, "phase:two")
-    assert told == "phase:two: refused: not yet\n  next: holdfast approve phase:two"
+    assert told == "phase:two: its checklist says: not yet\n  next: holdfast approve phase:two"
     assert why(tmp_path, run.run_id, "phase:one") == "phase:one: started"
 
 
@@ -93,6 +93,23 @@ def test_a_gate_that_is_not_reached_names_what_comes_before(tmp_path: Path) -> N
     assert why(tmp_path, run.run_id, "read_it") == told
     approve(ProjectLayout(tmp_path), run.run_id, "read_it")
     assert why(tmp_path, run.run_id, "read_it") == "read_it: approved"
+
+
+def test_used_up_rounds_are_told_as_what_they_are(tmp_path: Path) -> None:
+    """They are no failed attempts, and what leads on is a decision."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def draft() -> str:
+        return "text"
+
+    @pipe.step
+    def review(draft: str) -> str:
+        raise Rewind("draft", feedback="weak", rounds=1)
+
+    told = why(tmp_path, pipe.run(dir=tmp_path).run_id, "review")
+    assert "\n  needs a person: it has sent work back as often as it may\n" in told
+    assert told.endswith("\n  next: it waits for a person: holdfast decide review redo   (or: skip)")
 
 
 def test_a_question_is_no_error(tmp_path: Path) -> None:

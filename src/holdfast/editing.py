@@ -72,7 +72,7 @@ def turned_back(events: Iterable[ev.Event]) -> dict[str, str]:
     return {event.step_id: event.source for event in edits if event.wanted == WANTED_REDO}
 
 
-def kept_events(layout: ProjectLayout, kept: Sequence[Kept]) -> list[ev.Event]:
+def kept_events(layout: ProjectLayout, kept: Sequence[Kept]) -> list[ev.ArtifactSetAside]:
     """Where the edited views themselves were kept."""
     return [
         ev.ArtifactSetAside(step_id="", path=one.view, to=_relative(layout, one.kept_as), reason=one.why)

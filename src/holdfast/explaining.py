@@ -43,7 +43,7 @@ def tell(
         return list(_tell_barrier(node, state, graph, commands))
     if task not in graph.nodes and task not in state.tasks:
         near = did_you_mean(task, [node.id for node in graph.tasks()])
-        raise UsageError(f"There is no task {printable(task)} in run {state.run_id}.", fix=near)
+        raise UsageError(f"There is no task {printable(task)} in run {state.run_id}.", fix=near.strip())
     record = state.tasks.get(task)
     waited_for = _waited_for(task, graph, state)
     lines = [f"{task}: {_status(record, waited_for)}"]
@@ -60,7 +60,7 @@ def tell(
 def _tell_barrier(node: Node, state: RunState, graph: Graph, commands: Mapping[str, str]) -> Iterator[str]:
     """How a gate or a phase stands, and what leads on."""
     standing = state.gates.get(node.id, "") if node.kind == "gate" else state.phases.get(node.id, "")
-    yield f"{node.id}: {_BARRIERS.get(standing) or standing}"
+    yield f"{node.id}: {_BARRIERS.get(standing) or standing.replace('refused: ', 'its checklist says: ', 1)}"
     if node.id in commands:
         if getattr(node.spec, "ask", ""):
             yield f"  asks: {node.spec.ask}"
@@ -134,6 +134,17 @@ def _needs_person(node: Node, state: RunState) -> bool:
     return record is not None and (bool(record.question) or record.status == NEEDS_REVIEW)
 
 
+def _after(record: TaskState) -> str:
+    """What had happened when a task was left to a person."""
+    if record.kind == "rounds":
+        return ": it has sent work back as often as it may"
+    last = _FAILURES.get(record.kind, "")
+    return f" after {counted(record.failures, 'failed attempt')}{last}"
+
+
+_FAILURES = {"timeout": ", the last one out of time", "refused": ", the last one refused by its check"}
+
+
 def _past(record: TaskState) -> Iterator[str]:
     if record.status == COMPLETED and record.completed_at is not None:
         how = _EVIDENCE.get(record.evidence) or f"ran in {record.duration:.3g} s, attempt {record.attempt}"
@@ -148,7 +159,7 @@ def _past(record: TaskState) -> Iterator[str]:
     if record.feedback:
         yield "  sent back with: " + "; ".join(record.feedback)
     if record.status == NEEDS_REVIEW:
-        yield f"  needs a person after {counted(record.failures, 'failed attempt')} ({record.kind})"
+        yield f"  needs a person{_after(record)}"
     if record.error:
         yield f"  question: {record.error}" if record.question else f"  last error: {record.error}"
     if record.cost_usd:

@@ -153,8 +153,12 @@ class Picture:
     @property
     def reason(self) -> str:
         """Why it stopped, as far as that still holds: people may have answered since."""
-        reason = self.state.reason
-        return READY if reason in (WAITS_FOR_PERSON, USED_UP) and not self.needs() else reason
+        if self.state.reason not in (WAITS_FOR_PERSON, USED_UP):
+            return self.state.reason
+        needs = self.needs()
+        if not needs:
+            return READY
+        return USED_UP if any(_has_failed(self.state.task(need.task)) for need in needs) else WAITS_FOR_PERSON
 
     def continue_command(self) -> str:
         """The command that continues; one that waits for money says how much."""
@@ -193,6 +197,10 @@ def needs_of(state: RunState, spec: PipelineSpec) -> list[Need]:
     return [*_task_needs(state), *_gate_needs(state, spec), *_phase_needs(state), *_budget_needs(state)]
 
 
+def _has_failed(record: TaskState) -> bool:
+    return record.status == NEEDS_REVIEW and record.kind != "rounds"
+
+
 def _task_needs(state: RunState) -> Iterator[Need]:
     for task, record in state.tasks.items():
         if not record.question and record.status != NEEDS_REVIEW:
@@ -204,6 +212,8 @@ def _task_needs(state: RunState) -> Iterator[Need]:
             yield Need(task, record.error, command)
         elif record.question == "path":
             yield Need(task, record.error, f"{_continue_command(state)}   (after moving that file away)")
+        elif record.kind == "rounds":
+            yield Need(task, record.error, f"holdfast decide {shlex.quote(task)} redo   (or: skip)")
         elif record.status == NEEDS_REVIEW:
             yield Need(task, record.error, f"holdfast retry {shlex.quote(task)}")
 

@@ -189,23 +189,35 @@ def _carry_out(opened: OpenRun) -> Recovery:
     remarks = [*opened.damage, *elsewhere.values()]
     lost = _lost_wishes(opened.layout, walker, views)
     report = _report(opened.choice, walker, told, before, remarks, turned_back([*wishes, *lost]))
+    kept: list[ev.ArtifactSetAside] = []
     if journal.position.seq > begun or state.rebuilt:
         was_lost = state.rebuilt
         notes = [*lost, *_notes(elsewhere), _recovered(walker, report.disagreements)]
         opened.say([*notes, *_stopped(opened, walker)], durable=True)
         opened.write_snapshot()
-        _keep_pages(opened, shelf, report.disagreements if was_lost else ())
-    kept = _refresh_views(opened, walker, shelf)
-    if kept:
-        opened.say(kept, durable=False)
-        _refresh_views(opened, walker, shelf)  # they know of it too
-    return replace(report, recorded=journal.position.seq - begun, is_complete=state.status == COMPLETED)
+        kept = _keep_pages(opened, shelf, report.disagreements if was_lost else ())
+    kept += _draw_views(opened, walker, shelf)
+    remarks = [*report.remarks, *[f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]]
+    recorded, is_complete = journal.position.seq - begun, state.status == COMPLETED
+    return replace(report, remarks=tuple(remarks), recorded=recorded, is_complete=is_complete)
 
 
-def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]) -> None:
+def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]) -> list[ev.ArtifactSetAside]:
     """Keep the pages of a lost run that say more than could be rebuilt. All that they say is on record by now."""
-    if found:
-        opened.say(kept_events(opened.layout, shelf.keep_pages()), durable=False)
+    if not found:
+        return []
+    kept = kept_events(opened.layout, shelf.keep_pages())
+    opened.say(kept, durable=False)
+    return kept
+
+
+def _draw_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.ArtifactSetAside]:
+    """Bring the views up to the record; gives what was moved out of their way."""
+    moved = _refresh_views(opened, walker, shelf)
+    if moved:
+        opened.say(moved, durable=False)
+        _refresh_views(opened, walker, shelf)  # they know of it too
+    return moved
 
 
 def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:
@@ -304,7 +316,7 @@ def _only_waits(opened: OpenRun, walker: Walker) -> bool:
     return not draw_graph(walker.recorded_graph(), opened.state).next_steps()
 
 
-def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.Event]:
+def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.ArtifactSetAside]:
     """All views, with the items that are only inferred so far: a view must not know less than before."""
     state, graph = copied(opened.state), walker.recorded_graph()
     opened.journal.sync()  # a view never knows more than the journal keeps

@@ -280,7 +280,7 @@ class _Session:
         if kept:
             self.runner.hear(kept)
 
-    def _write_views(self, *, sync: bool) -> list[ev.Event]:
+    def _write_views(self, *, sync: bool) -> list[ev.ArtifactSetAside]:
         picture = self.picture()
         self.open.journal.sync()  # a view never knows more than the journal keeps
         return kept_events(self.layout, self.views.write(picture, self.runner.graph, sync=sync))

@@ -61,6 +61,7 @@ Record = Callable[[ev.Event], None]
 
 _RUNS = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
 _WAITS = (decisions.ASK, decisions.HOLD)
+_NOT_LOOKED_AT = "finished, and not looked at now: what it depends on waits for a person"
 
 
 @contextmanager
@@ -206,7 +207,7 @@ class Walker:
             if node.id in self.planned:
                 continue
             if self.state.task(node.id).status == COMPLETED:
-                self._note(node, Decision(decisions.TRUST, "finished; what it depends on waits for a person"))
+                self._note(node, Decision(decisions.TRUST, _NOT_LOOKED_AT))
             else:
                 self._note(node, Decision(decisions.RUN, _once_through(held.get(node.id))))
 

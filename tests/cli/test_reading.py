@@ -98,6 +98,17 @@ def test_status_after_the_last_answer_waits_for_nobody(project: Project, obstacl
     assert all("so it can be continued" in view and "waiting for a person" not in view for view in views)
 
 
+def test_one_answer_of_two_leaves_the_other(project: Project) -> None:
+    """When what failed is to be tried again, and a gate still waits, that is what status says."""
+    path = project.root / "book.py"
+    path.write_text(path.read_text() + "\npipe.gate('plan_ok', after=['chapters'], blocking=False)\n")
+    project.touch("fail-ch02")
+    project.run("--run-id", "one")
+    project("retry", "--all")
+    assert project("status").lines[0] == "book, run one: not finished (waiting for a person)"
+    assert json.loads(project("status", "--json").out)["error"] == "waiting for a person"
+
+
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
 def test_every_way_on_names_the_folder(project: Project, as_json: tuple[str, ...]) -> None:
     """Whatever is typed with --dir suggests commands with --dir, also in errors and in JSON."""

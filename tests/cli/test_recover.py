@@ -149,6 +149,15 @@ def test_status_after_recover_says_that_a_person_is_waited_for(notes: Project) -
     assert notes("status").lines[0] == "notes, run first: not finished (recovered, and not continued yet)"
 
 
+def test_an_edited_view_is_kept_and_told(notes: Project) -> None:
+    """Where a page of somebody's went is told, and not only recorded."""
+    page = notes.root / "RESUME.md"
+    page.write_text(page.read_text() + "\nMy own words.\n")
+    (line,) = [line for line in notes("recover").lines if "RESUME.md" in line]
+    kept_as = line.removeprefix("  note: RESUME.md was edited; kept as ")
+    assert "My own words." in (notes.root / kept_as).read_text()
+
+
 @pytest.mark.parametrize(
     ("command", "advice"),
     [

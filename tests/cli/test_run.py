@@ -127,7 +127,8 @@ def test_resume_without_unfinished_run(project: Project) -> None:
     (run_id,) = project.run_ids()
     said = project("resume")
     assert said.code == 0
-    assert said.out.startswith(f"Nothing to continue: the newest run {run_id} is completed")
+    assert said.lines[0].startswith(f"Nothing to continue: the newest run {run_id} is completed")
+    assert said.lines[1:] == [f"To prove its files, and mend them: holdfast resume {run_id}{project.there}"]
 
 
 def test_resume_when_the_file_is_gone(project: Project) -> None:
@@ -288,3 +289,12 @@ def test_wrong_options_are_usage_errors(project: Project, words: list[str], part
     assert len(said.err.splitlines()) == 1
     assert part in said.err
     assert not (project.root / ".holdfast").exists()
+
+
+def test_a_decision_that_leads_nowhere_offers_no_way_on(project: Project) -> None:
+    """A completed run of which nothing is wanted is not offered; one without money is, with more of it."""
+    project.run("--run-id", "one")
+    assert project("retry", "--all").lines == ["There is nothing to retry."]
+    assert json.loads(project("retry", "--all", "--json").out)["continue"] is None
+    project.run("--run-id", "two", "-p", "n=3", "--budget", "0.01", "--concurrency", "1")
+    assert project("note", "hello").lines[-1] == f"Continue with: holdfast resume two --budget 0.02{project.there}"

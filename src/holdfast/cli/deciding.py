@@ -14,16 +14,19 @@ if TYPE_CHECKING:
 
 def decide(directory: str, run_id: str | None, as_json: bool, record: Callable[[ProjectLayout, str], str]) -> None:
     """Call `record` with the run that is meant, and print its sentence and the way on."""
-    from holdfast.runs import open_project, read_run
+    from holdfast.runs import open_project, read_picture
+    from holdfast.state import COMPLETED
 
     layout = open_project(directory)
     chosen = pick_run(layout, run_id)
     sentence = record(layout, chosen)
-    is_running = holder_of(layout, read_run(layout, chosen).state) is not None
-    command = addressed(f"holdfast resume {chosen}", directory)
+    picture = read_picture(layout, chosen)
+    is_running = holder_of(layout, picture.state) is not None
+    is_over = picture.state.status == COMPLETED and not is_running
+    command = None if is_running or is_over else addressed(picture.continue_command(), directory)
     if as_json:
-        document = {"run_id": chosen, "message": sentence, "running": is_running}
-        print_json({**document, "continue": None if is_running else command})
+        print_json({"run_id": chosen, "message": sentence, "running": is_running, "continue": command})
         return
     say(sentence)
-    say("The running engine takes it up." if is_running else f"Continue with: {command}")
+    if not is_over:
+        say(f"Continue with: {command}" if command else "The running engine takes it up.")

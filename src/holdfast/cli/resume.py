@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.options import pick_run, run_argument
-from holdfast.cli.printing import print_json, say
+from holdfast.cli.printing import addressed, print_json, say
 from holdfast.cli.running import Manner, carry_out, engine_options, settings_options
 from holdfast.errors import EXIT_OK
 
@@ -47,7 +47,7 @@ def command(
     else:
         chosen = pick_run(layout, run_id)
         if run_id is None and not redo and not params and _is_completed(layout, chosen):
-            return _nothing_to_continue(layout, chosen, as_json)
+            return _nothing_to_continue(layout, chosen, directory, as_json)
         compiled = load_recorded(layout, chosen)
     request = Request(
         params,
@@ -68,7 +68,7 @@ def _is_completed(layout: ProjectLayout, run_id: str) -> bool:
     return run_info(layout, run_id).status == COMPLETED
 
 
-def _nothing_to_continue(layout: ProjectLayout, run_id: str, as_json: bool) -> int:
+def _nothing_to_continue(layout: ProjectLayout, run_id: str, directory: str, as_json: bool) -> int:
     from holdfast.cli.status import document
     from holdfast.runs import read_picture
 
@@ -76,6 +76,7 @@ def _nothing_to_continue(layout: ProjectLayout, run_id: str, as_json: bool) -> i
         print_json({**document(layout, read_picture(layout, run_id)), "exit_code": EXIT_OK})
     else:
         say(f"Nothing to continue: the newest run {run_id} is completed, and no other is unfinished.")
+        say(f"To prove its files, and mend them: {addressed(f'holdfast resume {run_id}', directory)}")
     return EXIT_OK
 
 

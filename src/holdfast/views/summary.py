@@ -88,7 +88,7 @@ def status_document(picture: Picture, holder: Mapping[str, Any] | None, kept: Ke
 def shown_status(picture: Picture, running: bool) -> str:
     """The run's status as people see it: one in progress that nobody runs was interrupted, or is open again."""
     status = picture.state.status
-    if picture.reason == READY:
+    if picture.reason != picture.state.reason:  # a person has answered since it stopped
         return UNFINISHED
     if status != IN_PROGRESS or running:
         return status

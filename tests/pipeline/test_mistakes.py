@@ -257,12 +257,16 @@ def test_mistakes_of_gates():
     assert len(lines) == 7
 
 
-def test_a_misspelt_phase_is_told_once_phases_are_declared():
-    """With pipe.phase the phases are known; without it any name is a new phase."""
+def test_a_phase_that_is_all_but_called_like_a_declared_one_is_told():
+    """pipe.phase is optional: other names are phases too, but a slip is not taken for a new one."""
     assert with_step(phase="Writng").compile()
     pipe = with_step(phase="Writng")
     pipe.phase("Writing")
     assert "phase='Writng' is not declared by pipe.phase. Did you mean Writing?" in only(pipe)
+    for phase in ("Drafting", "Planning", "Writing 2"):
+        pipe = with_step(phase=phase)
+        pipe.phase("Writing 1")
+        assert [each.name for each in pipe.compile().spec.phases] == [phase, "Writing 1"]
 
 
 def test_mistakes_of_phases():

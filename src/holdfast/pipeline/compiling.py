@@ -20,7 +20,7 @@ from holdfast.pipeline.declared import (
     is_async,
 )
 from holdfast.pipeline.graph import split_task_id
-from holdfast.pipeline.names import check_title, did_you_mean, normalise_items, printable
+from holdfast.pipeline.names import check_title, did_you_mean, is_slip, normalise_items, printable
 from holdfast.pipeline.namespace import Namespace, gather_names
 from holdfast.pipeline.params import ParamSet
 from holdfast.pipeline.resolve import Scope
@@ -165,10 +165,10 @@ class _Compiling:
             return ()
 
     def _phases(self, checklists: dict[str, tuple[Check, ...]]) -> tuple[PhaseSpec, ...]:
-        """All phases in the order of first mention; once some are declared, only those count."""
-        declared = [phase.name for phase in self.declared.phases]
+        """All phases in the order of first mention; one that is all but called like a declared one is a slip."""
+        declared = [phase.name for phase in self.declared.phases if check_title(phase.name) is None]
         mentioned = [name for name in self.declared.phase_mentions if check_title(name) is None]
-        names = dict.fromkeys(name for name in mentioned if not declared or name in declared)
+        names = dict.fromkeys(name for name in mentioned if name in declared or not is_slip(name, declared))
         return tuple(
             PhaseSpec(
                 name,

@@ -27,6 +27,7 @@ _DEVICES = frozenset(
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+_SLIP_RATIO = 0.85  # `Writng` for `Writing` is one, `Drafting` for it is not
 _RESERVED_NAMES = {"ctx": "the context", "run_id": "the template field of the run's id"}
 
 
@@ -91,6 +92,12 @@ def did_you_mean(text: object, known: Iterable[str]) -> str:
     """` Did you mean X?`, with its leading space, or nothing."""
     close = difflib.get_close_matches(text, list(known), n=1) if isinstance(text, str) else []
     return f" Did you mean {printable(close[0])}?" if close else ""
+
+
+def is_slip(text: str, known: Iterable[str]) -> bool:
+    """Whether it is a known name but for about a letter, not for a number: `Part 1` and `Part 2` are two names."""
+    near = difflib.get_close_matches(text, list(known), n=1, cutoff=_SLIP_RATIO)
+    return any(re.sub(r"\d", "", name) != re.sub(r"\d", "", text) for name in near)
 
 
 def normalise_items(raw: object, where: str) -> list[dict[str, Any]]:

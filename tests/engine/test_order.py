@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -187,6 +188,53 @@ def test_items_that_a_gate_makes_wait_for_each_other_are_named(tmp_path: Path) -
     reason = events_of(tmp_path, "run_stopped")[-1]["reason"]
     assert reason.startswith("these wait for each other: review[a] -> ok -> draft[b] -> review[a]; change")
     assert pipeline("Two").run(dir=tmp_path).status == "paused"
+
+
+def batched(*, made: bool, **options: Any) -> Pipeline:
+    """Two batches of drafts, a gate after each of them, and steps that come after the gate and after another."""
+    pipe = Pipeline("p")
+    items = [{"id": "a", "batch": 1}, {"id": "b", "batch": 2}]
+
+    def ns() -> list[dict[str, Any]]:
+        return items
+
+    if made:
+        pipe.items("n")(ns)
+    else:
+        pipe.items("n", items)
+
+    @pipe.step
+    def plan() -> str:
+        return "plan"
+
+    @pipe.step(each="n", phase="One")
+    def draft(n: str) -> str:
+        return n
+
+    pipe.gate("look", each="n", **options)
+
+    @pipe.step(after=["look"])
+    def publish(plan: str) -> str:
+        return plan
+
+    return pipe
+
+
+@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize("options", [{}, {"after": ["plan"]}, {"after": ["draft"]}, {"blocking": False}])
+def test_a_step_after_a_gate_of_batches_waits_for_the_gate_after_each(
+    tmp_path: Path, made: bool, options: dict[str, Any]
+) -> None:
+    """Every gate that holds something is one that a person is told of: none stands beside those of batches."""
+    gates = ["look[batch-1]", "look[batch-2]"]
+    for gate in gates:
+        result = batched(made=made, **options).run(dir=tmp_path)
+        assert result.status == "paused"
+        asked = [need.task for need in result.picture.needs()]
+        assert asked == ([gate] if options.get("blocking", True) else gates[gates.index(gate) :])
+        assert "publish" not in result.outputs
+        say(tmp_path, event="gate_approved", step_id=gate)
+    assert batched(made=made, **options).run(dir=tmp_path).status == "completed"
 
 
 def test_nested_fan_out(tmp_path: Path) -> None:

@@ -109,6 +109,20 @@ def test_a_gate_behind_all_items_cannot_hold_the_first_of_ordered_ones():
     assert build(["a", "b"]).compile()
 
 
+def test_an_item_cannot_come_after_the_gate_of_its_own_batch():
+    """The gate waits for every task of the batch in its phase, so none of them can wait for it."""
+    pipe = Pipeline("p")
+    pipe.items("part", ["a"])
+
+    @pipe.step(each="part", phase="One", after="look")
+    def draft(part): ...
+
+    pipe.gate("look", each="part")
+    assert only(pipe).startswith(
+        "these wait for each other: draft[a] -> look[batch-1] -> draft[a]. A blocking gate"
+    )
+
+
 def test_a_check_takes_only_what_is_there():
     """A check that asks for a step which may not have run is told; with after= it is sound."""
 

@@ -356,11 +356,9 @@ class Graph:
 
     def _named(self, name: str, path: Path, fan: tuple[str, ...]) -> Node:
         """The node a task at `path` means by `name`, made if it is not there yet."""
-        gate = self.nodes.get(name)
         if name not in self._producers:
-            if gate is None:
-                gate = self._add_gate(next(g for g in self.spec.gates if g.name == name), name, ())
-            return gate
+            gate = next(gate for gate in self.spec.gates if gate.name == name)
+            return self._all_batches(gate) if gate.each else self._add_gate(gate, name, ())
         node_id = self.related(name, path, fan)
         node = self.nodes.get(node_id)
         if node is not None:
@@ -428,6 +426,19 @@ class Graph:
                 self._edge(self._named(step.name, (), ()), node, AFTER)
         return node
 
+    def _all_batches(self, gate: GateSpec) -> Node:
+        """The node that is through when a gate with each= is, after every batch."""
+        assert gate.each is not None
+        node = self.nodes.get(_all_batches_id(gate))
+        if node is None:
+            node = self._add(Node(_all_batches_id(gate), "order", gate, (), None))
+            for var in self._fans[gate.each]:
+                if self._fan_specs[var].given is None:  # else there are no others
+                    self._edge(self._named(self._fan_specs[var].name, (), ()), node, AFTER)
+            for known in [known for known in self.nodes.values() if known.kind == "gate" and known.spec is gate]:
+                self._edge(known, node, AFTER)
+        return node
+
     def _order_items(self, var: str, parent: Path, items: list[dict[str, Any]], batches: dict[str, int]) -> None:
         phases = list(dict.fromkeys(step.phase for step in self._members(var) if step.phase))
         given = any("batch" in item for item in items)
@@ -469,16 +480,29 @@ class Graph:
         members = [step for step in self._members(var) if step.phase == phase]
         numbers = sorted(set(batches.values()))
         for index, number in enumerate(numbers):
-            node_id = task_id(gate.name, (*parent, f"batch-{number}"))
-            node = self._add(Node(node_id, "gate", gate, (*parent, f"batch-{number}"), None))
-            for name in (name for name, batch in batches.items() if batch == number):
-                for step in members:
-                    self._edge(self._below(step, (*parent, name)), node, AFTER)
+            names = [name for name, batch in batches.items() if batch == number]
+            node = self._batch_gate(gate, (*parent, f"batch-{number}"), names, members)
             following = numbers[index + 1] if index + 1 < len(numbers) else None
             for name in (name for name, batch in batches.items() if batch == following and gate.blocking):
                 self._hold(members, (*parent, name), node)
             if gate.blocking and phase:
                 self._hold_next_phase(phase, node)
+
+    def _batch_gate(self, gate: GateSpec, path: Path, names: list[str], members: list[StepSpec]) -> Node:
+        """The gate after a batch: after its tasks in the phase, or of steps it names, and what else it names."""
+        assert gate.each is not None
+        node = self._add(Node(task_id(gate.name, path), "gate", gate, path, None))
+        parent = path[:-1]
+        named = [step for step in self._members(gate.each) if step.name in gate.after]
+        for name in names:
+            for step in named or members:
+                self._edge(self._below(step, (*parent, name)), node, AFTER)
+        for other in [name for name in gate.after if name not in {step.name for step in named}]:
+            self._edge(self._named(other, parent, self._fans[gate.each][:-1]), node, AFTER)
+        through = self.nodes.get(_all_batches_id(gate))
+        if through is not None:
+            self._edge(node, through, AFTER)
+        return node
 
     def _hold_next_phase(self, phase: str, gate: Node) -> None:
         names = [spec.name for spec in self.spec.phases]
@@ -560,6 +584,10 @@ def as_items(value: Any) -> list[dict[str, Any]]:
 
 def gather_id(name: str, path: Path) -> str:
     return f"{name}[{'/'.join((*path, '*'))}]"
+
+
+def _all_batches_id(gate: GateSpec) -> str:
+    return f"order:{gate.name}[*]"
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:

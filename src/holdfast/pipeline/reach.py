@@ -77,7 +77,7 @@ def weights(spec: PipelineSpec, fans: Mapping[str, tuple[str, ...]]) -> dict[str
 def blocking_gates(spec: PipelineSpec) -> dict[str, list[GateSpec]]:
     """Step or items function -> the gates that hold it: behind what it takes, comes after, or is made by."""
     held: dict[str, list[GateSpec]] = {}
-    gates = [gate for gate in spec.gates if gate.blocking and gate.after]
+    gates = [gate for gate in spec.gates if gate.blocking and gate.after and gate.each is None]
     if not gates:
         return held
     edges = step_edges(spec)

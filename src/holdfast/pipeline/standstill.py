@@ -9,8 +9,9 @@ from holdfast.pipeline.spec import PipelineSpec
 
 
 def standstill_of(spec: PipelineSpec) -> list[str]:
-    """One loop among the items that are given: their order and a gate make one that declarations do not show."""
-    if not any(gate.blocking for gate in spec.gates) or not any(map(is_ordered, spec.items)):
+    """One loop among given items: their order, or batches, and a gate make one that names alone do not show."""
+    holds_order = any(gate.blocking for gate in spec.gates) and any(map(is_ordered, spec.items))
+    if not holds_order and not any(gate.each for gate in spec.gates):
         return []
     return find_standstill(build_graph(spec, {}))
 

@@ -73,7 +73,7 @@ def _head(picture: Picture, holder: Mapping[str, Any] | None) -> Iterator[str]:
     state = picture.state
     status = shown_status(picture, holder is not None)
     reason = f" ({picture.reason})" if picture.reason and status != "interrupted" else ""
-    yield f"{state.pipeline}, run {state.run_id}: {status}{reason}"
+    yield f"{state.pipeline}, run {state.run_id}: {status.replace('_', ' ')}{reason}"
     if holder is not None:
         since = day_and_hour(str(holder["since"]))
         yield f"  running since {since} as process {holder['pid']} on {holder['host']}"

@@ -139,6 +139,20 @@ def test_a_phase_waits_for_all_before_it_and_for_its_checklist(tmp_path: Path) -
     assert ran[-1] == "bind"
 
 
+def test_a_phase_that_a_person_let_pass_begins_like_any_other(tmp_path: Path) -> None:
+    """That it began is on record and told, and from then on it is the phase that is on."""
+    pipe = Pipeline("p")
+    pipe.step(name="write", phase="Writing")(lambda: 1)
+    pipe.step(name="bind", phase="Binding")(lambda: 2)
+    pipe.phase("Binding", checklist=[lambda: "not yet"])
+    assert pipe.run(dir=tmp_path).picture.phase == "Writing"
+    say(tmp_path, event="gate_approved", step_id="phase:Binding")
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.picture.phase) == ("completed", "Binding")
+    begun = [event["step_id"] for event in events_of(tmp_path, "phase_started")]
+    assert begun == ["phase:Writing", "phase:Binding"]
+
+
 @pytest.mark.parametrize(
     "items",
     [

@@ -194,12 +194,14 @@ class Considering:
 
     def _consider_phase(self, node: Node) -> None:
         board = self.board
-        if board.state.phases.get(node.id) not in ("approved", "started"):
+        standing = board.state.phases.get(node.id)
+        if standing not in ("approved", "started"):
             reasons = self._checklist(node)
             if reasons:
                 board.committer.record(ev.ChecklistRefused(step_id=node.id, reasons=reasons))
                 board.scheduler.hold(node)
                 return
+        if standing != "started":
             board.committer.record(ev.PhaseStarted(step_id=node.id))
         board.scheduler.settle(node)
 

@@ -66,6 +66,7 @@ class Recovery:
     disagreements: list[Disagreement] = field(default_factory=list)
     remarks: tuple[str, ...] = ()
     unknown_items: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)  # views that stood in the way, and where they are now
     recorded: int = 0  # events
     is_complete: bool = False  # after it; nothing is left to do
     actions: list[Action] = field(default_factory=list)  # of a dry run: every change on the disk, in order
@@ -197,9 +198,9 @@ def _carry_out(opened: OpenRun) -> Recovery:
         opened.write_snapshot()
         kept = _keep_pages(opened, shelf, report.disagreements if was_lost else ())
     kept += _draw_views(opened, walker, shelf)
-    remarks = [*report.remarks, *[f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]]
+    words = [f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]
     recorded, is_complete = journal.position.seq - begun, state.status == COMPLETED
-    return replace(report, remarks=tuple(remarks), recorded=recorded, is_complete=is_complete)
+    return replace(report, kept=words, recorded=recorded, is_complete=is_complete)
 
 
 def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]) -> list[ev.ArtifactSetAside]:

@@ -88,6 +88,7 @@ def _document(recovery: Recovery, directory: str, *, dry_run: bool) -> dict[str,
             for one in recovery.disagreements
         ],
         "remarks": list(recovery.remarks),
+        "kept": recovery.kept,
         "unknown_items": recovery.unknown_items,
         "events": recovery.recorded,
         "actions": [{"do": one.do, "path": one.path, "to": one.to or None} for one in recovery.actions],
@@ -102,7 +103,7 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
     if recovery.is_first:
         lost = " (no record yet; whole files are adopted)"
     yield f"{pipeline}: run {recovery.run_id}{lost}"
-    yield from _told("  note", recovery.remarks)
+    yield from _told("  note", [*recovery.remarks, *recovery.kept])
     for action, words in (_WOULD if dry_run else _DONE).items():
         yield from _group(
             words,

@@ -59,6 +59,17 @@ def test_an_edit_survives_that_its_step_runs_again(
     assert anywhere(tmp_path, "MYEDIT")
 
 
+@pytest.mark.parametrize("above", [False, True])
+def test_one_line_more_is_an_edit_too(tmp_path: Path, above: bool) -> None:
+    """Also right above the seal, where everything before it is as it was: it is asked about, not taken away."""
+    one_step().run(dir=tmp_path)
+    lines = (tmp_path / "a.md").read_text().splitlines(keepends=True)
+    lines.insert(0 if above else len(lines) - 1, "MYEDIT\n")
+    (tmp_path / "a.md").write_text("".join(lines))
+    assert one_step().run(dir=tmp_path).status == "paused"
+    assert (tmp_path / "a.md").read_text() == "".join(lines)
+
+
 def test_an_output_without_copy_survives_that_its_step_runs_again(tmp_path: Path) -> None:
     """With copy=False the file is the only one there is: it is set aside, not written over."""
     run = one_step(copy=False).run(dir=tmp_path)

@@ -387,23 +387,45 @@ class Artifacts:
             return
         self.place(record, self._body(record), self.sealed(record, seal))
 
-    def move(self, old: FileRecord, new: FileRecord, seal: Seal, tasks: Sequence[str]) -> None:
-        """The file at its new path, sealed there; the old name disappears last.
+    def at_another_path(self, file: FileRecord, path: str, *, as_it_is: bool) -> tuple[FileRecord, bytes | None]:
+        """A file that is there as it would be at `path`: its record, and its bytes unless it is renamed."""
+        new = replace_record(file, path=path)
+        if as_it_is or (file.kind == "path" and seals.is_inline(file.path) == seals.is_inline(path)):
+            return new, None
+        body = self._body(file)
+        if seals.is_inline(path) and not file.newline_added:
+            body, added = seals.with_newline(body)
+            new = replace_record(new, size=len(body), sha256=digest(body), newline_added=added)
+        return new, body
+
+    def move(self, old: FileRecord, new: FileRecord, body: bytes | None, seal: Seal) -> FileRecord:
+        """A file at its new path, sealed, as `at_another_path` has it; the old name disappears last.
+
+        The seal beside the old one stays for `remove_seal`.
 
         Killed anywhere in between, it is whole and sealed at the old path or at the new one. What else stands at
         the new one is written over: `in_the_way` names it.
         """
-        is_there = self.check(old, tasks).kind == SEALED
-        if is_there or self.check(new, tasks).kind != SEALED:  # else it was moved before, and not recorded
-            is_same_form = seals.is_inline(old.path) == seals.is_inline(new.path)
-            if old.kind == "path" and is_same_form:
-                self._rename_large(old, new, self.sealed(new, seal))
-            else:
-                self.place(new, self._body(old), self.sealed(new, seal))
-        if is_there:  # else another may have that name by now
+        if body is None:
+            self._rename_large(old, new, self.sealed(new, seal))
+        else:
+            if new.stored and new.sha256 != old.sha256:
+                self.objects.put(body, new.sha256)
+            new = replace_record(new, mark=self.place(new, body, self.sealed(new, seal)))
             self.tree.remove(old.path)
-        if not seals.is_inline(old.path) and self._has_seal_of(old, tasks):
-            self.tree.remove(seals.seal_path(old.path))
+        return new
+
+    def park(self, old: FileRecord, new: FileRecord) -> None:
+        """Give a file, and the seal beside it, another name, whatever it holds; the seal first."""
+        beside = seals.seal_path(old.path)
+        if not seals.is_inline(old.path) and self.tree.exists(beside):
+            self.tree.rename(beside, seals.seal_path(new.path), sync=not old.stored)
+        self.tree.rename(old.path, new.path, sync=not old.stored)
+
+    def remove_seal(self, file: FileRecord, tasks: Sequence[str]) -> None:
+        """Delete the seal beside a file that is there no longer, if it is still that file's."""
+        if self._has_seal_of(file, tasks):
+            self.tree.remove(seals.seal_path(file.path))
 
     def _rename_large(self, old: FileRecord, new: FileRecord, seal: Seal) -> None:
         """The seal beside it is there first: a kill then leaves no file without one."""

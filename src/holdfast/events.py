@@ -154,7 +154,7 @@ class TaskInvalidated(Event, frozen=True, kw_only=True, tag="task_invalidated"):
 
 
 class TaskKept(Event, frozen=True, kw_only=True, tag="task_kept"):
-    """Finished work that stays accepted against another input (`keep`), or moved to another path."""
+    """Finished work that stays accepted: against another input (`keep`), or with an edit."""
 
     step_id: str
     reason: str
@@ -192,6 +192,15 @@ class ArtifactSetAside(Event, frozen=True, kw_only=True, tag="artifact_set_aside
     path: str
     to: str
     reason: str
+
+
+class ArtifactMoved(Event, frozen=True, kw_only=True, tag="artifact_moved"):
+    """A finished file has another path: the one that the pipeline names now, or one on the way there."""
+
+    step_id: str
+    path: str
+    to: str
+    files: tuple[FileRecord, ...] = ()  # all of the task, as they are from now on
 
 
 class MemoryWritten(Event, frozen=True, kw_only=True, tag="memory_written"):
@@ -375,6 +384,7 @@ AnyEvent: TypeAlias = (
     | TaskSkipped
     | ArtifactHealed
     | ArtifactSetAside
+    | ArtifactMoved
     | MemoryWritten
     | QuestionAsked
     | Overran

@@ -139,3 +139,10 @@ def replace_record(record: FileRecord, **changes: Any) -> FileRecord:
 def part_path(path: str) -> str:
     """Where an output lies while it grows."""
     return path + layout.PART_SUFFIX
+
+
+def parked_path(task: str, path: str) -> str:
+    """Where a finished file waits that gave way to another: beside its old place, and sealed the same way."""
+    folder, slash, name = path.rpartition("/")
+    ending = name[name.rindex(".") :] if seals.is_inline(name) else ""
+    return f"{folder}{slash}.moving-{digest(f'{task} {path}'.encode())[:16]}{ending}"

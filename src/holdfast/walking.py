@@ -307,7 +307,10 @@ class Walker:
             return Decision(decisions.RUN, f"failed before, and is tried again: {record.error}")
         parts = self._parts(node, fresh)
         digest = self.inputs.digest(node, parts)
+        is_moved = self._bring_home(node)
         decision = self.judge.decide(node, parts, digest)
+        if is_moved and decision.action == decisions.TRUST:
+            decision = replace(decision, reason="the pipeline names another path")
         if self._inferred and self._is_guess(node) and not self._may_act_on_guess(node, decision):
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
         if (
@@ -317,6 +320,13 @@ class Walker:
             return decision  # what is half finished stays where it is: the next run may be told to continue it
         self._carry_out(node, decision, parts, digest)
         return self._told(node, decision, fresh) if decision.action == decisions.RUN else decision
+
+    def _bring_home(self, node: Node) -> bool:
+        """Have its finished files where the pipeline names them; whether there was anything to do."""
+        before = self.recorded
+        for event in self.judge.bring_home(node):
+            self._record(event)
+        return self.recorded > before
 
     def _carry_out(self, node: Node, decision: Decision, parts: dict[str, str], digest: str) -> None:
         if decision.action == decisions.MIGRATE and self._recorder is None:

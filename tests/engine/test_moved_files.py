@@ -108,10 +108,11 @@ def test_what_stands_at_the_new_path_is_set_aside(project: Path, name: str, put:
     move(project)
     (kept,) = (project / "two").glob("*.bak.*")
     assert (kept.name.startswith(f"{name}.bak."), words_at(kept)) == (True, PRECIOUS)
-    told = [e for e in events_of(project) if e["event"] in ("artifact_set_aside", "task_kept")]
+    owner = name.removesuffix(".seal")
+    told = [e for e in events_of(project) if e["event"] in ("artifact_set_aside", "artifact_moved")]
     first = next(at for at, event in enumerate(told) if event["event"] == "artifact_set_aside")
     assert (told[first]["path"], told[first]["to"]) == (f"two/{name}", f"two/{kept.name}")
-    assert told[first + 1]["event"] == "task_kept"
+    assert (told[first + 1]["event"], told[first + 1]["to"]) == ("artifact_moved", f"two/{owner}")
 
 
 def test_another_sealed_file_is_set_aside_too(project: Path) -> None:
@@ -180,8 +181,46 @@ def test_an_edit_is_kept_beside_a_file_that_was_moved_and_not_recorded(tmp_path:
     edited = (tmp_path / "one/y.md").read_text()
     (tmp_path / "one/y.md").write_text(f"{PRECIOUS}{edited}")
     (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
-    for _ in range(2):  # the edit is kept first, and then all is moved
-        assert pair("two").run(dir=tmp_path).status == "completed"
+    assert pair("two").run(dir=tmp_path).status == "completed"
     texts = [(tmp_path / f"two/{name}.md").read_text().splitlines(keepends=True)[0] for name in "xy"]
     assert texts == ["x\n", PRECIOUS]
     assert os.listdir(tmp_path / "one") == []
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("kind", ["text", "large", "two files"])
+def test_a_text_without_final_newline_is_whole_in_every_form(
+    tmp_path: Path, kind: str, copy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moved between forms, with the record lost after each move, nothing runs again; consumers get the same."""
+    monkeypatch.setattr(disk, "sync_enabled", False)
+    received: list[str] = []
+
+    def pipeline(name: str, taker: str) -> Pipeline:
+        pipe = Pipeline("p")
+        writes = {"text": name, "other": "other.csv"} if kind == "two files" else name
+
+        @pipe.step(writes=writes, copy=copy, retries=0)
+        def table(ctx: Context) -> object:
+            assert not received, "it runs again"
+            ctx.out.write_text("1,2")
+            return {"text": "1,2", "other": "x"} if kind == "two files" else ctx.out if kind == "large" else "1,2"
+
+        @pipe.step(name=taker, writes=f"{taker}.md")
+        def take(table: object) -> str:
+            text = table["text"] if isinstance(table, dict) else table
+            received.append(text.read_bytes()[:3].decode() if isinstance(text, Path) else str(text))
+            return "taken\n"
+
+        return pipe
+
+    for number, name in enumerate(["t.csv", "t.md", "t.json", "t.html"]):
+        for taker in ("first", "first", f"taker{number}"):
+            result = pipeline(name, taker).run(dir=tmp_path)
+            assert result.status == "completed"
+            assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+            assert {path.name for path in tmp_path.glob("t.*")} <= {name, f"{name}.seal"}
+            if taker == "first":
+                shutil.rmtree(tmp_path / ".holdfast")
+        pipeline(name, "first").run(dir=tmp_path)
+    assert received == ["1,2"] * 5

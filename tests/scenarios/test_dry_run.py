@@ -219,3 +219,23 @@ def test_a_dry_run_lists_what_stands_where_files_are_moved_to(bases: list[Projec
     assert aside == {"texts/ch01.md", "texts/ch02.md", "l.bin", "l.bin.seal"}
     project("recover", "book.py")
     assert listed(actions) == changed(before, entries(project))
+
+
+def test_a_dry_run_lists_files_that_take_each_others_paths(bases: list[Project], tmp_path: Path) -> None:
+    """Two trade their paths, one of them edited, and a third file takes the old path of a fourth."""
+    project = bases[0].copy(tmp_path)
+    paths = {"outline.md": "book.md", "book.md": "outline.md", "facts/{chapter}.md": "drafts/{chapter}.md"}
+    paths["drafts/{chapter}.md"] = "texts/{chapter}.md"
+    other = re.sub(r'"[\w/{}]+\.md"', lambda found: f'"{paths.get(found[0][1:-1], found[0][1:-1])}"', BOOK)
+    (project.root / "book.py").write_text(other)
+    edit(project.root / "book.md", Random(0))
+    before = entries(project)
+    actions = json.loads(project("recover", "book.py", "--dry-run", "--json").out)["actions"]
+    assert entries(project) == before
+    project("recover", "book.py")
+    assert listed(actions) - passed_through(actions) == changed(before, entries(project))
+
+
+def passed_through(actions: list[dict[str, Any]]) -> set[str]:
+    """The names under which files were only parked."""
+    return {one["to"] for one in actions if ".moving-" in (one["to"] or "")}

@@ -175,6 +175,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.TaskSkipped: lambda _, e: (WARN, f"- {e.step_id}  skipped: {e.reason}"),
     ev.ArtifactHealed: lambda _, e: (INFO, f"+ {e.step_id}  {e.path} was {e.problem}; put back"),
     ev.ArtifactSetAside: lambda _, e: (WARN, f"! {_task(e)}{e.path} was {e.reason}; set aside as {e.to}"),
+    ev.ArtifactMoved: lambda _, e: (INFO, f"= {e.step_id}  {e.path} is now {e.to}"),
     ev.QuestionAsked: lambda _, e: (WARN, f"? {e.step_id}  {e.detail}"),
     ev.Overran: lambda _, e: (WARN, f"! {e.step_id}  goes on after its timeout of {e.timeout:g}s"),
     ev.GateReached: lambda _, e: (WARN, f"? {e.step_id}  waits for approval{': ' + e.ask if e.ask else ''}"),

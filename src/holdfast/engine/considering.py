@@ -35,6 +35,8 @@ class Judge(Protocol):
 
     def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision: ...
 
+    def bring_home(self, node: Node) -> Iterable[ev.Event]: ...
+
     def apply(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Iterable[ev.Event]: ...
@@ -141,6 +143,8 @@ class Considering:
             return
         parts = board.inputs.parts(node)
         digest = board.inputs.digest(node, parts)
+        for event in self.judge.bring_home(node):
+            board.committer.record(event)
         decision = self.judge.decide(node, parts, digest)
         if self._survey is not None:
             self._survey.add(node, decision, board.state.task(node.id).status == COMPLETED)

@@ -232,6 +232,12 @@ def _set_aside(state: RunState, event: ev.ArtifactSetAside, at: float) -> None:
     surprise(state, event.step_id, f"{event.path} was {event.reason}; set aside as {event.to}", at)
 
 
+def _moved(state: RunState, event: ev.ArtifactMoved, at: float) -> None:
+    task = state.tasks.get(event.step_id)
+    if task is not None and task.accepted is not None:
+        state.tasks[event.step_id] = replace(task, accepted=replace(task.accepted, files=event.files))
+
+
 def _overran(state: RunState, event: ev.Overran, at: float) -> None:
     surprise(state, event.step_id, f"went on after its timeout of {event.timeout:g} s", at)
 
@@ -248,5 +254,6 @@ HANDLERS: dict[type, Handler] = {
     ev.QuestionAsked: _question,
     ev.ArtifactHealed: _healed,
     ev.ArtifactSetAside: _set_aside,
+    ev.ArtifactMoved: _moved,
     ev.Overran: _overran,
 }

@@ -24,21 +24,18 @@ from holdfast.inputs import UNKNOWN, Inputs, shorten
 from holdfast.looks import Look
 from holdfast.pipeline.graph import Node
 from holdfast.products import (
-    EMPTY_REST,
     OutputRefusedError,
     output_digest,
     part_path,
-    replace_record,
-    set_digest,
     task_seal,
 )
 from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake
 from holdfast.recovery.openings import Openings
+from holdfast.recovery.sealing import no_rest, set_seal, value_digest
 from holdfast.recovery.seeing import edited_file, file_seen
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
-from holdfast.values import digest
 
 Refusal = Callable[[Node, Callable[[], Any]], str]
 """What `check` objects to in an output, which is loaded only if there is something to check; or ""."""
@@ -72,7 +69,6 @@ class Acting:
             decisions.CONTINUE: self._continue,
             decisions.ASK: self._ask,
             decisions.KEEP: self._keep,
-            decisions.MOVE: self._move,
             decisions.MIGRATE: self._migrate,
         }
 
@@ -141,15 +137,7 @@ class Acting:
         return ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=look.DAMAGED)
 
     def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
-        seal = task_seal(node.id, node.spec, self.state.run_id, record)
-        rest = _value_digest(node, accepted)
-        is_migrated = accepted == record.accepted and record.output_digest != output_digest(accepted.files, rest)
-        return seals.vary(
-            seal,
-            set_digest=set_digest(accepted.files),
-            value_digest=rest,
-            known_as=record.output_digest if is_migrated else "",
-        )
+        return set_seal(self.state.run_id, node, record, accepted)
 
     def _put_away(self, task: str, path: str, found: Look, why: str = "") -> list[ev.Event]:
         """Set a doubtful file aside: a person's beside the original, damage in quarantine.
@@ -352,7 +340,7 @@ class Acting:
             reason=decision.reason,
             input_digest=_comparable(digest_, parts),
             inputs=shorten(parts),
-            output_digest="" if same else output_digest(files, _value_digest(node, accepted)),
+            output_digest="" if same else output_digest(files, value_digest(node, accepted)),
             files=files,
         )
 
@@ -360,26 +348,6 @@ class Acting:
         found = decision.looks.get(file.path) or self.artifacts.check(file, node.names)
         record, body = edited_file(node, file, found)
         return record if record is file else self._keep_copy(record, body)
-
-    def _move(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
-        record = self.state.task(node.id)
-        accepted = record.accepted or Accepted()
-        paths = self.inputs.paths(node)
-        moved = tuple(replace_record(f, path=paths.get(f.key, f.path)) for f in accepted.files)
-        events: list[ev.Event] = []
-        for old, new in zip(accepted.files, moved, strict=True):
-            if old.path != new.path:
-                events += self._clear_way(node, new)
-                self.artifacts.move(old, new, self._set_seal(node, record, accepted), node.names)
-        return [*events, ev.TaskKept(step_id=node.id, reason=decision.reason, files=moved)]
-
-    def _clear_way(self, node: Node, file: ev.FileRecord) -> list[ev.Event]:
-        """Set aside whatever stands where a finished file is moved to, unless it is that very file."""
-        tree, why = self.artifacts.tree, "in the way of a finished file"
-        return [
-            ev.ArtifactSetAside(step_id=node.id, path=path, to=tree.back_up(path), reason=why)
-            for path in self.artifacts.in_the_way(file, node.names)
-        ]
 
     def _migrate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)
@@ -456,7 +424,7 @@ def _known_by(node: Node, decision: Decision, files: Sequence[ev.FileRecord], se
     """The digest by which consumers know what is adopted."""
     if seal is not None and seal.known_as and decision.about == "sealed":
         return seal.known_as
-    return output_digest(tuple(files), seal.value_digest if seal is not None else _no_rest(node))
+    return output_digest(tuple(files), seal.value_digest if seal is not None else no_rest(node))
 
 
 def _version_of(node: Node, seal: Seal | None) -> int:
@@ -484,15 +452,3 @@ def _as_known(record: TaskState, parts: Mapping[str, str]) -> dict[str, str]:
 def _comparable(input_digest: str, parts: Mapping[str, str]) -> str:
     """The digest of all inputs; unknown if one of them is: then there is nothing to compare with later."""
     return UNKNOWN if UNKNOWN in parts.values() else input_digest
-
-
-def _value_digest(node: Node, accepted: Accepted) -> str:
-    if accepted.value_ref:
-        return accepted.value_ref
-    data = bytes(accepted.value)
-    return digest(data) if data else _no_rest(node)
-
-
-def _no_rest(node: Node) -> str:
-    """What stands for the value of a step that may give one beside its files, and gave none."""
-    return EMPTY_REST if isinstance(node.spec.writes, dict) else ""

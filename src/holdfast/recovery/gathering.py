@@ -31,7 +31,6 @@ class _Facts(msgspec.Struct, frozen=True):
 
     files: Mapping[str, Look]
     parts_files: Mapping[str, Look] = {}
-    moved: Mapping[str, str] = {}
     healable: Mapping[str, bool] = {}
     uncopied: frozenset[str] = frozenset()
     value_lost: bool = False
@@ -74,11 +73,10 @@ class Gathering:
         """All that is known of a task now, whose files are `paths`. Read-only."""
         known = record or _NOTHING
         finished = known.accepted if known.status == COMPLETED else None
-        facts = self._open_facts(node, known, paths) if finished is None else self._facts(node, finished, paths)
+        facts = self._open_facts(node, known, paths) if finished is None else self._facts(node, finished)
         evidence = Evidence(
             files=facts.files,
             parts_files=facts.parts_files,
-            moved=facts.moved,
             healable=facts.healable,
             uncopied=facts.uncopied,
             value_lost=facts.value_lost,
@@ -119,30 +117,17 @@ class Gathering:
         inner = self.inputs.gathered(producer.spec.name, producer.path)
         return any(self._is_kept(node) for _, node in inner)
 
-    def _facts(self, node: Node, accepted: Accepted, paths: Mapping[str, str]) -> _Facts:
+    def _facts(self, node: Node, accepted: Accepted) -> _Facts:
         """How the files of a finished task are now."""
         files = accepted.files
-        looks = {file.path: self._look(file, node, paths) for file in files}
+        looks = {file.path: self.check(file, node, in_turn=True) for file in files}
         bad = [f for f in files if looks[f.path].kind != look.SEALED]
         return _Facts(
             looks,
-            moved={f.path: paths[f.key] for f in files if paths.get(f.key, f.path) != f.path},
             healable={f.path: looks[f.path].is_whole or self.artifacts.can_heal(f) for f in bad},
             value_lost=self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted),
             uncopied=frozenset([f.path for f in files if not f.stored]),
         )
-
-    def _look(self, file: ev.FileRecord, node: Node, paths: Mapping[str, str]) -> Look:
-        """An accepted file as it is now; a run that was killed before its record may have moved it already."""
-        found, target = self.check(file, node, in_turn=True), paths.get(file.key, file.path)
-        if found.kind != look.MISSING or target == file.path:
-            return found
-        moved = self.check(replace(file, path=target), node)
-        if moved.kind != look.SEALED:
-            return found
-        if moved.body:  # whoever does something else than to move it looks for it where the record says
-            self.artifacts.remember(file.sha256, moved.body)
-        return moved
 
     def _with_migration(self, node: Node, evidence: Evidence, made_by: int) -> Evidence:
         if self.chain(node, made_by) is None:

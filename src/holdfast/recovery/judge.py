@@ -24,6 +24,7 @@ from holdfast.recovery import reconcile
 from holdfast.recovery.acting import Acting
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.gathering import Gathering, Migrations
+from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import Sections, is_memory, other_form
 from holdfast.remembering import Remembering
@@ -70,6 +71,7 @@ class Judge:
         self._acting = Acting(
             inputs, self._gathering, self.openings, self._refusal, quarantine, may_overwrite=may_overwrite
         )
+        self._moving = Moving(inputs, self._claimed_by)
         self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
         self._wanted: set[str] = set()
         self.left_alone: dict[str, tuple[str, ...]] = {}  # task -> missing files that nothing unfinished needs
@@ -170,6 +172,13 @@ class Judge:
 
     # --- acting --------------------------------------------------------------------------------------------
 
+    def bring_home(self, node: Node) -> Iterable[ev.Event]:
+        """Have a finished task's files where the pipeline names them now, before they are judged.
+
+        Gives the events that record it, each to be recorded at once.
+        """
+        return () if is_memory(node.spec) else self._moving.bring_home(node)
+
     def apply(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Iterable[ev.Event]:
@@ -186,7 +195,11 @@ class Judge:
     def _applied(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Iterator[ev.Event]:
+        if decision.action == decisions.REDO and self.state.task(node.id).status != COMPLETED:
+            for path in decision.paths:
+                yield from self._moving.free(path)
         yield from self._acting.apply(node, decision, parts, input_digest)
+        yield from self._moving.bring_home(node)
         record = self.state.task(node.id)
         is_back = decision.action in (decisions.HEAL, decisions.ADOPT) and record.status == COMPLETED
         if is_back and self._gathering.chain(node, record.version) is not None:

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -89,7 +90,7 @@ class Held:
         self.drop(name)
         self._data[name] = data
         self._size += len(data)
-        while self._size > _HELD_BYTES_MAX:
+        while self._size > _HELD_BYTES_MAX and len(self._data) > 1:  # the newest is asked for next
             self.drop(next(iter(self._data)))
 
     def get(self, name: str) -> bytes | None:
@@ -134,10 +135,12 @@ class PaperTree(WorkTree):
 
     def rename(self, rel: str, new_rel: str, *, sync: bool = False) -> None:
         self._paper.note(RENAME, rel, new_rel)
-        origin = self._origin.pop(rel, rel)
+        origin, held = self._origin.pop(rel, rel), self._held.get(rel)
         self._vanishes(rel)
         self._appears(new_rel, 0)
         self._origin[new_rel] = origin
+        if held is not None:
+            self._held.put(new_rel, held)
 
     def back_up(self, rel: str) -> str:
         self._vanishes(rel)
@@ -173,7 +176,8 @@ class PaperTree(WorkTree):
         return super().take(rel) if is_as_it_was else Read(self.read(rel))
 
     def open_read(self, rel: str) -> int:
-        return super().open_read(self._readable(rel))
+        held = self._held.get(rel)
+        return _descriptor_of(held) if held is not None else super().open_read(self._readable(rel))
 
     def _readable(self, rel: str) -> str:
         if rel in self._gone:
@@ -199,6 +203,13 @@ class PaperTree(WorkTree):
     def _touch(self, rel: str) -> None:
         folder, _, name = rel.rpartition("/")
         self._touched.setdefault(folder, set()).add(name)
+
+
+def _descriptor_of(data: bytes) -> int:
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        return os.dup(file.fileno())
 
 
 class PaperObjects(ObjectStore):

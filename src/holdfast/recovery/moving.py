@@ -1,0 +1,229 @@
+"""Finished files whose step names another path now: each is brought there, sealed, and nothing is lost on the way.
+
+Rule 1. Moving comes before judging: whether a file is wanted as it is, is asked where it belongs.
+Rule 2. An edited text is moved as it is. What is damaged stays where it is until that is dealt with, and so does
+        an edit whose seal would have to leave the file, or come into it.
+Rule 3. Whatever has the new name and is no finished file of this run is set aside, and told.
+Rule 4. A finished file of another task that has the new name gives way: it is parked under a name that only its
+        task and its path determine, and is then brought to its own new path. So files may trade places.
+
+Crash story: a file is moved, or parked, before the event that says so. Killed in between, it is whole at its old
+path, at its new one or where it is parked: `_locate` looks at all three, and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from holdfast import events as ev
+from holdfast import looks as look
+from holdfast import seals
+from holdfast.artifacts import SECTION, UNWRITTEN
+from holdfast.events import FileRecord
+from holdfast.inputs import Inputs
+from holdfast.looks import Look
+from holdfast.pipeline.graph import Node
+from holdfast.products import parked_path, replace_record
+from holdfast.recovery.sealing import set_seal
+from holdfast.seals import Seal
+from holdfast.state import COMPLETED, Accepted, TaskState
+from holdfast.values import digest
+
+_SECTIONS = (SECTION, UNWRITTEN)
+
+Claim = Callable[[Node, Mapping[str, str]], str]
+"""Which other task writes to one of these paths, too; "" if none does."""
+
+
+class Moving:
+    """Brings the finished files of one run to the paths that its pipeline names."""
+
+    def __init__(self, inputs: Inputs, claimed_by: Claim) -> None:
+        self.state = inputs.state
+        self.inputs = inputs
+        self.artifacts = inputs.artifacts
+        self._claimed_by = claimed_by
+        self._homes: dict[str, str] | None = None  # path -> the task whose finished file was there at first
+
+    def bring_home(self, node: Node) -> Iterator[ev.Event]:
+        """Move the files of a finished task; gives the events that record it, each to be recorded at once."""
+        if self._away(node):
+            yield from self._bring_all(deque([node]))
+
+    def free(self, path: str) -> Iterator[ev.Event]:
+        """Have the finished file at this path brought where it belongs now, if that is elsewhere."""
+        due: deque[Node] = deque()
+        yield from self._give_way(path, due)
+        yield from self._bring_all(due)
+
+    def _bring_all(self, due: deque[Node]) -> Iterator[ev.Event]:
+        while due:
+            node = due.popleft()
+            if not self._claimed_by(node, self.inputs.paths(node)):
+                for file, target in self._away(node):
+                    yield from self._bring(node, file.key, target, due)
+
+    def _away(self, node: Node) -> list[tuple[FileRecord, str]]:
+        """The finished files of a task that are not where the pipeline names them, and where that is."""
+        record = self.state.tasks.get(node.id)
+        if record is None or record.status != COMPLETED or record.accepted is None:
+            return []
+        files = record.accepted.files
+        paths = self.inputs.paths(node) if files else {}
+        found = [(file, paths.get(file.key, file.path)) for file in files]
+        return [(file, to) for file, to in found if to != file.path and file.kind not in _SECTIONS]
+
+    def _bring(self, node: Node, key: str, target: str, due: deque[Node]) -> Iterator[ev.Event]:
+        """Move one file; whose file gives way to it is due next."""
+        file = self._file(node, key)
+        place, found = self._locate(node, file, target)
+        is_edited = found.kind == look.CHANGED and seals.is_inline(place.path) and seals.is_inline(target)
+        if place.path == target:
+            pass  # moved before, and not recorded
+        elif found.kind == look.MISSING or self._is_anothers(node, place, found):
+            place = replace_record(file, path=target)  # from now on that is where it is missing
+        elif is_edited or self._is_proved(place, found):
+            new, body = self.artifacts.at_another_path(place, target, as_it_is=is_edited)
+            yield from self._give_way(target, due)
+            for path in [target] if is_edited else self.artifacts.in_the_way(new, node.names):
+                yield from self._set_aside(node, path)
+            place = self._move(node, place, new, body)
+        elif place.path == file.path:
+            return
+        yield self._moved(node, file, place)
+        if place.path == target:
+            self._clear_up(node, file)
+
+    def _clear_up(self, node: Node, file: FileRecord) -> None:
+        """Delete what a kill has left of a file that is in its place: where it was parked, and seals beside it."""
+        parked = replace_record(file, path=parked_path(node.id, file.path))
+        if self.artifacts.check(parked, node.names).kind == look.SEALED:
+            self.artifacts.tree.remove(parked.path)
+        for place in (file, parked) if not seals.is_inline(file.path) else ():
+            self.artifacts.remove_seal(place, node.names)
+
+    def _is_proved(self, place: FileRecord, found: Look) -> bool:
+        """Whether nothing is lost if only the accepted bytes are taken along."""
+        if found.kind == look.SEALED or not found.is_whole or seals.is_inline(place.path):
+            return found.kind == look.SEALED
+        return not self.artifacts.tree.exists(seals.seal_path(place.path))
+
+    def _file(self, node: Node, key: str) -> FileRecord:
+        accepted = self.state.task(node.id).accepted or Accepted()
+        return next(file for file in accepted.files if file.key == key)
+
+    def _moved(self, node: Node, old: FileRecord, new: FileRecord) -> ev.ArtifactMoved:
+        files = self._with(node, new).files
+        return ev.ArtifactMoved(step_id=node.id, path=old.path, to=new.path, files=files)
+
+    def _with(self, node: Node, new: FileRecord) -> Accepted:
+        """What is accepted of a task, with another record of one of its files."""
+        accepted = self.state.task(node.id).accepted or Accepted()
+        return replace(accepted, files=tuple(new if f.key == new.key else f for f in accepted.files))
+
+    # --- where a file is -----------------------------------------------------------------------------------
+
+    def _locate(self, node: Node, file: FileRecord, target: str) -> tuple[FileRecord, Look]:
+        """An accepted file where it is found, and how it looks there."""
+        here = self.artifacts.check(file, node.names)
+        is_anothers = self._is_anothers(node, file, here)
+        if here.kind in (look.SEALED, look.CHANGED) and not is_anothers:
+            return file, here
+        parked = parked_path(node.id, file.path)
+        seen = [self._seen_at(node, file, path) for path in (target, parked)]
+        for place, found in seen:
+            if found.kind in (look.SEALED, look.CHANGED):
+                return place, found
+        if here.is_whole and not is_anothers:
+            return file, here
+        return next(((place, found) for place, found in seen if found.is_whole), (file, here))
+
+    def _seen_at(self, node: Node, file: FileRecord, path: str) -> tuple[FileRecord, Look]:
+        """A file as it looks at another path, where it may have got the newline that a seal inside needs."""
+        place = replace_record(file, path=path)
+        found = self.artifacts.check(place, node.names)
+        if found.seal is None or file.newline_added or not found.seal.newline_added:
+            return place, found
+        longer = replace_record(place, size=file.size + 1, sha256=found.seal.sha256, newline_added=True)
+        seen = self.artifacts.check(longer, node.names)
+        is_same = found.kind == look.SEALED or digest(seals.author_body(seen.body, True)) == file.sha256
+        return (longer, seen) if seen.kind == look.SEALED and is_same else (place, found)
+
+    def _is_anothers(self, node: Node, file: FileRecord, found: Look) -> bool:
+        """Whether what is found at the path of a file is another finished file that belongs there by now."""
+        seal = found.seal
+        if seal is None or seal.run != self.state.run_id:
+            return False
+        if seal.task in node.names:
+            return self._is_siblings(node, file, found, seal)
+        other = self.inputs.graph.nodes.get(seal.task)
+        return other is not None and file.path in self.inputs.paths(other).values()
+
+    def _is_siblings(self, node: Node, file: FileRecord, found: Look, seal: Seal) -> bool:
+        """The same of one task's several files: none is an edit of the other."""
+        accepted = self.state.task(node.id).accepted or Accepted()
+        others = {other.sha256 for other in accepted.files if other.sha256 != file.sha256}
+        author = digest(seals.author_body(found.body, seal.newline_added))
+        return digest(found.body) == seal.sha256 and not others.isdisjoint((seal.sha256, author))
+
+    # --- moving it -----------------------------------------------------------------------------------------
+
+    def _move(self, node: Node, place: FileRecord, new: FileRecord, body: bytes | None) -> FileRecord:
+        seal = self._seal(node, new)
+        moved = self.artifacts.move(place, new, body, seal)
+        if new.sha256 != place.sha256:  # the seals of a set name each other's hashes
+            self._seal_siblings(node, new, seal)
+        return moved
+
+    def _seal(self, node: Node, new: FileRecord) -> Seal:
+        record, accepted = self.state.task(node.id), self._with(node, new)
+        return set_seal(self.state.run_id, node, replace(record, accepted=accepted), accepted)
+
+    def _seal_siblings(self, node: Node, new: FileRecord, seal: Seal) -> None:
+        for sibling in self._with(node, new).files:
+            if sibling.key != new.key and self.artifacts.check(sibling, node.names).kind == look.SEALED:
+                self.artifacts.reseal(sibling, seal)
+
+    # --- who has its name ----------------------------------------------------------------------------------
+
+    def _set_aside(self, node: Node, path: str) -> Iterator[ev.Event]:
+        if self.artifacts.tree.exists(path):
+            to, why = self.artifacts.tree.back_up(path), "in the way of a finished file"
+            yield ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=why)
+
+    def _give_way(self, path: str, due: deque[Node]) -> Iterator[ev.Event]:
+        """Park the finished file at this path, if there is one that belongs elsewhere; its task is due next."""
+        owner = self._owner(path)
+        if owner is None:
+            return
+        node, file = owner
+        to = replace_record(file, path=parked_path(node.id, path))
+        for name in self.artifacts.in_the_way(to, node.names):
+            yield from self._set_aside(node, name)
+        self.artifacts.park(file, to)
+        yield self._moved(node, file, to)
+        due.append(node)
+
+    def _owner(self, path: str) -> tuple[Node, FileRecord] | None:
+        """The finished file that is found at a path which its step no longer names, and its task."""
+        if self._homes is None:
+            self._homes = _homes(self.state.tasks)
+        node = self.inputs.graph.nodes.get(self._homes.get(path, ""))
+        for file, target in self._away(node) if node is not None else ():
+            if node is not None and file.path == path:
+                place, found = self._locate(node, file, target)
+                is_there = place.path == path and (found.is_whole or found.kind in (look.SEALED, look.CHANGED))
+                return (node, file) if is_there else None
+        return None
+
+
+def _homes(tasks: Mapping[str, TaskState]) -> dict[str, str]:
+    """The paths of all accepted files, each with its task."""
+    return {
+        file.path: task
+        for task, record in tasks.items()
+        for file in (record.accepted.files if record.accepted is not None else ())
+    }

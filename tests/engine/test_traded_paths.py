@@ -1,0 +1,197 @@
+"""Finished files that take each other's paths in an edited pipeline: each arrives, nothing is lost on the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Pipeline
+from holdfast.layout import ProjectLayout
+from holdfast.people import decide
+from holdfast.stores import disk
+from holdfast.verifying import verify
+
+from .projects import events_of, journal_of
+
+Paths = dict[str, str]
+
+TRADES: dict[str, tuple[Paths, Paths]] = {
+    "two trade": ({"a": "x.md", "b": "y.md"}, {"a": "y.md", "b": "x.md"}),
+    "two trade, sealed beside": ({"a": "x.csv", "b": "y.csv"}, {"a": "y.csv", "b": "x.csv"}),
+    "two trade, and their forms": ({"a": "x.md", "b": "y.csv"}, {"a": "y.csv", "b": "x.md"}),
+    "a chain": ({"a": "x.md", "b": "y.md", "large": "z.md"}, {"a": "y.md", "b": "z.md", "large": "w.md"}),
+    "the first last": (
+        {"large": "z.csv", "b": "y.csv", "a": "x.csv"},
+        {"large": "y.csv", "b": "x.csv", "a": "w.csv"},
+    ),
+    "three in a ring": ({"a": "x", "b": "y", "large": "z"}, {"a": "y", "b": "z", "large": "x"}),
+    "one step's own": ({"left": "x.csv", "right": "y.csv"}, {"left": "y.csv", "right": "x.csv"}),
+    "one step's own, and their forms": ({"left": "x.csv", "right": "y.md"}, {"left": "y.md", "right": "x.csv"}),
+    "a new step takes it": ({"b": "y.md", "large": "y"}, {"a": "y.md", "b": "z.md", "large": "y"}),
+}
+
+
+KILLED = [
+    "two trade",
+    "two trade, and their forms",
+    "three in a ring",
+    "one step's own, and their forms",
+    "a new step takes it",
+]
+
+
+def make(paths: Paths, bill: Path, *, copy: bool) -> Pipeline:
+    """Steps that write to these paths; every run of one is a line of the bill."""
+    pipe = Pipeline("p")
+
+    def ran(name: str) -> str:
+        with bill.open("a") as file:
+            file.write(f"{name}\n")
+        return f"what {name} wrote"
+
+    def declare(name: str) -> Any:
+        return pipe.step(name=name, writes=paths[name], copy=copy) if name in paths else lambda function: function
+
+    @declare("a")
+    def a() -> str:
+        return ran("a")
+
+    @declare("b")
+    def b() -> str:
+        return ran("b")
+
+    @declare("large")
+    def large(ctx: Context) -> Path:
+        ctx.out.write_text(ran("large"))
+        return ctx.out
+
+    if "left" in paths:
+
+        @pipe.step(writes=paths, copy=copy)
+        def both() -> dict[str, str]:
+            ran("both")
+            return {"left": "what left wrote", "right": "what right wrote"}
+
+    return pipe
+
+
+class Traded:
+    """A project before its trade."""
+
+    def __init__(self, root: Path, trade: str, *, copy: bool) -> None:
+        self.root, self.copy = root, copy
+        self.before, self.after = TRADES[trade]
+        self.new = self.after.keys() - self.before.keys()
+        (root / "project").mkdir(parents=True)
+        self.run(self.before)
+        self.paid = len((root / "bill").read_text().split())
+
+    def run(self, paths: Paths) -> Any:
+        return make(paths, self.root / "bill", copy=self.copy).run(dir=self.root / "project")
+
+    def trade_killed_at(self, number: int) -> bool:
+        """Trade in a process that dies before its `number`-th operation outside .holdfast; whether it did."""
+        child = os.fork()
+        if not child:
+            names = {name.partition(".")[0] for name in (*self.before.values(), *self.after.values(), ".moving-")}
+            seen: list[str] = []
+
+            def die(op: str, path: str) -> None:
+                name = os.path.basename(path)
+                if seen or name.startswith(".moving-") or name.partition(".")[0] in names:
+                    seen.append(path)
+                if len(seen) == number:
+                    os._exit(9)
+
+            disk.hook = die
+            self.run(self.after)
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+    def arrives(self) -> None:
+        """Every file is at its new path, sealed, nothing else is there, and nothing ran that had run before."""
+        project = self.root / "project"
+        result = self.run(self.after)
+        ran = [name for name in (self.root / "bill").read_text().split() if name not in self.new]
+        assert (result.status, len(ran)) == ("completed", self.paid)
+        for name, path in self.after.items():
+            assert (project / path).read_text().startswith(f"what {name} wrote")
+        expected = {*self.after.values()} | {f"{path}.seal" for path in self.after.values() if ".md" not in path}
+        views = {".holdfast", "checkpoint.md", "RESUME.md"}
+        assert set(os.listdir(project)) - views == expected
+        assert verify(ProjectLayout(project), journal_of(project).parent.name).findings == []
+
+    def again_in(self, root: Path) -> Traded:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(self.root, root)
+        copied = object.__new__(Traded)
+        copied.__dict__ |= {**self.__dict__, "root": root}
+        return copied
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "sync_enabled", False)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("trade", TRADES)
+def test_each_file_arrives_where_its_step_names_it(tmp_path: Path, trade: str, copy: bool) -> None:
+    """With a copy and without; and the next run finds nothing to do."""
+    project = Traded(tmp_path / "a", trade, copy=copy)
+    project.arrives()
+    told = len(events_of(project.root / "project", "artifact_moved"))
+    project.arrives()
+    assert len(events_of(project.root / "project", "artifact_moved")) == told
+    assert events_of(project.root / "project", "artifact_healed") == []
+
+
+@pytest.mark.parametrize("trade", KILLED)
+def test_a_kill_at_any_moment_loses_nothing(tmp_path: Path, trade: str) -> None:
+    """Although nothing has a copy, and also if the run that goes on is killed at the same moment."""
+    project = Traded(tmp_path / "a", trade, copy=False)
+    number, is_killed = 0, True
+    while is_killed:
+        number += 1
+        again = project.again_in(tmp_path / "again")
+        is_killed = again.trade_killed_at(number)
+        if number % 2:
+            again.trade_killed_at(number)
+        again.arrives()
+    assert number > 5
+
+
+def first_lines(root: Path) -> list[str]:
+    return [(root / name).read_text().splitlines()[0] for name in ("x.md", "y.md")]
+
+
+def test_an_edited_file_that_gives_way_is_asked_about_where_it_belongs(tmp_path: Path) -> None:
+    """The edit arrives as it is, and can be kept; the other file arrives, too."""
+    project = Traded(tmp_path / "a", "two trade", copy=False)
+    root = project.root / "project"
+    (root / "y.md").write_text(f"a person's words\n{(root / 'y.md').read_text()}")
+    assert project.run(project.after).status == "paused"
+    (question,) = events_of(root, "question_asked")
+    assert question["detail"] == "x.md was changed after it was accepted"
+    decide(ProjectLayout(root), journal_of(root).parent.name, "b", "keep")
+    assert project.run(project.after).status == "completed"
+    assert first_lines(root) == ["a person's words", "what a wrote"]
+    assert list(root.glob("*.bak.*")) == []
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_damaged_file_that_gives_way_is_made_good_where_it_belongs(tmp_path: Path, copy: bool) -> None:
+    """What stood there is set aside; the file is put back at its new path, or its step runs, and no other."""
+    project = Traded(tmp_path / "a", "two trade", copy=copy)
+    root = project.root / "project"
+    (root / "y.md").write_bytes(b"\0")
+    assert project.run(project.after).status == "completed"
+    ran = (project.root / "bill").read_text().split()
+    assert ran[2:] == ([] if copy else ["b"])
+    assert first_lines(root) == ["what b wrote", "what a wrote"]
+    (kept,) = root.glob("y.md.bak.*")
+    assert kept.read_bytes() == b"\0"

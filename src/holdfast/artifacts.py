@@ -112,18 +112,22 @@ class Artifacts:
         return self._look_beside(path, read, tasks, marker)
 
     def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
-        beside, data = self._read_seal(path), read.data
+        data, sha = read.data, digest_of(read.data, read)
+        beside = self._read_seal(path, sha)
         if beside is None:
             return look_unsealed(data, marker)
         if beside.task not in tasks:
             return Look(FOREIGN, f"sealed by {beside.task}", data, beside)
-        if digest_of(data, read) != beside.sha256:
+        if sha != beside.sha256:
             return Look(DAMAGED, "not what its seal says", data, beside)
         return Look(SEALED, "", data, beside)
 
-    def _read_seal(self, path: str) -> Seal | None:
+    def _read_seal(self, path: str, sha: str = "") -> Seal | None:
+        """The seal beside a file; of two, the one of these bytes: the file was about to be replaced."""
         try:
-            return seals.read_seal(self.tree.read(seals.seal_path(path)))
+            lines = self.tree.read(seals.seal_path(path)).strip().splitlines()
+            found = [seals.read_seal(line) for line in lines] if 0 < len(lines) <= 2 else [None]
+            return next((seal for seal in found if seal is not None and seal.sha256 == sha), found[-1])
         except OSError as error:
             if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
                 raise
@@ -174,7 +178,7 @@ class Artifacts:
             if error.errno not in UNREADABLE:
                 raise
             return Look(DAMAGED, why_unreadable(error))
-        seal = seals.read_seal(tail) if seals.is_inline(record.path) else self._read_seal(record.path)
+        seal = seals.read_seal(tail) if seals.is_inline(record.path) else self._read_seal(record.path, sha)
         if sha != record.sha256:
             return Look(DAMAGED, "not what was accepted", seal=seal)
         if seal is not None and seal.task in tasks:
@@ -214,14 +218,25 @@ class Artifacts:
                 raise OutputRefusedError(f"the file {piece.name}, which cannot take the place of {old.path}")
             files.append(record)
         ref = self._store_rest(rest) if rest is not NOTHING else ""
+        for old in before.files if len(files) > 1 else ():
+            if old.key in bodies and not old.stored:  # all of them are wanted if this is cut off halfway
+                self.objects.put(self._body(old), old.sha256)
         self.objects.sync()
         whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
         for index, record in enumerate(files):
             if record.key in bodies:
+                self._announce(record, whole)
                 files[index] = replace_record(record, mark=self._store_file(record, bodies[record.key], whole))
             else:
                 self.reseal(record, whole)
         return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref)
+
+    def _announce(self, record: FileRecord, seal: Seal) -> None:
+        """Have the seal beside a file speak for what will replace it, too: whenever a kill comes, one fits."""
+        if not seals.is_inline(record.path):
+            old = self._read_seal(record.path)
+            lines = b"".join(seals.write_seal(one) for one in (old, self.sealed(record, seal)) if one is not None)
+            self.tree.write(seals.seal_path(record.path), lines, sync=not record.stored)
 
     def _store_rest(self, rest: Mapping[str, Any]) -> str:
         data = encode_json(rest)
@@ -447,7 +462,7 @@ class Artifacts:
 
     def _has_seal_of(self, record: FileRecord, tasks: Sequence[str]) -> bool:
         """Whether the seal beside a file is there, and says what the record says."""
-        seal = self._read_seal(record.path)
+        seal = self._read_seal(record.path, record.sha256)
         return seal is not None and seal.task in tasks and seal.sha256 == record.sha256
 
     def sealed(self, record: FileRecord, seal: Seal) -> Seal:
@@ -509,7 +524,7 @@ class Artifacts:
         for candidate in above_any_seal(record.path, data):
             if digest(candidate) == record.sha256:
                 return candidate
-        stored = self.objects.get(record.sha256) if record.stored else None
+        stored = self.objects.get(record.sha256)
         if stored is None:
             raise LostValueError(f"{record.path} is no longer what was accepted, and objects/ has no copy")
         return stored

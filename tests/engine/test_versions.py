@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from holdfast.planning import make_plan
 from holdfast.run import RunResult, execute
 from holdfast.runs import open_project
 from holdfast.scanning import scan_project
+from holdfast.stores import disk
 from holdfast.verifying import verify
 
 from .projects import events_of, journal_of
@@ -246,3 +248,55 @@ def test_an_input_that_was_lost_is_still_compared_after_a_migration(tmp_path: Pa
     result = pipeline(2).run(dir=tmp_path)
     assert (result.status, made) == ("completed", ["seed", "two"])
     assert result.outputs["plan"] == {"seed": 7, "urls": []}
+
+
+def add_words(value: dict[str, Any]) -> dict[str, Any]:
+    return {**add_urls(value), "text": f"{value.get('text', '')}more words\n"}
+
+
+def migrate_killed_at(project: Planned, number: int) -> bool:
+    """Migrate in a process that dies before its `number`-th operation, from the first on a file on."""
+    child = os.fork()
+    if not child:
+        seen: list[str] = []
+
+        def die(op: str, path: str) -> None:
+            if seen or os.path.basename(path).startswith(("plan.", "large.")):
+                seen.append(path)
+            if len(seen) == number:
+                os._exit(9)
+
+        disk.hook = die
+        project.run(2, add_words)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+@pytest.mark.parametrize(
+    ("writes", "loses"),
+    [
+        ("plan.json", ""),
+        ("plan.json", ".holdfast/runs"),
+        ("plan.json", ".holdfast"),
+        ({"text": "plan.csv"}, ""),
+        ({"text": "plan.md", "data": "large.bin"}, ""),
+    ],
+)
+def test_a_migration_killed_at_any_moment_is_not_paid_for_again(
+    tmp_path: Path, writes: Any, loses: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although nothing has a copy: a file is proved in its old form or in the new one, whichever is there."""
+    monkeypatch.setattr(disk, "sync_enabled", False)
+    first = Planned(tmp_path / "first", writes, copy=False)
+    first.root.mkdir()
+    first.run()
+    number, is_killed = 0, True
+    while is_killed:
+        number += 1
+        project = Planned(tmp_path / str(number), writes, copy=False)
+        shutil.copytree(first.root, project.root)
+        is_killed = migrate_killed_at(project, number)
+        if loses:
+            shutil.rmtree(project.root / loses)
+        migrated(project, project.run(2, add_words, with_two=True), ["two"])
+    assert number > 3

@@ -14,6 +14,7 @@ import pytest
 from holdfast import Context, Pipeline
 from holdfast.choosing import Request
 from holdfast.errors import DefinitionError, UsageError
+from holdfast.people import decide
 from holdfast.planning import make_plan
 from holdfast.run import RunResult, execute
 from holdfast.runs import open_project
@@ -300,3 +301,50 @@ def test_a_migration_killed_at_any_moment_is_not_paid_for_again(
             shutil.rmtree(project.root / loses)
         migrated(project, project.run(2, add_words, with_two=True), ["two"])
     assert number > 3
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("checked", [False, True])
+def test_an_edit_that_is_kept_is_migrated_before_anybody_takes_it(
+    tmp_path: Path, checked: bool, is_killed: bool
+) -> None:
+    """Consumers and `check` see the edit in the form of the new version, and the old form never; also if a kill
+    comes before both are on record."""
+    received: list[str] = []
+
+    def pipeline(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+
+        def upper(output: str) -> bool:
+            return version == 1 or output.isupper()
+
+        @pipe.step(writes="plan.md", version=version, check=upper if checked else [])
+        def plan() -> str:
+            return "text\n"
+
+        @pipe.step(writes="one.md")
+        def one(plan: str) -> str:
+            received.append(plan)
+            return plan
+
+        if version == 2:
+            pipe.migration("plan", 1)(lambda value: value.upper())
+        return pipe
+
+    run = pipeline(1).run(dir=tmp_path)
+    before = (tmp_path / "one.md").read_text()
+    (tmp_path / "plan.md").write_text(f"edited\n{(tmp_path / 'plan.md').read_text()}")
+    decide(open_project(tmp_path), run.run_id, "plan", "keep")
+    if is_killed:
+        shutil.copytree(tmp_path / ".holdfast", tmp_path / "kept")
+        pipeline(2).run(dir=tmp_path)
+        shutil.rmtree(tmp_path / ".holdfast")
+        (tmp_path / "kept").rename(tmp_path / ".holdfast")
+        (tmp_path / "one.md").write_text(before)
+        received.pop()
+    result = pipeline(2).run(dir=tmp_path)
+    assert (result.status, received) == ("completed", ["text\n", "EDITED\nTEXT\n"])
+    assert (tmp_path / "one.md").read_text().startswith("EDITED\n")
+    assert not verify(open_project(tmp_path), run.run_id).findings
+    assert pipeline(2).run(dir=tmp_path).status == "completed"
+    assert len(received) == 2

@@ -81,7 +81,12 @@ class Acting:
     def refusal_of_edit(self, node: Node, decision: Decision) -> str:
         """What `check` objects to in the files as they are now; "" if nothing."""
         kept = self._edited(node, decision)
-        return self._refusal(node, lambda: self.artifacts.load(kept))
+        return self._refusal(node, lambda: self._given(node, kept))
+
+    def _given(self, node: Node, kept: Accepted) -> Any:
+        """What consumers would be given of files that are kept: in the form of the step's version."""
+        version = self.state.task(node.id).version
+        return migrated(node.id, version, self._gathering.chain(node, version) or (), self.artifacts.load(kept))
 
     def _edited(self, node: Node, decision: Decision) -> Accepted:
         """What is accepted if the files are kept as they are now. Touches nothing."""
@@ -304,7 +309,7 @@ class Acting:
             return self._redo(node, replace(decision, reason=reason, paths=tuple(decision.looks)), parts, digest_)
         files = tuple(self._kept_file(node, decision, file) for file in accepted.files)
         kept = Accepted(files, accepted.value, accepted.value_ref)
-        refusal = self._refusal(node, lambda: self.artifacts.load(kept))
+        refusal = self._refusal(node, lambda: self._given(node, kept))
         if refusal:
             return self._redo(
                 node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), parts, digest_
@@ -356,6 +361,7 @@ class Acting:
         now = replace(record, version=node.spec.version, **made_from)
         seal = seals.vary(task_seal(node.id, node.spec, self.state.run_id, now), known_as=record.output_digest)
         migrated = self._left_by_migration(node, decision, accepted)
+        events = _decided_before(node, decision, record, is_left=migrated is not None)
         if migrated is None:
             try:
                 migrated = self._migrated(node, record, seal)
@@ -364,6 +370,7 @@ class Acting:
                 paths = tuple(file.path for file in accepted.files)
                 return self._redo(node, replace(decision, reason=reason, paths=paths), parts, digest_)
         return [
+            *events,
             ev.ValueMigrated(
                 step_id=node.id,
                 version=now.version,
@@ -372,7 +379,7 @@ class Acting:
                 files=migrated.files,
                 value=migrated.value,
                 value_ref=migrated.value_ref,
-            )
+            ),
         ]
 
     def _left_by_migration(self, node: Node, decision: Decision, accepted: Accepted) -> Accepted | None:
@@ -412,6 +419,17 @@ _WHY_ASIDE = {
 def _described(found: Look) -> str:
     """What a file that is set aside was."""
     return found.detail if found.kind == look.FOREIGN else _WHY_ASIDE.get(found.kind, found.kind)
+
+
+def _decided_before(node: Node, decision: Decision, record: TaskState, *, is_left: bool) -> list[ev.Event]:
+    """What is recorded of a person's answer before a migration, which must not lie in wait for a later edit.
+
+    Only the seals that a killed migration left know of an edit that was kept before it.
+    """
+    sealed = [seen.seal for seen in decision.looks.values() if seen.seal is not None and is_left]
+    known = next((seal.known_as for seal in sealed if seal.known_as not in ("", record.output_digest)), "")
+    reason = "an edit was kept" if known else "there was nothing to decide"
+    return [ev.TaskKept(step_id=node.id, reason=reason, output_digest=known)] if known or record.decided else []
 
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:

@@ -53,6 +53,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     is_rebuilt: bool = False  # the record of the run was lost: whole files are not redone unasked
     was_done: str = ""  # of a lost run's task without files: what says that it had been done
 
+    @property
+    def has_same_inputs(self) -> bool:
+        """Whether it was made from the inputs that are there now; a version that is migrated does not count."""
+        made_from = self.record.input_digest
+        return self.input_digest == made_from or (self.migratable and self.old_version_digest == made_from)
+
     def of_kind(self, *kinds: str) -> tuple[str, ...]:
         """The files that look like this."""
         return tuple(path for path, found in self.files.items() if found.kind in kinds)

@@ -201,7 +201,7 @@ class Judge:
         yield from self._acting.apply(node, decision, parts, input_digest)
         yield from self._moving.bring_home(node)
         record = self.state.task(node.id)
-        is_back = decision.action in (decisions.HEAL, decisions.ADOPT) and record.status == COMPLETED
+        is_back = decision.action in _BRINGS_BACK and record.status == COMPLETED
         if is_back and self._gathering.chain(node, record.version) is not None:
             again = self.decide(node, parts, input_digest)  # it is whole, in the form of an older version
             yield from self._acting.apply(node, again, parts, input_digest) if again.action not in _NO_ACT else ()
@@ -214,5 +214,6 @@ class Judge:
             return ""
 
 
+_BRINGS_BACK = frozenset({decisions.HEAL, decisions.ADOPT, decisions.KEEP})
 _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})

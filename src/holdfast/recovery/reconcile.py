@@ -104,9 +104,7 @@ def _lost_words(evidence: Evidence) -> str:
 def _stale(evidence: Evidence) -> Decision | None:
     """What to do about inputs that are not the recorded ones; None if they are, or if nobody can tell."""
     record = evidence.record
-    if evidence.input_digest == record.input_digest or evidence.kept_by:
-        return None
-    if evidence.migratable and evidence.old_version_digest == record.input_digest:
+    if evidence.has_same_inputs or evidence.kept_by:
         return None
     then = {name: part[1:] for name, part in record.inputs.items() if part.startswith(UNKNOWN)}
     now = shorten(evidence.parts)
@@ -160,7 +158,7 @@ def _described(found: Look) -> str:
 def _decide_intact(evidence: Evidence) -> Decision:
     record = evidence.record
     by = evidence.kept_by or ("a person" if record.decided == "keep" else "")
-    if by and evidence.input_digest != record.input_digest and UNKNOWN not in evidence.parts.values():
+    if by and not evidence.has_same_inputs and UNKNOWN not in evidence.parts.values():
         return Decision(KEEP, f"kept by {by} although its input changed", tuple(evidence.files))
     if evidence.migratable and record.version != evidence.version:
         return Decision(MIGRATE, f"its value is brought from version {record.version} to {evidence.version}")

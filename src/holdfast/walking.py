@@ -74,11 +74,12 @@ def looking(
     views: Views = NO_VIEWS,
     paper: Paper | None = None,
 ) -> Iterator[Walker]:
-    """A walker that changes nothing on disk: what it would do is on `paper`.
+    """A walker that changes nothing on disk: what it would do is on `paper`, migrations too if that is given.
 
     Without `compiled` no `check` is asked.
     """
-    quarantine, paper = layout.run(state.run_id).quarantine, paper or Paper(layout.root)
+    quarantine, rehearses = layout.run(state.run_id).quarantine, paper is not None
+    paper = paper or Paper(layout.root)
     objects = PaperObjects(layout.objects, state.run_id, layout.tmp, quarantine, paper)
     tree = PaperTree(layout.root, layout.tmp, paper)
     artifacts = Artifacts(tree, objects, quick=request.quick)
@@ -90,7 +91,7 @@ def looking(
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
     try:
-        yield make_walker(spec, state, artifacts, make_judge, views=views)
+        yield make_walker(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
     finally:
         objects.close()
         tree.close()
@@ -104,6 +105,7 @@ def make_walker(
     *,
     views: Views = NO_VIEWS,
     record: Record | None = None,
+    rehearses: bool = False,
 ) -> Walker:
     """A walker over all tasks that can be known: also those of items that files and views only suggest."""
     known = known_items(spec, state, artifacts)
@@ -115,7 +117,9 @@ def make_walker(
     )
     judge = make_judge(inputs)
     inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
-    return Walker(graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record)
+    return Walker(
+        graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses
+    )
 
 
 def _inferred(
@@ -147,6 +151,7 @@ class Walker:
         inferred: Items,
         sure: frozenset[tuple[str, ...]] = frozenset(),
         record: Record | None = None,
+        rehearses: bool = False,
     ) -> None:
         self.graph = graph
         self.state = state
@@ -160,6 +165,7 @@ class Walker:
         self._sure = sure  # paths of inferred items that a view or the record names
         self._proved: set[tuple[str, ...]] = set()  # paths of inferred items that a sealed file proves
         self._recorder = record
+        self._rehearses = rehearses  # to look, migrations are called, too: what they write is wanted
         self._scheduler = Scheduler(graph)
         self._costs = average_costs(state)
 
@@ -329,7 +335,7 @@ class Walker:
         return self.recorded > before
 
     def _carry_out(self, node: Node, decision: Decision, parts: dict[str, str], digest: str) -> None:
-        if decision.action == decisions.MIGRATE and self._recorder is None:
+        if decision.action == decisions.MIGRATE and self._recorder is None and not self._rehearses:
             self.recorded += 1  # what the pipeline's own function makes of the value is seen when it is called
             return
         for event in self.judge.apply(node, decision, parts, digest):

@@ -236,6 +236,64 @@ def test_a_dry_run_lists_files_that_take_each_others_paths(bases: list[Project],
     assert listed(actions) - passed_through(actions) == changed(before, entries(project))
 
 
+MIGRATIONS = """
+
+@pipe.migration("outline", 1)
+def shout(value: str) -> str:
+    return value.replace("all", "ALL")
+
+
+@pipe.migration("facts", 1)
+def add_sources(value: dict) -> dict:
+    return {**value, "page": value["page"] + "Sources.\\n", "sources": ["s" * 3000]}
+
+
+@pipe.migration("chapters_of", 1)
+def wrap(value: list) -> dict:
+    return {"chapters": value, "notes": ["n" * 3000]}
+
+
+@pipe.migration("large", 1)
+def same(value: Path) -> Path:
+    return value
+"""
+
+
+VALUE = """
+
+@pipe.step(version=1)
+def chapters_of(chapters: list) -> list:
+    return chapters
+"""
+
+
+def raised(book: str) -> str:
+    """The pipeline with a newer version of some steps, and what brings their outputs along."""
+    for end in ('"outline.md"', 'facts/{chapter}.md"}', '"large.bin"'):
+        book = book.replace(f"{end})", f"{end}, version=2)")
+    return book.replace("version=1", "version=2") + MIGRATIONS
+
+
+@pytest.mark.parametrize("edits", [False, True])
+def test_a_dry_run_lists_what_migrations_write(bases: list[Project], tmp_path: Path, edits: bool) -> None:
+    """Files, seals, copies and values; also of an edit that is kept, and of a file that is put back first."""
+    project = bases[0].copy(tmp_path)
+    (project.root / "book.py").write_text(BOOK + VALUE)
+    assert project.run().code == 0
+    (project.root / "book.py").write_text(raised(BOOK + VALUE))
+    if edits:
+        edit(project.root / "facts/ch02.md", Random(0))
+        (project.root / "facts/ch01.json").unlink()
+        (project.root / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    before = entries(project)
+    foreseen = json.loads(project("recover", "book.py", "--dry-run", "--json").out)
+    assert entries(project) == before
+    done = json.loads(project("recover", "book.py", "--json").out)
+    assert foreseen["tasks"] == done["tasks"]
+    assert listed(foreseen["actions"]) == changed(before, entries(project))
+    assert {"facts/ch01.md", "facts/ch02.md", "outline.md", "large.bin.seal"} <= listed(foreseen["actions"])
+
+
 def passed_through(actions: list[dict[str, Any]]) -> set[str]:
     """The names under which files were only parked."""
     return {one["to"] for one in actions if ".moving-" in (one["to"] or "")}

@@ -413,6 +413,15 @@ class Artifacts:
             new = replace_record(new, size=len(body), sha256=digest(body), newline_added=added)
         return new, body
 
+    def lost_at(self, file: FileRecord, path: str) -> FileRecord:
+        """The record of a file that is missing, as it would be put back at `path`."""
+        if seals.is_inline(file.path) == seals.is_inline(path) or not self.can_heal(file):
+            return replace_record(file, path=path)
+        new, body = self.at_another_path(file, path, as_it_is=False)
+        if body is not None:
+            self.objects.put(body, new.sha256)
+        return new
+
     def move(self, old: FileRecord, new: FileRecord, body: bytes | None, seal: Seal) -> FileRecord:
         """A file at its new path, sealed, as `at_another_path` has it; the old name disappears last.
 

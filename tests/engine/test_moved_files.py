@@ -224,3 +224,39 @@ def test_a_text_without_final_newline_is_whole_in_every_form(
                 shutil.rmtree(tmp_path / ".holdfast")
         pipeline(name, "first").run(dir=tmp_path)
     assert received == ["1,2"] * 5
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"\0")])
+@pytest.mark.parametrize(("old", "new"), [("t.csv", "t.md"), ("t.md", "t.csv"), ("t.md", "two/t.md")])
+def test_a_lost_file_is_put_back_where_it_belongs_now(
+    tmp_path: Path, old: str, new: str, damage: Callable[[Path], None]
+) -> None:
+    """In the form that the new path wants; what was damaged is kept, and nothing comes to the old path."""
+    ran: list[str] = []
+
+    def pipeline(name: str) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(writes=name)
+        def table() -> str:
+            ran.append("table")
+            return "1,2"
+
+        @pipe.step
+        def take(table: str) -> str:
+            ran.append("take")
+            return table
+
+        return pipe
+
+    pipeline(old).run(dir=tmp_path)
+    damage(tmp_path / old)
+    (tmp_path / new).parent.mkdir(exist_ok=True)
+    (tmp_path / new).write_text(PRECIOUS)
+    for _ in range(2):
+        result = pipeline(new).run(dir=tmp_path)
+        assert (result.status, result.outputs["table"], ran) == ("completed", "1,2", ["table", "take"])
+        assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+    assert [name for name in (old, f"{old}.seal") if (tmp_path / name).exists()] == []
+    kept = [path for path in tmp_path.rglob("t.*") if path.read_bytes() == PRECIOUS.encode()]
+    assert len(kept) == 1

@@ -198,7 +198,12 @@ class Judge:
         if decision.action == decisions.REDO and self.state.task(node.id).status != COMPLETED:
             for path in decision.paths:
                 yield from self._moving.free(path)
-        yield from self._acting.apply(node, decision, parts, input_digest)
+        if decision.action == decisions.HEAL and self._moving.is_away(node):
+            yield from self._acting.put_away_damaged(node, decision)
+            yield from self._moving.bring_home(node)
+            decision = self.decide(node, parts, input_digest)  # what is missing is put back where it belongs now
+        if decision.action not in _NO_ACT:
+            yield from self._acting.apply(node, decision, parts, input_digest)
         yield from self._moving.bring_home(node)
         record = self.state.task(node.id)
         is_back = decision.action in _BRINGS_BACK and record.status == COMPLETED

@@ -53,6 +53,10 @@ class Moving:
         if self._away(node):
             yield from self._bring_all(deque([node]))
 
+    def is_away(self, node: Node) -> bool:
+        """Whether a finished file of a task is not where the pipeline names it."""
+        return bool(self._away(node))
+
     def free(self, path: str) -> Iterator[ev.Event]:
         """Have the finished file at this path brought where it belongs now, if that is elsewhere."""
         due: deque[Node] = deque()
@@ -84,7 +88,7 @@ class Moving:
         if place.path == target:
             pass  # moved before, and not recorded
         elif found.kind == look.MISSING or self._is_anothers(node, place, found):
-            place = replace_record(file, path=target)  # from now on that is where it is missing
+            place = self.artifacts.lost_at(file, target)  # from now on that is where it is missing
         elif is_edited or self._is_proved(place, found):
             new, body = self.artifacts.at_another_path(place, target, as_it_is=is_edited)
             yield from self._give_way(target, due)

@@ -185,6 +185,7 @@ class ArtifactHealed(Event, frozen=True, kw_only=True, tag="artifact_healed"):
     step_id: str
     path: str
     problem: str
+    resealed: bool = False  # only the seal was damaged: what is above it needed no copy
 
 
 class ArtifactSetAside(Event, frozen=True, kw_only=True, tag="artifact_set_aside"):

@@ -20,7 +20,7 @@ _NEXT = {
     "run": "it runs",
     "redo": "it runs again",
     "continue": "it goes on from its half-finished text",
-    "heal": "it is put back from objects/",
+    "heal": "it is put back, or sealed anew",
     "adopt": "it is adopted",
     "ask": "it waits for a person",
 }

@@ -67,7 +67,7 @@ def test_what_was_found_is_counted_in_words() -> None:
     """One is told as one, several as several; what could not be looked at yet is named."""
     one = ev.Recovered(counts={"trust": 1, "heal": 1, "ask": 1}, waiting=1)
     assert told(one) == [
-        "» looked at the files: 1 finished task is whole; 1 is put back; 1 needs an answer from you;"
+        "» looked at the files: 1 finished task is whole; 1 is made whole again; 1 needs an answer from you;"
         " 1 waits for that answer"
     ]
     many = ev.Recovered(counts={"adopt": 34, "run": 2, "redo": 1}, again=("a",), behind=2)

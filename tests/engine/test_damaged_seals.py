@@ -65,6 +65,8 @@ def test_a_deleted_seal_beside_its_file_is_written_again(tmp_path: Path) -> None
     assert texts(ran).run(dir=tmp_path).status == "completed"
     seal = read_seal((tmp_path / "large.bin.seal").read_bytes())
     assert ran == [] and seal is not None and seal.task == "large"
+    letter = (tmp_path / "RESUME.md").read_text()
+    assert "large.bin was damaged in its seal; sealed anew; impact: none" in letter and "put back" not in letter
 
 
 def test_what_stands_in_the_place_of_a_seal_is_set_aside_and_told(tmp_path: Path) -> None:

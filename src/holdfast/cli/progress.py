@@ -126,7 +126,7 @@ def _compared(_: Progress, event: ev.Recovered) -> tuple[Any, ...] | None:
 
 _FOUND = {
     "trust": ("finished task is whole", "finished tasks are whole"),
-    "heal": ("is put back", "are put back"),
+    "heal": ("is made whole again", "are made whole again"),
     "adopt": ("whole one is on record again", "whole ones are on record again"),
     "redo": ("is to be done again", "are to be done again"),
     "continue": ("is to be continued", "are to be continued"),
@@ -152,6 +152,10 @@ def _task(event: Any) -> str:
     return f"{event.step_id}  " if event.step_id else ""
 
 
+def _made_good(event: ev.ArtifactHealed) -> str:
+    return "sealed anew" if event.resealed else "put back"
+
+
 def _repaired(_: Progress, event: ev.JournalRepaired) -> tuple[Any, ...]:
     if not event.kept_as:
         return WARN, "! the journal was missing and was written anew from a snapshot"
@@ -173,7 +177,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.TaskKept: lambda _, e: (INFO, f"= {e.step_id}  kept: {e.reason}"),
     ev.ValueMigrated: lambda _, e: (INFO, f"= {e.step_id}  value brought to version {e.version}"),
     ev.TaskSkipped: lambda _, e: (WARN, f"- {e.step_id}  skipped: {e.reason}"),
-    ev.ArtifactHealed: lambda _, e: (INFO, f"+ {e.step_id}  {e.path} was {e.problem}; put back"),
+    ev.ArtifactHealed: lambda _, e: (INFO, f"+ {e.step_id}  {e.path} was {e.problem}; {_made_good(e)}"),
     ev.ArtifactSetAside: lambda _, e: (WARN, f"! {_task(e)}{e.path} was {e.reason}; set aside as {e.to}"),
     ev.ArtifactMoved: lambda _, e: (INFO, f"= {e.step_id}  {e.path} is now {e.to}"),
     ev.QuestionAsked: lambda _, e: (WARN, f"? {e.step_id}  {e.detail}"),

@@ -26,12 +26,12 @@ _DONE = {
     "redo": "to be done again",
     "continue": "to be continued",
     "run": "still to run",
-    "heal": "put back from objects/",
+    "heal": "put back, or sealed anew",
     "adopt": "adopted",
     "trust": "trusted",
 }
 _WOULD = _DONE | {
-    "heal": "would be put back from objects/",
+    "heal": "would be put back, or sealed anew",
     "adopt": "would be adopted",
     "trust": "would be trusted",
 }

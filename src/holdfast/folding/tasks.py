@@ -225,7 +225,8 @@ def _healed(state: RunState, event: ev.ArtifactHealed, at: float) -> None:
     task = state.tasks.get(event.step_id)
     if task is not None and task.decided:
         state.tasks[event.step_id] = replace(task, decided="")
-    surprise(state, event.step_id, f"{event.path} was {event.problem}; put back from objects/", at, "none")
+    done = "sealed anew" if event.resealed else "put back from objects/"
+    surprise(state, event.step_id, f"{event.path} was {event.problem}; {done}", at, "none")
 
 
 def _set_aside(state: RunState, event: ev.ArtifactSetAside, at: float) -> None:

@@ -142,7 +142,7 @@ class Acting:
             to = tree.set_aside(seals.seal_path(path), self.quarantine).name
             events.append(self._aside(task, seals.seal_path(path), to))
         self.artifacts.reseal(file, seal)
-        return [*events, ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal")]
+        return [*events, ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal", resealed=True)]
 
     def _aside(self, task: str, path: str, name: str) -> ev.Event:
         to = f"{self.quarantine.name}/{name}"

@@ -161,12 +161,20 @@ class Artifacts:
         return msgspec.structs.replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
 
     def _is_untouched(self, record: FileRecord) -> bool:
-        """Whether nobody has touched the file since it was written here, as far as its mark can say."""
-        status = self.tree.stat(record.path) if record.mark else None
-        if status is None or mark_of(status) != record.mark:
+        if not record.mark or self.is_touched(record):
             return False
         self.unread.add(record.path)
         return True
+
+    def is_touched(self, record: FileRecord) -> bool:
+        """Whether somebody has touched the file since it was written here, as far as its mark can say."""
+        if not record.mark:
+            return False
+        try:
+            status = self.tree.stat(record.path)
+        except (OSError, UsageError):  # what that means is said where the file is read
+            return True
+        return status is None or mark_of(status) != record.mark
 
     def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """Like `check`, without holding the whole file in memory."""

@@ -35,6 +35,7 @@ class Board:
         self.starting: list[Attempt] = []  # recorded in the open batch
         self.running: dict[str, Attempt] = {}
         self.overruns: dict[str, Attempt] = {}  # timed out, and their threads go on
+        self.made: dict[str, None] = {}  # tasks that this process has finished
         self.stopping = False
         self.over_budget = False
 
@@ -93,6 +94,19 @@ class Board:
                 node.running = True
                 self.scheduler.running[node.id] = node
         self.recall(dict.fromkeys(self.state.recalls, ""))
+
+    def look_at_touched(self) -> bool:
+        """Have tasks considered afresh whose files somebody touched since this process wrote them; are there any?
+
+        It costs one look at the name of each file, and is asked once, when all the work is done.
+        """
+        state, artifacts = self.state, self.inputs.artifacts
+        accepted = ((task, state.task(task).accepted) for task in self.made)
+        touched = [task for task, made in accepted if made and any(map(artifacts.is_touched, made.files))]
+        nodes = [self.graph.nodes[task] for task in touched if task in self.graph.nodes]
+        for node in nodes:
+            self.scheduler.release(node)
+        return bool(nodes)
 
     def is_idle(self) -> bool:
         """Nothing runs, nothing is about to, and no body is overdue."""

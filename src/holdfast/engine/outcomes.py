@@ -44,6 +44,7 @@ class Outcomes:
             board.committer.record(event)
         board.committer.record(verdict.exited)
         board.prepared.pop(node.id, None)
+        board.made[node.id] = None
         if node.unmet or node.recalled or board.graph.nodes.get(node.id) is not node:
             return
         if self._made_others(node, verdict):

@@ -123,6 +123,9 @@ class Runner:
         self._commit(Nudge())
         try:
             self._supervise()
+            if not self._starts_nothing() and self.committer.exclusively(self.board.look_at_touched):
+                self._commit(Nudge())
+                self._supervise()
             return self._stop()
         finally:
             self._close()

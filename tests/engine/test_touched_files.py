@@ -1,0 +1,74 @@
+"""A finished file that is touched while its own run is on: the run does not end as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import Pipeline
+from holdfast.layout import ProjectLayout
+from holdfast.verifying import verify
+
+from .projects import events_of
+
+
+def made_then(ran: list[str], then: Callable[[Path], object], path: Path, *, copy: bool = True) -> Pipeline:
+    """Two texts and a step that does something to the first when both are finished."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.md", copy=copy)
+    def a() -> str:
+        ran.append("a")
+        return "text\n"
+
+    @pipe.step(writes="b.md")
+    def b(a: str) -> str:
+        ran.append("b")
+        return f"{a}more\n"
+
+    @pipe.step
+    def meddle(b: str) -> None:
+        ran.append("meddle")
+        then(path)
+
+    return pipe
+
+
+def replace(path: Path) -> None:
+    (path.parent / "other.md").write_text("another's\n")
+    (path.parent / "other.md").rename(path)
+
+
+def edit(path: Path) -> None:
+    path.write_text(path.read_text().replace("text", "edited text"))
+
+
+@pytest.mark.parametrize("touch", [Path.unlink, replace])
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_file_that_is_lost_during_its_run_is_back_at_the_end(
+    tmp_path: Path, touch: Callable[[Path], object], copy: bool
+) -> None:
+    """Put back from its copy, else made again by its step alone: completed means that it is there."""
+    ran: list[str] = []
+    result = made_then(ran, touch, tmp_path / "a.md", copy=copy).run(dir=tmp_path)
+    assert (result.status, ran) == ("completed", ["a", "b", "meddle", *([] if copy else ["a"])])
+    assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+    assert len(events_of(tmp_path, "artifact_healed")) == copy
+
+
+def test_a_file_that_is_edited_during_its_run_is_asked_about_at_the_end(tmp_path: Path) -> None:
+    """The edit stays, and the run waits for an answer."""
+    ran: list[str] = []
+    result = made_then(ran, edit, tmp_path / "a.md").run(dir=tmp_path)
+    assert (result.status, ran) == ("paused", ["a", "b", "meddle"])
+    assert (tmp_path / "a.md").read_text().startswith("edited text\n")
+
+
+def test_a_file_that_was_only_written_once_more_is_left_as_it_is(tmp_path: Path) -> None:
+    """The same bytes under the same name are what was accepted: nothing is said about them."""
+    ran: list[str] = []
+    result = made_then(ran, lambda path: path.write_bytes(path.read_bytes()), tmp_path / "a.md").run(dir=tmp_path)
+    assert (result.status, ran) == ("completed", ["a", "b", "meddle"])
+    assert not [event for event in events_of(tmp_path) if event["event"].startswith("artifact")]

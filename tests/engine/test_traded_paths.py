@@ -195,3 +195,29 @@ def test_a_damaged_file_that_gives_way_is_made_good_where_it_belongs(tmp_path: P
     assert first_lines(root) == ["what b wrote", "what a wrote"]
     (kept,) = root.glob("y.md.bak.*")
     assert kept.read_bytes() == b"\0"
+
+
+def test_a_file_gives_way_to_a_step_that_goes_on_from_half_finished_text(tmp_path: Path) -> None:
+    """Although its own task is looked at only when that step is through: it is moved first, and not set aside."""
+
+    def pipeline(path: str, *, with_new: bool) -> Pipeline:
+        pipe = Pipeline("p")
+        if with_new:
+
+            @pipe.step(writes="y.md", on_partial="continue")
+            def new(ctx: Context) -> None:
+                ctx.write("the end\n")
+
+        @pipe.step(writes=path, copy=False, after=["new"] if with_new else [])
+        def old() -> str:
+            assert path == "y.md", "it runs again"
+            return "old\n"
+
+        return pipe
+
+    pipeline("y.md", with_new=False).run(dir=tmp_path)
+    (tmp_path / "y.md.part").write_text("words " * 50)
+    assert pipeline("z.md", with_new=True).run(dir=tmp_path).status == "completed"
+    texts = [(tmp_path / name).read_text() for name in ("y.md", "z.md")]
+    assert texts[0].startswith(f"{'words ' * 50}the end\n") and texts[1].startswith("old\n")
+    assert list(tmp_path.glob("*.bak.*")) == []

@@ -177,7 +177,7 @@ class Judge:
 
         Gives the events that record it, each to be recorded at once.
         """
-        return () if is_memory(node.spec) else self._moving.bring_home(node)
+        return self._moving.bring_home(node) if self._moving.is_away(node) else ()
 
     def apply(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
@@ -195,16 +195,16 @@ class Judge:
     def _applied(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Iterator[ev.Event]:
-        if decision.action == decisions.REDO and self.state.task(node.id).status != COMPLETED:
-            for path in decision.paths:
+        if decision.action in _TAKES_PATHS and self.state.task(node.id).status != COMPLETED:
+            for path in self.inputs.paths(node).values():
                 yield from self._moving.free(path)
         if decision.action == decisions.HEAL and self._moving.is_away(node):
             yield from self._acting.put_away_damaged(node, decision)
-            yield from self._moving.bring_home(node)
+            yield from self.bring_home(node)
             decision = self.decide(node, parts, input_digest)  # what is missing is put back where it belongs now
         if decision.action not in _NO_ACT:
             yield from self._acting.apply(node, decision, parts, input_digest)
-        yield from self._moving.bring_home(node)
+        yield from self.bring_home(node)
         record = self.state.task(node.id)
         is_back = decision.action in _BRINGS_BACK and record.status == COMPLETED
         if is_back and self._gathering.chain(node, record.version) is not None:
@@ -219,6 +219,7 @@ class Judge:
             return ""
 
 
+_TAKES_PATHS = frozenset({decisions.REDO, decisions.CONTINUE})
 _BRINGS_BACK = frozenset({decisions.HEAL, decisions.ADOPT, decisions.KEEP})
 _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})

@@ -50,8 +50,7 @@ class Moving:
 
     def bring_home(self, node: Node) -> Iterator[ev.Event]:
         """Move the files of a finished task; gives the events that record it, each to be recorded at once."""
-        if self._away(node):
-            yield from self._bring_all(deque([node]))
+        yield from self._bring_all(deque([node]))
 
     def is_away(self, node: Node) -> bool:
         """Whether a finished file of a task is not where the pipeline names it."""
@@ -111,9 +110,10 @@ class Moving:
 
     def _is_proved(self, place: FileRecord, found: Look) -> bool:
         """Whether nothing is lost if only the accepted bytes are taken along."""
-        if found.kind == look.SEALED or not found.is_whole or seals.is_inline(place.path):
-            return found.kind == look.SEALED
-        return not self.artifacts.tree.exists(seals.seal_path(place.path))
+        if found.kind == look.SEALED:
+            return True
+        has_seal = seals.is_inline(place.path) or self.artifacts.tree.exists(seals.seal_path(place.path))
+        return found.is_whole and not has_seal  # else that seal, damaged, is kept by whoever mends it
 
     def _file(self, node: Node, key: str) -> FileRecord:
         accepted = self.state.task(node.id).accepted or Accepted()

@@ -53,8 +53,15 @@ class Moving:
         yield from self._bring_all(deque([node]))
 
     def is_away(self, node: Node) -> bool:
-        """Whether a finished file of a task is not where the pipeline names it."""
-        return bool(self._away(node))
+        """Whether a finished file of a task is not where the pipeline names it. Asked of every task."""
+        record = self.state.tasks.get(node.id)
+        if record is None or record.accepted is None or not record.accepted.files:
+            return False
+        paths = self.inputs.paths(node)
+        for file in record.accepted.files:
+            if paths.get(file.key, file.path) != file.path:
+                return bool(self._away(node))
+        return False
 
     def free(self, path: str) -> Iterator[ev.Event]:
         """Have the finished file at this path brought where it belongs now, if that is elsewhere."""

@@ -8,7 +8,7 @@ from holdfast.engine.drawing import draw_both
 from holdfast.errors import StorageError
 from holdfast.inputs import Inputs
 from holdfast.layout import ProjectLayout
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.products import part_path
 from holdfast.recovery.sections import is_memory
 from holdfast.runs import load_value

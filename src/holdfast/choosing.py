@@ -20,9 +20,10 @@ from holdfast.inputs import SHORT, Inputs
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph, split_task_id, task_id
+from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.inferring import FilePattern
 from holdfast.pipeline.names import check_run_id
+from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import tail_seal
 from holdfast.recovery.sources import read_letter, read_views

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from holdfast import clock
 from holdfast.errors import UsageError
-from holdfast.pipeline.graph import SETTLE, Graph, Node
+from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.pipeline.nodes import SETTLE, Node
 from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, RunState, TaskState
 from holdfast.wording import counted
 

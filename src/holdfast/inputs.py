@@ -12,8 +12,9 @@ from typing import Any
 from holdfast.artifacts import Artifacts, LostValueError
 from holdfast.errors import UsageError
 from holdfast.pipeline.batches import items_before
-from holdfast.pipeline.graph import TAKEN, Graph, Node, as_items, gather_id, task_id
+from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import printable
+from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, task_id
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
 from holdfast.pipeline.templates import check_pattern, render, render_path

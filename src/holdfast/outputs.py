@@ -10,7 +10,7 @@ from holdfast.artifacts import Artifacts
 from holdfast.errors import CheckpointCorruptionError
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
-from holdfast.pipeline.graph import split_task_id
+from holdfast.pipeline.nodes import split_task_id
 from holdfast.state import COMPLETED
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree

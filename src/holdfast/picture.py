@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.pipeline.batches import batch_numbers
-from holdfast.pipeline.graph import split_task_id, task_id
+from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import (
     BLOCKED,

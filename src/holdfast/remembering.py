@@ -19,7 +19,7 @@ from holdfast.artifacts import SECTION, UNWRITTEN, LostValueError
 from holdfast.inputs import Inputs
 from holdfast.looks import UNREADABLE
 from holdfast.memory import Block, Book, Rewriting, Section
-from holdfast.pipeline.graph import Node, task_id
+from holdfast.pipeline.nodes import Node, task_id
 from holdfast.pipeline.past import batch_of
 from holdfast.pipeline.spec import StepSpec
 from holdfast.products import task_seal

@@ -44,7 +44,8 @@ from holdfast.inputs import Inputs, known_items
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture, decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph, in_order, split_task_id, task_id
+from holdfast.pipeline.graph import build_graph, in_order
+from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovering import rebuild
 from holdfast.runs import list_runs, open_project

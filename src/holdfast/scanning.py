@@ -20,9 +20,10 @@ from holdfast.errors import StorageError, UsageError
 from holdfast.inputs import Inputs, known_items
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, Node, build_graph, split_task_id
+from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.pipeline.nodes import Node, split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.scan import DAMAGED, HALF, MARKED, Finding, Scan, named_items, path_values
 from holdfast.recovery.sources import read_views

@@ -33,7 +33,7 @@ from holdfast.journal.scan import is_whole
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.evidence import Policy
 from holdfast.recovery.judge import Judge

@@ -33,7 +33,8 @@ from holdfast.layout import ProjectLayout
 from holdfast.looks import UNREADABLE
 from holdfast.picture import decode_spec
 from holdfast.pipeline.compiling import Check, CompiledPipeline
-from holdfast.pipeline.graph import Node, build_graph
+from holdfast.pipeline.graph import build_graph
+from holdfast.pipeline.nodes import Node
 from holdfast.runs import run_layout
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.stores import atomic

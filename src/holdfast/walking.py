@@ -35,19 +35,9 @@ from holdfast.inputs import UNKNOWN, Inputs, known_items
 from holdfast.layout import ProjectLayout
 from holdfast.looks import FOREIGN, MARKED, SEALED
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import (
-    OK,
-    OPEN,
-    SETTLE,
-    SKIPPED,
-    Graph,
-    Node,
-    build_graph,
-    in_order,
-    split_task_id,
-    task_id,
-)
+from holdfast.pipeline.graph import Graph, build_graph, in_order
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
+from holdfast.pipeline.nodes import OK, OPEN, SETTLE, SKIPPED, Node, split_task_id, task_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import named_items

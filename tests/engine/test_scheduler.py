@@ -8,7 +8,8 @@ from holdfast import Pipeline
 from holdfast.engine.limits import Limit
 from holdfast.engine.retry import may_retry, retry_delay_s
 from holdfast.engine.scheduler import Scheduler
-from holdfast.pipeline.graph import HELD, OK, OPEN, SKIPPED, Node, build_graph
+from holdfast.pipeline.graph import build_graph
+from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node
 from holdfast.pipeline.spec import LimitSpec
 
 

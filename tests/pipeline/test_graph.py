@@ -6,7 +6,8 @@ from typing import Any
 
 from holdfast import Pipeline
 from holdfast.pipeline.batches import batch_numbers
-from holdfast.pipeline.graph import Graph, build_graph, split_task_id, task_id
+from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.nodes import split_task_id, task_id
 
 
 def waits_for(graph: Graph, node_id: str) -> set[str]:

@@ -15,9 +15,9 @@ from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRef
 from holdfast.executors.base import Call, Outcome
 from holdfast.inputs import Inputs, shorten
 from holdfast.pipeline.compiling import Check, CompiledPipeline
-from holdfast.pipeline.graph import Node
 from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import normalise_items
+from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
 from holdfast.products import OutputRefusedError, part_path, paths_in, task_seal

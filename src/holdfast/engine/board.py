@@ -12,7 +12,8 @@ from holdfast.engine.commit import Committer
 from holdfast.engine.scheduler import Scheduler
 from holdfast.inputs import Inputs, known_items
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, Node, as_items, build_graph
+from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.nodes import Node, as_items
 from holdfast.pipeline.spec import ItemsSpec
 from holdfast.state import RunState
 

@@ -21,7 +21,7 @@ from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Board
 from holdfast.engine.survey import Survey
-from holdfast.pipeline.graph import OPEN, SETTLE, SKIPPED, Node
+from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
 from holdfast.remembering import Remembering
 from holdfast.state import COMPLETED, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED

@@ -11,7 +11,7 @@ from holdfast import events as ev
 from holdfast.engine.attempt import Attempt, Verdict
 from holdfast.engine.board import Board
 from holdfast.engine.retry import may_retry, retry_delay_s
-from holdfast.pipeline.graph import SETTLE, SKIPPED, Node, split_task_id
+from holdfast.pipeline.nodes import SETTLE, SKIPPED, Node, split_task_id
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import ItemsSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, rounds_key

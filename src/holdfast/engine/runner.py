@@ -32,7 +32,8 @@ from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
-from holdfast.pipeline.graph import OK, SKIPPED, Graph, Node
+from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.nodes import OK, SKIPPED, Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.pipeline.standstill import find_standstill
 from holdfast.state import (

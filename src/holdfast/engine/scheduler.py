@@ -20,7 +20,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from holdfast.engine.limits import Limit, make_limits
-from holdfast.pipeline.graph import HELD, OK, OPEN, SATISFIED, SETTLE, Graph, Node
+from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.nodes import HELD, OK, OPEN, SATISFIED, SETTLE, Node
 
 
 class Scheduler:

@@ -9,7 +9,7 @@ from holdfast import decisions
 from holdfast import events as ev
 from holdfast.decisions import Decision, public_action
 from holdfast.engine.scheduler import real_consumers
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.state import COMPLETED, RunState
 
 AGAIN_TOLD = 5

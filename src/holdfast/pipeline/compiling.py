@@ -19,9 +19,9 @@ from holdfast.pipeline.declared import (
     function_name,
     is_async,
 )
-from holdfast.pipeline.graph import split_task_id
 from holdfast.pipeline.names import check_title, did_you_mean, is_slip, normalise_items, printable
 from holdfast.pipeline.namespace import Namespace, gather_names
+from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.params import ParamSet
 from holdfast.pipeline.resolve import Scope
 from holdfast.pipeline.spec import GateSpec, ItemsSpec, LimitSpec, PhaseSpec, PipelineSpec, Source, StepSpec

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.pipeline.batches import batch_numbers, given_batches
 
 if TYPE_CHECKING:
-    from holdfast.pipeline.graph import Graph, Node
+    from holdfast.pipeline.graph import Graph
+    from holdfast.pipeline.nodes import Node
     from holdfast.pipeline.spec import StepSpec
 
 Path = tuple[str, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.pipeline.graph import SATISFIED, Graph, build_graph
+from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.loops import find_loop
+from holdfast.pipeline.nodes import SATISFIED
 from holdfast.pipeline.ordering import is_ordered
 from holdfast.pipeline.spec import PipelineSpec
 

@@ -22,7 +22,7 @@ from holdfast.decisions import Decision
 from holdfast.errors import ValueRefusedError
 from holdfast.inputs import UNKNOWN, Inputs, shorten
 from holdfast.looks import Look
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.products import (
     OutputRefusedError,
     output_digest,

@@ -12,7 +12,7 @@ from holdfast import events as ev
 from holdfast import looks as look
 from holdfast.inputs import UNKNOWN, Inputs
 from holdfast.looks import Look
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.products import part_path
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory

@@ -18,7 +18,7 @@ from holdfast import looks as look
 from holdfast.artifacts import LostValueError
 from holdfast.decisions import Decision
 from holdfast.inputs import Inputs
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.acting import Acting

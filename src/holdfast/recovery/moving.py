@@ -25,7 +25,7 @@ from holdfast.artifacts import SECTION, UNWRITTEN
 from holdfast.events import FileRecord
 from holdfast.inputs import Inputs
 from holdfast.looks import Look
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.products import parked_path, replace_record
 from holdfast.recovery.sealing import set_seal
 from holdfast.seals import Seal

@@ -11,7 +11,7 @@ from holdfast import looks as look
 from holdfast.decisions import Decision
 from holdfast.inputs import UNKNOWN, Inputs, shorten
 from holdfast.looks import Look
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.recovery.sections import section_text
 from holdfast.state import TaskState
 from holdfast.values import digest, encode_json

@@ -24,8 +24,9 @@ from holdfast.events import FileRecord
 from holdfast.inputs import UNKNOWN, Inputs, differing
 from holdfast.looks import UNREADABLE, Look
 from holdfast.pipeline import templates
-from holdfast.pipeline.graph import Node, in_order, split_task_id
+from holdfast.pipeline.graph import in_order
 from holdfast.pipeline.inferring import FilePattern, is_inferred
+from holdfast.pipeline.nodes import Node, split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.products import EMPTY_REST, output_digest, part_path
 from holdfast.recovery.sections import is_memory, section_body, section_seen

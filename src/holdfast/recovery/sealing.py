@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast import seals
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.products import EMPTY_REST, output_digest, set_digest, task_seal
 from holdfast.seals import Seal
 from holdfast.state import Accepted, TaskState

@@ -19,7 +19,7 @@ from holdfast.decisions import Decision
 from holdfast.inputs import Inputs, shorten
 from holdfast.looks import Look
 from holdfast.memory import Section
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.products import output_digest, replace_record, task_seal
 from holdfast.recovery import reconcile

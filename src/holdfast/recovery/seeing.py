@@ -8,7 +8,7 @@ from holdfast import looks as look
 from holdfast import seals
 from holdfast.events import FileRecord
 from holdfast.looks import Look
-from holdfast.pipeline.graph import Node
+from holdfast.pipeline.nodes import Node
 from holdfast.values import digest, is_json
 
 NOT_JSON = "is not whole JSON"

@@ -19,7 +19,7 @@ from holdfast import layout, seals
 from holdfast.errors import UsageError
 from holdfast.inputs import reads_of
 from holdfast.pipeline import templates
-from holdfast.pipeline.graph import split_task_id
+from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import file_patterns, matching_folders, tail_seal
 from holdfast.seals import Seal

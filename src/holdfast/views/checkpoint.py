@@ -13,7 +13,7 @@ from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import markdown_cell, markdown_code, markdown_line
 from holdfast.picture import Path, Picture
-from holdfast.pipeline.graph import split_task_id
+from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 from holdfast.views import matrix, reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.clock import iso
 from holdfast.escaping import markdown_block, markdown_code, markdown_line
 from holdfast.picture import Picture
-from holdfast.pipeline.graph import split_task_id
+from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import ItemsSpec, StepSpec
 from holdfast.state import COMPLETED, SKIPPED, Section
 from holdfast.views.checkpoint import and_more, progress_words

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from holdfast.escaping import code_text, markdown_cell, markdown_line, markdown_text
 from holdfast.picture import Path
-from holdfast.pipeline.graph import split_task_id, task_id
 from holdfast.pipeline.names import check_item_id, fold, printable
+from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, NEEDS_REVIEW
 from holdfast.views.claims import APPROVED, NOT_REACHED, REACHED, Claims, Told, status_of

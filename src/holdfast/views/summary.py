@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.clock import iso
 from holdfast.picture import READY, Picture
-from holdfast.pipeline.graph import split_task_id
+from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import (
     BLOCKED,

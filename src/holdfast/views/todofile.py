@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 from holdfast import layout
 from holdfast.escaping import terminal
-from holdfast.pipeline.graph import split_task_id
 from holdfast.pipeline.names import printable
+from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, IN_PROGRESS, PENDING
 from holdfast.stores import atomic

@@ -25,7 +25,8 @@ from holdfast.clock import iso
 from holdfast.errors import HoldfastError
 from holdfast.escaping import terminal
 from holdfast.picture import Picture, is_sent_back
-from holdfast.pipeline.graph import SETTLE, Graph, Node, split_task_id
+from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.nodes import SETTLE, Node, split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, TaskState
 from holdfast.views import matrix, todofile

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from holdfast.looks import (
     EMPTY,
     FOREIGN,
     MISSING,
-    OF_SECTIONS,
     SEAL_DAMAGED,
     SEALED,
     UNREADABLE,
@@ -42,6 +40,8 @@ from holdfast.pipeline.spec import StepSpec
 from holdfast.products import (
     EMPTY_REST,
     NOTHING,
+    SECTION,
+    UNWRITTEN,
     OutputRefusedError,
     output_digest,
     prepare_file,
@@ -49,19 +49,15 @@ from holdfast.products import (
     set_digest,
     split_output,
 )
+from holdfast.recent import Recent
 from holdfast.seals import Seal
+from holdfast.sections import Sections
 from holdfast.state import Accepted
 from holdfast.stores import atomic, disk
 from holdfast.stores.ahead import Read
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
-
-RECENT_BYTES_MAX = 8 << 20
-
-
-SECTION, UNWRITTEN = "section", "unwritten"
-"""The kinds of a file record that is one section of a memory file: in the file, and only in objects/ so far."""
 
 
 class Artifacts:
@@ -70,14 +66,11 @@ class Artifacts:
     def __init__(self, tree: WorkTree, objects: ObjectStore, *, quick: bool = False) -> None:
         self.tree = tree
         self.objects = objects
+        self.recent = Recent()
         self.shelf = Bookshelf(tree)
+        self.sections = Sections(self.shelf, objects, self.recent)
         self.quick = quick  # accepted files whose mark is unchanged are not read
         self.unread: set[str] = set()  # the files that were believed so
-        self._recent: dict[
-            str, bytes
-        ] = {}  # bodies accepted by this process a moment ago: consumers want them next
-        self._recent_bytes = 0
-        self._mutex = threading.Lock()
 
     # --- looking -------------------------------------------------------------------------------------------
 
@@ -113,7 +106,7 @@ class Artifacts:
 
     def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
         data, sha = read.data, digest_of(read.data, read)
-        beside = self._read_seal(path, sha)
+        beside = self.seal_beside(path, sha)
         if beside is None:
             return look_unsealed(data, marker)
         if beside.task not in tasks:
@@ -122,7 +115,7 @@ class Artifacts:
             return Look(DAMAGED, "not what its seal says", data, beside)
         return Look(SEALED, "", data, beside)
 
-    def _read_seal(self, path: str, sha: str = "") -> Seal | None:
+    def seal_beside(self, path: str, sha: str = "") -> Seal | None:
         """The seal beside a file; of two, the one of these bytes: the file was about to be replaced."""
         try:
             lines = self.tree.read(seals.seal_path(path)).strip().splitlines()
@@ -136,7 +129,7 @@ class Artifacts:
     def check(self, record: FileRecord, tasks: Sequence[str], *, in_turn: bool = False) -> Look:
         """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
         if record.kind in (SECTION, UNWRITTEN):
-            return self._check_section(record, tasks)
+            return self.sections.check(record, tasks)
         if self.quick and self._is_untouched(record):
             return Look(SEALED)
         if record.kind == "path":
@@ -186,7 +179,7 @@ class Artifacts:
             if error.errno not in UNREADABLE:
                 raise
             return Look(DAMAGED, why_unreadable(error))
-        seal = seals.read_seal(tail) if seals.is_inline(record.path) else self._read_seal(record.path, sha)
+        seal = seals.read_seal(tail) if seals.is_inline(record.path) else self.seal_beside(record.path, sha)
         if sha != record.sha256:
             return Look(DAMAGED, "not what was accepted", seal=seal)
         if seal is not None and seal.task in tasks:
@@ -228,7 +221,7 @@ class Artifacts:
         ref = self._store_rest(rest) if rest is not NOTHING else ""
         for old in before.files if len(files) > 1 else ():
             if old.key in bodies and not old.stored:  # all of them are wanted if this is cut off halfway
-                self.objects.put(self._body(old), old.sha256)
+                self.objects.put(self.body(old), old.sha256)
         self.objects.sync()
         whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
         for index, record in enumerate(files):
@@ -242,7 +235,7 @@ class Artifacts:
     def _announce(self, record: FileRecord, seal: Seal) -> None:
         """Have the seal beside a file speak for what will replace it, too: whenever a kill comes, one fits."""
         if not seals.is_inline(record.path):
-            old = self._read_seal(record.path)
+            old = self.seal_beside(record.path)
             lines = b"".join(seals.write_seal(one) for one in (old, self.sealed(record, seal)) if one is not None)
             self.tree.write(seals.seal_path(record.path), lines, sync=not record.stored)
 
@@ -270,7 +263,7 @@ class Artifacts:
             return self._store_large(record, body, seal)
         if record.stored:
             self.objects.put(body, record.sha256)
-            self.remember(record.sha256, body)
+            self.recent.keep(record.sha256, body)
         return self.place(record, body, seal)
 
     def place(self, record: FileRecord, body: bytes, seal: Seal) -> str:
@@ -311,66 +304,6 @@ class Artifacts:
             self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
         return mark_of(status)
 
-    # --- sections of memory files --------------------------------------------------------------------------
-
-    def store_section(self, step: StepSpec, path: str, output: Any) -> tuple[Accepted, str]:
-        """Keep an accepted section until its batch is written; gives the record and what consumers know it by."""
-        if not isinstance(output, str):
-            raise OutputRefusedError(f"returned {type(output).__name__}, but appends needs text")
-        record, body = prepare_file(step, path, output)
-        assert isinstance(body, bytes)
-        self.objects.put(body, record.sha256)
-        self.remember(record.sha256, body)
-        record = replace_record(record, kind=UNWRITTEN)
-        return Accepted((record,)), output_digest([record], "")
-
-    def look_section(self, path: str, tasks: Sequence[str]) -> Look:
-        """What a memory file says of one task's section."""
-        try:
-            book = self.shelf.read(path)
-        except FileNotFoundError:
-            return Look(MISSING)
-        except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return Look(DAMAGED, why_unreadable(error))
-        if not book.data:
-            return Look(EMPTY)
-        block = book.find(tasks)
-        if block is None:
-            return Look(MISSING, f"has no section of {tasks[0]}")
-        kind, detail = OF_SECTIONS[block.kind]
-        return Look(kind, detail, block.body, block.seal)
-
-    def _check_section(self, record: FileRecord, tasks: Sequence[str]) -> Look:
-        found = self.look_section(record.path, tasks)
-        same = found.kind == SEALED and digest(found.body) == record.sha256
-        if record.kind == UNWRITTEN:
-            whole = same or self.objects.has(record.sha256)
-            return found if same else Look(SEALED if whole else MISSING, "" if whole else "was not written yet")
-        if found.kind == SEALED and not same:
-            return msgspec.structs.replace(found, kind=CHANGED, detail="another version than the accepted one")
-        return found
-
-    def _section(self, record: FileRecord) -> bytes:
-        body = self.section_body(record)
-        if body is None:
-            raise LostValueError(f"a section of {record.path} is neither in objects/ nor in the file any more")
-        return body
-
-    def section_body(self, record: FileRecord) -> bytes | None:
-        """The bytes of an accepted section, from objects/ or from the file; None if both have lost them."""
-        body = self._recent.get(record.sha256) or self.objects.get(record.sha256)
-        if body is None:
-            try:
-                blocks = self.shelf.read(record.path).blocks
-            except OSError as error:
-                if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
-                    raise
-                return None
-            body = next((block.body for block in blocks if block.sha256 == record.sha256), None)
-        return body
-
     # --- healing and sealing anew --------------------------------------------------------------------------
 
     def heal(self, record: FileRecord, seal: Seal) -> bool:
@@ -408,79 +341,7 @@ class Artifacts:
             line = seals.write_seal(self.sealed(record, seal))
             self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
             return
-        self.place(record, self._body(record), self.sealed(record, seal))
-
-    def at_another_path(self, file: FileRecord, path: str, *, as_it_is: bool) -> tuple[FileRecord, bytes | None]:
-        """A file that is there as it would be at `path`: its record, and its bytes unless it is renamed."""
-        new = replace_record(file, path=path)
-        if as_it_is or (file.kind == "path" and seals.is_inline(file.path) == seals.is_inline(path)):
-            return new, None
-        body = self._body(file)
-        if seals.is_inline(path) and not file.newline_added:
-            body, added = seals.with_newline(body)
-            new = replace_record(new, size=len(body), sha256=digest(body), newline_added=added)
-        return new, body
-
-    def lost_at(self, file: FileRecord, path: str) -> FileRecord:
-        """The record of a file that is missing, as it would be put back at `path`."""
-        if seals.is_inline(file.path) == seals.is_inline(path) or not self.can_heal(file):
-            return replace_record(file, path=path)
-        new, body = self.at_another_path(file, path, as_it_is=False)
-        if body is not None:
-            self.objects.put(body, new.sha256)
-        return new
-
-    def move(self, old: FileRecord, new: FileRecord, body: bytes | None, seal: Seal) -> FileRecord:
-        """A file at its new path, sealed, as `at_another_path` has it; the old name disappears last.
-
-        The seal beside the old one stays for `remove_seal`.
-
-        Killed anywhere in between, it is whole and sealed at the old path or at the new one. What else stands at
-        the new one is written over: `in_the_way` names it.
-        """
-        if body is None:
-            self._rename_large(old, new, self.sealed(new, seal))
-        else:
-            if new.stored and new.sha256 != old.sha256:
-                self.objects.put(body, new.sha256)
-            new = replace_record(new, mark=self.place(new, body, self.sealed(new, seal)))
-            self.tree.remove(old.path)
-        return new
-
-    def park(self, old: FileRecord, new: FileRecord) -> None:
-        """Give a file, and the seal beside it, another name, whatever it holds; the seal first."""
-        beside = seals.seal_path(old.path)
-        if not seals.is_inline(old.path) and self.tree.exists(beside):
-            self.tree.rename(beside, seals.seal_path(new.path), sync=not old.stored)
-        self.tree.rename(old.path, new.path, sync=not old.stored)
-
-    def remove_seal(self, file: FileRecord, tasks: Sequence[str]) -> None:
-        """Delete the seal beside a file that is there no longer, if it is still that file's."""
-        if self._has_seal_of(file, tasks):
-            self.tree.remove(seals.seal_path(file.path))
-
-    def _rename_large(self, old: FileRecord, new: FileRecord, seal: Seal) -> None:
-        """The seal beside it is there first: a kill then leaves no file without one."""
-        if not seals.is_inline(new.path):
-            self.tree.write(seals.seal_path(new.path), seals.write_seal(seal), sync=True)
-        self.tree.rename(old.path, new.path, sync=True)
-
-    def in_the_way(self, record: FileRecord, tasks: Sequence[str]) -> list[str]:
-        """The names that a file needs for itself and its seal, and that something else has."""
-        found = self.check(record, tasks)
-        if seals.is_inline(record.path):
-            is_ours = {record.path: found.kind == SEALED}
-        else:
-            is_ours = {
-                record.path: found.kind == SEALED or found.is_whole,
-                seals.seal_path(record.path): self._has_seal_of(record, tasks),
-            }
-        return [path for path, ours in is_ours.items() if not ours and self.tree.exists(path)]
-
-    def _has_seal_of(self, record: FileRecord, tasks: Sequence[str]) -> bool:
-        """Whether the seal beside a file is there, and says what the record says."""
-        seal = self._read_seal(record.path, record.sha256)
-        return seal is not None and seal.task in tasks and seal.sha256 == record.sha256
+        self.place(record, self.body(record), self.sealed(record, seal))
 
     def sealed(self, record: FileRecord, seal: Seal) -> Seal:
         """`seal` completed with what the record says of one file."""
@@ -508,28 +369,17 @@ class Artifacts:
     def _load_file(self, record: FileRecord) -> Any:
         if record.kind == "path":
             return self.tree.root / record.path
-        body = self._body(record)
+        body = self.body(record)
         author = seals.author_body(body, record.newline_added)
         if record.kind in ("text", SECTION, UNWRITTEN):
             return author.decode()
         return decode_json(author) if record.kind == "json" else author
 
-    def remember(self, sha: str, body: bytes) -> None:
-        """Have these bytes at hand for whoever takes them next."""
-        with self._mutex:
-            if sha in self._recent:
-                return
-            self._recent[sha] = body
-            self._recent_bytes += len(body)
-            while self._recent_bytes > RECENT_BYTES_MAX:
-                oldest = next(iter(self._recent))
-                self._recent_bytes -= len(self._recent.pop(oldest))
-
-    def _body(self, record: FileRecord) -> bytes:
+    def body(self, record: FileRecord) -> bytes:
         """The accepted bytes: just accepted, or from the work tree if they are still those, else from objects/."""
         if record.kind in (SECTION, UNWRITTEN):
             return self._section(record)
-        recent = self._recent.get(record.sha256)
+        recent = self.recent.get(record.sha256)
         if recent is not None:
             return recent
         try:
@@ -546,11 +396,17 @@ class Artifacts:
             raise LostValueError(f"{record.path} is no longer what was accepted, and objects/ has no copy")
         return stored
 
+    def _section(self, record: FileRecord) -> bytes:
+        body = self.sections.body(record)
+        if body is None:
+            raise LostValueError(f"a section of {record.path} is neither in objects/ nor in the file any more")
+        return body
+
     def keep_again(self, record: FileRecord) -> bool:
         """Copy a file that is whole in the work tree into objects/ once more; False if it is not whole there."""
         try:
             if record.kind != "path":
-                self.objects.put(self._body(record), record.sha256)
+                self.objects.put(self.body(record), record.sha256)
                 return True
             reader = self.tree.open_read(record.path)
         except (LostValueError, UsageError):

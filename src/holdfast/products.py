@@ -24,6 +24,9 @@ class OutputRefusedError(Exception):
     """A step's result does not fit its declaration."""
 
 
+SECTION, UNWRITTEN = "section", "unwritten"
+"""The kinds of a file record that is one section of a memory file: in the file, and only in objects/ so far."""
+
 NOTHING: Any = object()
 
 

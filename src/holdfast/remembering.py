@@ -15,14 +15,14 @@ from pathlib import Path
 
 from holdfast import events as ev
 from holdfast import memory, seals
-from holdfast.artifacts import SECTION, UNWRITTEN, LostValueError
+from holdfast.artifacts import LostValueError
 from holdfast.inputs import Inputs
 from holdfast.looks import UNREADABLE
 from holdfast.memory import Block, Book, Rewriting, Section
 from holdfast.pipeline.nodes import Node, task_id
 from holdfast.pipeline.past import batch_of
 from holdfast.pipeline.spec import StepSpec
-from holdfast.products import task_seal
+from holdfast.products import SECTION, UNWRITTEN, task_seal
 from holdfast.state import COMPLETED, TaskState
 from holdfast.values import digest
 
@@ -82,7 +82,7 @@ class Remembering:
         block = book.find(node.names)
         if block is not None and block.kind == memory.INTACT and block.sha256 == file.sha256:
             return Section(node.names, seal, None)  # it is there: nobody needs to fetch it
-        return Section(node.names, seal, self.inputs.artifacts.section_body(file))
+        return Section(node.names, seal, self.inputs.artifacts.sections.body(file))
 
     def _head(self, place: Node) -> Section | None:
         head = self.inputs.head_of(place)

@@ -342,7 +342,7 @@ class _Tasks:
         if head is None or path in self._opened or path not in self._state.memories:
             return
         self._opened.add(path)
-        seen = self._artifacts.look_section(path, head.names)
+        seen = self._artifacts.sections.look(path, head.names)
         # One that a person edited is left as it is.
         if seen.kind not in (look.MISSING, look.DAMAGED) or not self._has_text(self._state.task(head.id)):
             return

@@ -216,7 +216,7 @@ class Attempts:
         aside: list[ev.Event] = []
         if spec.appends is not None:
             path = self.inputs.memory_path(spec, node.path)
-            accepted, out = self.artifacts.store_section(spec, path, output)
+            accepted, out = self.artifacts.sections.store(spec, path, output)
         elif spec.writes is None:
             value, ref, out = self.artifacts.store_value(output)
             accepted = Accepted((), value, ref)

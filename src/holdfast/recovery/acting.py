@@ -96,7 +96,7 @@ class Acting:
             found = decision.looks.get(file.path) or self._gathering.check(file, node)
             record, body = edited_file(node, file, found)
             if found.kind == look.CHANGED:
-                self.artifacts.remember(record.sha256, body)
+                self.artifacts.recent.keep(record.sha256, body)
             files.append(record)
         return Accepted(tuple(files), accepted.value, accepted.value_ref)
 
@@ -262,7 +262,7 @@ class Acting:
         files, rest = [], ""
         for key, path, found in self._found(node, decision, self.inputs.paths(node)):
             record, body = file_seen(node, key, path, found)
-            self.artifacts.remember(record.sha256, body)
+            self.artifacts.recent.keep(record.sha256, body)
             rest = (self.artifacts.rest_of(found.seal) or "") if found.seal else rest
             files.append(record)
         return self.artifacts.load(Accepted(tuple(files), value_ref=rest))

@@ -21,12 +21,12 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast import looks as look
 from holdfast import seals
-from holdfast.artifacts import SECTION, UNWRITTEN
 from holdfast.events import FileRecord
 from holdfast.inputs import Inputs
 from holdfast.looks import Look
 from holdfast.pipeline.nodes import Node
-from holdfast.products import parked_path, replace_record
+from holdfast.products import SECTION, UNWRITTEN, parked_path, replace_record
+from holdfast.recovery.relocating import Relocating
 from holdfast.recovery.sealing import set_seal
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
@@ -45,6 +45,7 @@ class Moving:
         self.state = inputs.state
         self.inputs = inputs
         self.artifacts = inputs.artifacts
+        self._files = Relocating(inputs.artifacts)
         self._claimed_by = claimed_by
         self._homes: dict[str, str] | None = None  # path -> the task whose finished file was there at first
 
@@ -94,11 +95,11 @@ class Moving:
         if place.path == target:
             pass  # moved before, and not recorded
         elif found.kind == look.MISSING or self._is_anothers(node, place, found):
-            place = self.artifacts.lost_at(file, target)  # from now on that is where it is missing
+            place = self._files.lost_at(file, target)  # from now on that is where it is missing
         elif is_edited or self._is_proved(place, found):
-            new, body = self.artifacts.at_another_path(place, target, as_it_is=is_edited)
+            new, body = self._files.at_another_path(place, target, as_it_is=is_edited)
             yield from self._give_way(target, due)
-            for path in [target] if is_edited else self.artifacts.in_the_way(new, node.names):
+            for path in [target] if is_edited else self._files.in_the_way(new, node.names):
                 yield from self._set_aside(node, path)
             place = self._move(node, place, new, body)
         elif place.path == file.path:
@@ -113,7 +114,7 @@ class Moving:
         if self.artifacts.check(parked, node.names).kind == look.SEALED:
             self.artifacts.tree.remove(parked.path)
         for place in (file, parked) if not seals.is_inline(file.path) else ():
-            self.artifacts.remove_seal(place, node.names)
+            self._files.remove_seal(place, node.names)
 
     def _is_proved(self, place: FileRecord, found: Look) -> bool:
         """Whether nothing is lost if only the accepted bytes are taken along."""
@@ -184,7 +185,7 @@ class Moving:
 
     def _move(self, node: Node, place: FileRecord, new: FileRecord, body: bytes | None) -> FileRecord:
         seal = self._seal(node, new)
-        moved = self.artifacts.move(place, new, body, seal)
+        moved = self._files.move(place, new, body, seal)
         if new.sha256 != place.sha256:  # the seals of a set name each other's hashes
             self._seal_siblings(node, new, seal)
         return moved
@@ -212,9 +213,9 @@ class Moving:
             return
         node, file = owner
         to = replace_record(file, path=parked_path(node.id, path))
-        for name in self.artifacts.in_the_way(to, node.names):
+        for name in self._files.in_the_way(to, node.names):
             yield from self._set_aside(node, name)
-        self.artifacts.park(file, to)
+        self._files.park(file, to)
         yield self._moved(node, file, to)
         due.append(node)
 

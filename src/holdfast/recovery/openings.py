@@ -31,7 +31,7 @@ class Openings:
         """Adopt what opens the file, or make it anew; None if the task opens none, or a person edited it."""
         lost = None
         for path in self._files(node):
-            found = self.inputs.artifacts.look_section(path, node.names)
+            found = self.inputs.artifacts.sections.look(path, node.names)
             if found.kind == look.CHANGED:
                 return None
             if self._fits(node, found, parts, input_digest):
@@ -45,7 +45,7 @@ class Openings:
         """How the text comes back that objects/ has lost: from a file that it opens; None if none has it."""
         ref = record.accepted.value_ref if record.accepted is not None else ""
         for path in self._files(node):
-            found = self.inputs.artifacts.look_section(path, node.names)
+            found = self.inputs.artifacts.sections.look(path, node.names)
             if found.kind == look.SEALED and digest(encode_json(section_text(found))) == ref:
                 words = f"its value is missing from objects/, and still opens {path}"
                 return Decision(decisions.HEAL, words, (path,), looks={path: found})

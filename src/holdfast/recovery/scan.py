@@ -118,7 +118,7 @@ class Scan:
         """One section of a memory file. What it was made from may have changed since: it stands all the same."""
         path = self.inputs.memory_path(node.spec, node.path)
         self._books.add(path)
-        found = self.artifacts.look_section(path, node.names)
+        found = self.artifacts.sections.look(path, node.names)
         stale, refusal = "", ""
         if found.kind in (look.SEALED, look.CHANGED):
             record = section_seen(path, found)
@@ -188,7 +188,7 @@ class Scan:
     def _refusal(self, node: Node, accepted: Accepted, seen: list[Any]) -> str:
         def load() -> Any:
             for record, body in seen:
-                self.artifacts.remember(record.sha256, body)
+                self.artifacts.recent.keep(record.sha256, body)
             return self.artifacts.load(accepted)
 
         try:

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from holdfast import decisions, memory, seals
 from holdfast import events as ev
 from holdfast import looks as look
-from holdfast.artifacts import SECTION, UNWRITTEN, Artifacts
+from holdfast.artifacts import Artifacts
 from holdfast.decisions import Decision
 from holdfast.inputs import Inputs, shorten
 from holdfast.looks import Look
 from holdfast.memory import Section
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
-from holdfast.products import output_digest, replace_record, task_seal
+from holdfast.products import SECTION, UNWRITTEN, output_digest, replace_record, task_seal
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.remembering import Remembering
@@ -52,7 +52,7 @@ class Sections:
 
     def is_proved(self, node: Node) -> bool:
         """Whether the file has a whole section of this task, which no run that is on record has made."""
-        found = self.artifacts.look_section(self.path(node), node.names)
+        found = self.artifacts.sections.look(self.path(node), node.names)
         return found.kind == look.SEALED and found.seal is not None and found.seal.run not in self._living_runs
 
     # --- deciding ------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Sections:
     def _open(self, node: Node, evidence: Evidence) -> Evidence:
         """Of a task that is not finished: a section that is whole, or was edited. Anything less is made anew."""
         path = self.path(node)
-        found = self.artifacts.look_section(path, node.names)
+        found = self.artifacts.sections.look(path, node.names)
         if found.seal is None or found.kind not in (look.SEALED, look.CHANGED):
             return evidence
         if evidence.recorded and found.seal.round < evidence.record.round:
@@ -218,7 +218,7 @@ class Sections:
         for file in event.files:
             body = section_body(decision.looks[file.path])
             self.artifacts.objects.put(body, file.sha256)
-            self.artifacts.remember(file.sha256, body)
+            self.artifacts.recent.keep(file.sha256, body)
 
     def _seal_anew(self, node: Node, event: ev.TaskAdopted | ev.TaskKept, decision: Decision) -> None:
         """Give an edited section a seal over what the person wrote; nothing else in the file moves."""

@@ -13,9 +13,10 @@ import pytest
 
 from holdfast import Context, Pipeline
 from holdfast.errors import StorageError
+from holdfast.inspecting import Finding
 from holdfast.layout import ProjectLayout
 from holdfast.stores import atomic
-from holdfast.verifying import Finding, Report, verify
+from holdfast.verifying import Report, verify
 from outside import OUTSIDE
 
 LARGE = "x" * (2 << 20)

@@ -17,8 +17,9 @@ from holdfast.errors import EXIT_DAMAGE, EXIT_OK
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
+    from holdfast.inspecting import Finding
     from holdfast.layout import ProjectLayout
-    from holdfast.verifying import Finding, Report
+    from holdfast.verifying import Report
 
 _REDRAW_S = 0.1
 _SHOWN_MAX = 200

@@ -29,10 +29,11 @@ from holdfast.products import (
     part_path,
     task_seal,
 )
+from holdfast.recovery.adopting import Adopting, comparable
 from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake
 from holdfast.recovery.openings import Openings
-from holdfast.recovery.sealing import no_rest, set_seal, value_digest
+from holdfast.recovery.sealing import set_seal, value_digest
 from holdfast.recovery.seeing import edited_file, file_seen
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
@@ -60,11 +61,12 @@ class Acting:
         self.openings = openings
         self.quarantine = quarantine
         self.may_overwrite = may_overwrite  # other runs' files, if objects/ has them
+        self.adopting = Adopting(inputs, openings)
         self._gathering = gathering
         self._refusal = refusal
         self._acts: dict[str, Callable[[Node, Decision, Mapping[str, str], str], list[ev.Event]]] = {
             decisions.HEAL: self._heal,
-            decisions.ADOPT: self._adopt,
+            decisions.ADOPT: self.adopting.adopt,
             decisions.REDO: self._redo,
             decisions.CONTINUE: self._continue,
             decisions.ASK: self._ask,
@@ -176,110 +178,10 @@ class Acting:
             return []
         return [self._aside(task, beside, self.artifacts.tree.set_aside(beside, self.quarantine).name)]
 
-    def _adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
-        paths = self.inputs.paths(node)
-        if not paths:
-            if decision.looks:
-                self.openings.keep(decision)
-            return [self._adopted_without_files(node, decision, parts, digest_)]
-        found = self._found(node, decision, paths)
-        if decision.about != "sealed":
-            self._take_parts(paths)
-        files = tuple([self._keep_copy(*file_seen(node, *seen)) for seen in found])
-        if decision.about != "sealed":
-            self._seal_anew(node, Accepted(files), parts, digest_, _version_of(node, _seal_of(found)))
-        return [self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
-
-    def _adoption(
-        self,
-        node: Node,
-        decision: Decision,
-        parts: Mapping[str, str],
-        digest_: str,
-        files: tuple[ev.FileRecord, ...],
-        seal: Seal | None,
-    ) -> ev.TaskAdopted:
-        rest = self.artifacts.rest_of(seal) if seal else ""
-        # Where an input is unknown, the seal still knows it: its digest is what the input is compared with later.
-        known_by = seal.input_digest if seal and decision.about == "sealed" else _comparable(digest_, parts)
-        return ev.TaskAdopted(
-            step_id=node.id,
-            node=node.spec.name,
-            evidence=decision.about,
-            round=seal.round if seal else self.state.task(node.id).round,
-            version=_version_of(node, seal),
-            input_digest=known_by,
-            inputs=_compared_later(parts, seal) if decision.about == "sealed" else shorten(parts),
-            output_digest=_known_by(node, decision, files, seal),
-            files=files,
-            value_ref=seal.value_digest if seal and rest != "" else "",
-            value_lost=rest is None,
-            cost_usd=seal.cost_usd if seal else 0.0,
-            tokens=seal.tokens if seal else 0,
-        )
-
-    def _found(self, node: Node, decision: Decision, paths: Mapping[str, str]) -> list[tuple[str, str, Look]]:
-        """Each file of a task that is adopted: its key, its path, and how it (or its NAME.part) looks."""
-        found = []
-        for key, path in paths.items():
-            seen = decision.looks.get(path)
-            if seen is None or seen.kind == look.MISSING:
-                seen = decision.looks.get(part_path(path), seen)
-            found.append((key, path, seen or self.artifacts.look(path, node.names, node.spec.marker)))
-        return found
-
-    def _adopted_without_files(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
-    ) -> ev.TaskAdopted:
-        """A task of which nothing is left but that it was done; or the text that opens a memory file."""
-        if decision.looks:
-            return self.openings.adoption(node, decision, parts)
-        return ev.TaskAdopted(
-            step_id=node.id,
-            node=node.spec.name,
-            evidence=decision.about,
-            version=node.spec.version,
-            input_digest=_comparable(digest_, parts),
-            inputs=shorten(parts),
-            output_digest=UNKNOWN,
-            value_lost=True,
-        )
-
-    def _take_parts(self, paths: Mapping[str, str]) -> None:
-        """A half-finished file that is kept as it is gets its final name."""
-        tree = self.artifacts.tree
-        for path in paths.values():
-            if not tree.exists(path) and tree.exists(part_path(path)):
-                tree.rename(part_path(path), path)
-
-    def _keep_copy(self, record: ev.FileRecord, body: bytes) -> ev.FileRecord:
-        if record.stored:
-            self.artifacts.objects.put(body, record.sha256)
-        return record
-
-    def output_seen(self, node: Node, decision: Decision) -> Any:
-        """The output of a task that would be adopted, from what was read of it."""
-        files, rest = [], ""
-        for key, path, found in self._found(node, decision, self.inputs.paths(node)):
-            record, body = file_seen(node, key, path, found)
-            self.artifacts.recent.keep(record.sha256, body)
-            rest = (self.artifacts.rest_of(found.seal) or "") if found.seal else rest
-            files.append(record)
-        return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
-
-    def _seal_anew(
-        self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
-    ) -> None:
-        made_from = {"input_digest": _comparable(digest_, parts), "inputs": shorten(parts)}
-        record = replace(self.state.task(node.id), version=version, **made_from)
-        seal = self._set_seal(node, record, accepted)
-        for file in accepted.files:
-            self.artifacts.reseal(file, seal)
-
     def _redo(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         events: list[ev.Event] = []
         record = self.state.task(node.id)
-        why = decision.reason if decision.about == decisions.REFUSED else ""
+        why = decision.reason if decision.about in (decisions.REFUSED, decisions.VALUE) else ""
         for path in decision.paths:
             found = decision.looks.get(path) or self._look(node, record, path)
             events += self._put_away(node.id, path, found, why)
@@ -321,7 +223,7 @@ class Acting:
             return self._redo(
                 node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), parts, digest_
             )
-        self._seal_anew(node, kept, parts, digest_, self.state.task(node.id).version)
+        self.adopting.seal_anew(node, kept, parts, digest_, self.state.task(node.id).version)
         return [*events, self._kept(node, decision, parts, digest_, files)]
 
     def _mend_siblings(self, node: Node, decision: Decision, accepted: Accepted) -> list[ev.Event] | None:
@@ -350,7 +252,7 @@ class Acting:
         return ev.TaskKept(
             step_id=node.id,
             reason=decision.reason,
-            input_digest=_comparable(digest_, parts),
+            input_digest=comparable(digest_, parts),
             inputs=shorten(parts),
             output_digest="" if same else output_digest(files, value_digest(node, accepted)),
             files=files,
@@ -359,12 +261,12 @@ class Acting:
     def _kept_file(self, node: Node, decision: Decision, file: ev.FileRecord) -> ev.FileRecord:
         found = decision.looks.get(file.path) or self.artifacts.check(file, node.names)
         record, body = edited_file(node, file, found)
-        return record if record is file else self._keep_copy(record, body)
+        return record if record is file else self.adopting.keep_copy(record, body)
 
     def _migrate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
-        made_from = {"input_digest": _comparable(digest_, parts), "inputs": _as_known(record, parts)}
+        made_from = {"input_digest": comparable(digest_, parts), "inputs": _as_known(record, parts)}
         now = replace(record, version=node.spec.version, **made_from)
         seal = seals.vary(task_seal(node.id, node.spec, self.state.run_id, now), known_as=record.output_digest)
         migrated = self._left_by_migration(node, decision, accepted)
@@ -398,7 +300,7 @@ class Acting:
                 return None
             rest = self.artifacts.rest_of(seen.seal)
             is_same = seen.seal.sha256 == file.sha256
-            files.append(file if is_same else self._keep_copy(*file_seen(node, file.key, file.path, seen)))
+            files.append(file if is_same else self.adopting.keep_copy(*file_seen(node, file.key, file.path, seen)))
         return Accepted(tuple(files), value_ref=rest) if rest is not None else None
 
     def _migrated(self, node: Node, record: TaskState, seal: Seal) -> Accepted:
@@ -439,41 +341,7 @@ def _decided_before(node: Node, decision: Decision, record: TaskState, *, is_lef
     return [ev.TaskKept(step_id=node.id, reason=reason, output_digest=known)] if known or record.decided else []
 
 
-def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
-    """The seal of a task's files: of the first that has one, for all of a set say the same."""
-    seals_found = [seen.seal for _, _, seen in found if seen.seal is not None]
-    return seals_found[0] if seals_found else None
-
-
-def _known_by(node: Node, decision: Decision, files: Sequence[ev.FileRecord], seal: Seal | None) -> str:
-    """The digest by which consumers know what is adopted."""
-    if seal is not None and seal.known_as and decision.about == "sealed":
-        return seal.known_as
-    return output_digest(tuple(files), seal.value_digest if seal is not None else no_rest(node))
-
-
-def _version_of(node: Node, seal: Seal | None) -> int:
-    """Which version of the step made a file: as its seal says, else the one there is."""
-    return seal.step_version if seal is not None else int(node.spec.version)
-
-
-def _compared_later(parts: Mapping[str, str], seal: Seal | None) -> dict[str, str]:
-    """The inputs of a sealed file; one that is unknown, or another than the seal's: "?" and what the seal says."""
-    then, now = seal.made_from if seal is not None else {}, shorten(parts)
-    if then == now:
-        return now
-    return {
-        name: part if part != UNKNOWN and then.get(name, part) == part else f"{UNKNOWN}{then.get(name, '')}"
-        for name, part in now.items()
-    }
-
-
 def _as_known(record: TaskState, parts: Mapping[str, str]) -> dict[str, str]:
     """The inputs as they are now; one that is unknown as it is on record, where its seal may have named it."""
     now = shorten(parts)
     return {name: record.inputs.get(name, part) if part == UNKNOWN else part for name, part in now.items()}
-
-
-def _comparable(input_digest: str, parts: Mapping[str, str]) -> str:
-    """The digest of all inputs; unknown if one of them is: then there is nothing to compare with later."""
-    return UNKNOWN if UNKNOWN in parts.values() else input_digest

@@ -123,7 +123,7 @@ class Judge:
             return replace(decision, action=decisions.ASK, reason=reason, about="changed") if refusal else decision
         if decision.action != decisions.ADOPT or not evidence.files:
             return decision
-        refusal = self._refusal(node, lambda: self._acting.output_seen(node, decision))
+        refusal = self._refusal(node, lambda: self._acting.adopting.output_seen(node, decision))
         if not refusal:
             return decision
         reason = f"{decisions.REFUSED}: {refusal}"

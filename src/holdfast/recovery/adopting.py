@@ -1,0 +1,172 @@
+"""Files, or less than files, that prove a task to be done: taken over into the record without running anything.
+
+Crash story: copies and seals come before the event. Killed in between, the next run finds the same files, sealed
+at best, and takes them over again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast import events as ev
+from holdfast import looks as look
+from holdfast.decisions import Decision
+from holdfast.inputs import UNKNOWN, Inputs, shorten
+from holdfast.looks import Look
+from holdfast.pipeline.nodes import Node
+from holdfast.products import output_digest, part_path
+from holdfast.recovery.openings import Openings
+from holdfast.recovery.sealing import no_rest, set_seal
+from holdfast.recovery.seeing import file_seen
+from holdfast.seals import Seal
+from holdfast.state import Accepted
+
+
+class Adopting:
+    """Takes over what is found of one run's tasks."""
+
+    def __init__(self, inputs: Inputs, openings: Openings) -> None:
+        self.state = inputs.state
+        self.inputs = inputs
+        self.artifacts = inputs.artifacts
+        self.openings = openings
+
+    def adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        """Keep a copy, seal what is not sealed, and give the event that records it."""
+        paths = self.inputs.paths(node)
+        if not paths:
+            if decision.looks:
+                self.openings.keep(decision)
+            return [self._adopted_without_files(node, decision, parts, digest_)]
+        found = self._found(node, decision, paths)
+        if decision.about != "sealed":
+            self._take_parts(paths)
+        files = tuple([self.keep_copy(*file_seen(node, *seen)) for seen in found])
+        if decision.about != "sealed":
+            self.seal_anew(node, Accepted(files), parts, digest_, _version_of(node, _seal_of(found)))
+        return [self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
+
+    def _adoption(
+        self,
+        node: Node,
+        decision: Decision,
+        parts: Mapping[str, str],
+        digest_: str,
+        files: tuple[ev.FileRecord, ...],
+        seal: Seal | None,
+    ) -> ev.TaskAdopted:
+        rest = self.artifacts.rest_of(seal) if seal else ""
+        # Where an input is unknown, the seal still knows it: its digest is what the input is compared with later.
+        known_by = seal.input_digest if seal and decision.about == "sealed" else comparable(digest_, parts)
+        return ev.TaskAdopted(
+            step_id=node.id,
+            node=node.spec.name,
+            evidence=decision.about,
+            round=seal.round if seal else self.state.task(node.id).round,
+            version=_version_of(node, seal),
+            input_digest=known_by,
+            inputs=_compared_later(parts, seal) if decision.about == "sealed" else shorten(parts),
+            output_digest=_known_by(node, decision, files, seal),
+            files=files,
+            value_ref=seal.value_digest if seal and rest != "" else "",
+            value_lost=rest is None,
+            cost_usd=seal.cost_usd if seal else 0.0,
+            tokens=seal.tokens if seal else 0,
+        )
+
+    def _found(self, node: Node, decision: Decision, paths: Mapping[str, str]) -> list[tuple[str, str, Look]]:
+        """Each file of a task that is adopted: its key, its path, and how it (or its NAME.part) looks."""
+        found = []
+        for key, path in paths.items():
+            seen = decision.looks.get(path)
+            if seen is None or seen.kind == look.MISSING:
+                seen = decision.looks.get(part_path(path), seen)
+            found.append((key, path, seen or self.artifacts.look(path, node.names, node.spec.marker)))
+        return found
+
+    def _adopted_without_files(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
+    ) -> ev.TaskAdopted:
+        """A task of which nothing is left but that it was done; or the text that opens a memory file."""
+        if decision.looks:
+            return self.openings.adoption(node, decision, parts)
+        return ev.TaskAdopted(
+            step_id=node.id,
+            node=node.spec.name,
+            evidence=decision.about,
+            version=node.spec.version,
+            input_digest=comparable(digest_, parts),
+            inputs=shorten(parts),
+            output_digest=UNKNOWN,
+            value_lost=True,
+        )
+
+    def _take_parts(self, paths: Mapping[str, str]) -> None:
+        """A half-finished file that is kept as it is gets its final name."""
+        tree = self.artifacts.tree
+        for path in paths.values():
+            if not tree.exists(path) and tree.exists(part_path(path)):
+                tree.rename(part_path(path), path)
+
+    def keep_copy(self, record: ev.FileRecord, body: bytes) -> ev.FileRecord:
+        """Put a copy into objects/, if its step wants one; gives the record."""
+        if record.stored:
+            self.artifacts.objects.put(body, record.sha256)
+        return record
+
+    def output_seen(self, node: Node, decision: Decision) -> Any:
+        """The output of a task that would be adopted, from what was read of it."""
+        files, rest = [], ""
+        for key, path, found in self._found(node, decision, self.inputs.paths(node)):
+            record, body = file_seen(node, key, path, found)
+            self.artifacts.recent.keep(record.sha256, body)
+            rest = (self.artifacts.rest_of(found.seal) or "") if found.seal else rest
+            files.append(record)
+        return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
+
+    def seal_anew(
+        self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
+    ) -> None:
+        """Seal the files of a task against these inputs, as made by this version of its step."""
+        made_from = {"input_digest": comparable(digest_, parts), "inputs": shorten(parts)}
+        record = replace(self.state.task(node.id), version=version, **made_from)
+        seal = set_seal(self.state.run_id, node, record, accepted)
+        for file in accepted.files:
+            self.artifacts.reseal(file, seal)
+
+
+def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
+    """The seal of a task's files: of the first that has one, for all of a set say the same."""
+    seals_found = [seen.seal for _, _, seen in found if seen.seal is not None]
+    return seals_found[0] if seals_found else None
+
+
+def _known_by(node: Node, decision: Decision, files: Sequence[ev.FileRecord], seal: Seal | None) -> str:
+    """The digest by which consumers know what is adopted."""
+    if seal is not None and seal.known_as and decision.about == "sealed":
+        return seal.known_as
+    return output_digest(tuple(files), seal.value_digest if seal is not None else no_rest(node))
+
+
+def _version_of(node: Node, seal: Seal | None) -> int:
+    """Which version of the step made a file: as its seal says, else the one there is."""
+    return seal.step_version if seal is not None else int(node.spec.version)
+
+
+def _compared_later(parts: Mapping[str, str], seal: Seal | None) -> dict[str, str]:
+    """The inputs of a sealed file; one that is unknown, or another than the seal's: "?" and what the seal says."""
+    then, now = seal.made_from if seal is not None else {}, shorten(parts)
+    if then == now:
+        return now
+    return {
+        name: part if part != UNKNOWN and then.get(name, part) == part else f"{UNKNOWN}{then.get(name, '')}"
+        for name, part in now.items()
+    }
+
+
+def comparable(input_digest: str, parts: Mapping[str, str]) -> str:
+    """The digest of all inputs; unknown if one of them is: then there is nothing to compare with later."""
+    return UNKNOWN if UNKNOWN in parts.values() else input_digest

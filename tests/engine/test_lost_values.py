@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engine.projects import events_of
@@ -103,6 +104,26 @@ def test_the_value_beside_a_file_is_lost_but_its_file_is_believed(research: Rese
     shutil.rmtree(research.root / ".holdfast")
     result = research.run()
     assert (result.status, research.made) == ("completed", ["plan", "topics", "report", "title"])
+
+
+def test_a_file_without_a_copy_is_set_aside_when_its_value_is_made_again(tmp_path: Path) -> None:
+    """It is the only one there is; what is told is why it was not good enough."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes={"text": "report.md"}, copy=False)
+    def report() -> dict[str, Any]:
+        return {"text": "long\n", "pages": 3}
+
+    @pipe.step(writes="title.md")
+    def title(report: dict[str, Any]) -> str:
+        return f"{report['pages']} pages\n"
+
+    pipe.run(dir=tmp_path)
+    (tmp_path / "title.md").unlink()
+    shutil.rmtree(tmp_path / ".holdfast")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    asides = {event["path"]: event["reason"] for event in events_of(tmp_path, "artifact_set_aside")}
+    assert asides["report.md"] == "its value was lost with the record, and is needed"
 
 
 def test_a_remade_value_that_does_not_fit_is_asked_about(research: Research) -> None:

@@ -180,6 +180,35 @@ def test_a_file_that_appears_while_the_step_runs_is_set_aside(tmp_path: Path) ->
     assert [p.read_text() for p in (tmp_path / "out").glob("a.md.bak.*")] == ["somebody else's notes\n"]
 
 
+@pytest.mark.parametrize("name", ["d.md", "d.txt"])
+def test_an_edit_of_what_was_sent_back_survives_the_new_version(tmp_path: Path, name: str) -> None:
+    """A person goes on with the old file while its step makes a better one: both are there afterwards."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes=name)
+    def draft(ctx: Context) -> str:
+        if ctx.round:
+            (tmp_path / name).write_text("better words\n")
+        return f"draft {ctx.round}\n"
+
+    @pipe.step
+    def review(draft: str) -> None:
+        if "0" in draft:
+            raise Rewind("draft", feedback="again")
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    (kept,) = tmp_path.glob(f"{name}.bak.*")
+    assert kept.read_text() == "better words\n"
+    assert (tmp_path / name).read_text().startswith("draft 1\n")
+
+
+def test_an_old_version_that_nobody_touched_leaves_no_copies(tmp_path: Path) -> None:
+    """It is in objects/ already."""
+    one_step().run(dir=tmp_path)
+    one_step(version=2).run(dir=tmp_path)
+    assert not list(tmp_path.glob("a.md.bak.*"))
+
+
 def test_a_step_that_writes_its_own_file_leaves_no_copies(tmp_path: Path) -> None:
     """A step that writes what it returns to its own path is not told off with a backup."""
     pipe = Pipeline("p")

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast.artifacts import Artifacts, LostValueError
 from holdfast.context import Context, Desk
+from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
 from holdfast.executors.base import Call, Outcome
 from holdfast.inputs import Inputs, shorten
@@ -78,6 +79,7 @@ class Attempts:
         self.quarantine = quarantine
         self.desk = desk
         self._heads = heads(compiled.spec)
+        self._room = Room(inputs, may_overwrite=compiled.spec.overwrite)
 
     # --- before --------------------------------------------------------------------------------------------
 
@@ -222,7 +224,7 @@ class Attempts:
             accepted = Accepted((), value, ref)
         else:
             seal = self._seal(attempt)
-            aside = self._make_room(node, output)
+            aside = self._room.make(node, output)
             accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal)
             self._clear_part(attempt, output)
         return Verdict(
@@ -244,38 +246,6 @@ class Attempts:
             ),
             set_aside=aside,
         )
-
-    def _make_room(self, node: Node, output: Any) -> list[ev.Event]:
-        """Set aside what has appeared at a task's path since it was considered: it is not ours to write over.
-
-        A step that wrote there itself what it returns is not told off for it.
-        """
-        record = self.state.task(node.id)
-        if record.accepted is not None or record.previous is not None:
-            return []  # an earlier version of its own, which was looked at when it was considered
-        events: list[ev.Event] = []
-        for path in self.inputs.paths(node).values():
-            if self.artifacts.tree.exists(path) and not self._holds(path, output) and not self._may_go(node, path):
-                reason = self._why_aside(path)
-                to = self.artifacts.tree.back_up(path)
-                events.append(ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=reason))
-        return events
-
-    def _may_go(self, node: Node, path: str) -> bool:
-        """Whether a file is another run's that this one may write over."""
-        if not self.compiled.spec.overwrite:
-            return False
-        return self.artifacts.is_spare(self.artifacts.look(path, node.names, None), self.state.run_id)
-
-    def _why_aside(self, path: str) -> str:
-        status = self.artifacts.tree.stat(path)
-        return "empty" if status is not None and not status.st_size else "there before its task was finished"
-
-    def _holds(self, path: str, output: Any) -> bool:
-        try:
-            return isinstance(output, str) and self.artifacts.tree.read(path) == output.encode()
-        except OSError:
-            return False  # whatever it is, it is set aside
 
     def _seal(self, attempt: Attempt) -> Seal:
         """The seal of this attempt's output, with its spend: the journal may not have heard all of that yet."""

@@ -33,8 +33,8 @@ from holdfast.looks import (
     above_any_seal,
     digest_of,
     look_inline,
+    look_unread,
     look_unsealed,
-    why_unreadable,
 )
 from holdfast.pipeline.spec import StepSpec
 from holdfast.products import (
@@ -92,12 +92,8 @@ class Artifacts:
         """
         try:
             read = self.tree.take(path) if in_turn else Read(self.tree.read(path))
-        except FileNotFoundError:
-            return Look(MISSING)
         except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return Look(DAMAGED, why_unreadable(error))
+            return look_unread(error)
         if not read.data:
             return Look(EMPTY)
         if seals.is_inline(path):
@@ -173,12 +169,8 @@ class Artifacts:
         """Like `check`, without holding the whole file in memory."""
         try:
             sha, tail = _hash_above(self.tree, record)
-        except FileNotFoundError:
-            return Look(MISSING)
         except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return Look(DAMAGED, why_unreadable(error))
+            return look_unread(error)
         seal = seals.read_seal(tail) if seals.is_inline(record.path) else self.seal_beside(record.path, sha)
         if sha != record.sha256:
             return Look(DAMAGED, "not what was accepted", seal=seal)

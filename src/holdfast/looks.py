@@ -63,6 +63,15 @@ def _without_last_line(body: bytes) -> list[bytes]:
     return [body[: text.rfind(b"\n") + 1]] if text else []
 
 
+def look_unread(error: OSError) -> Look:
+    """What a file is that could not be read; raises the error where that is the machine's fault."""
+    if isinstance(error, FileNotFoundError):
+        return Look(MISSING)
+    if error.errno not in UNREADABLE:
+        raise error
+    return Look(DAMAGED, why_unreadable(error))
+
+
 def look_inline(read: Read, tasks: Sequence[str], marker: str | None) -> Look:
     known = read.covered >= 0
     sealed = seals.taken_apart(read.data, read.covered, read.words) if known else seals.take_apart(read.data)

@@ -16,14 +16,13 @@ from holdfast.bookshelf import Bookshelf
 from holdfast.events import FileRecord
 from holdfast.looks import (
     CHANGED,
-    DAMAGED,
     EMPTY,
     MISSING,
     OF_SECTIONS,
     SEALED,
     UNREADABLE,
     Look,
-    why_unreadable,
+    look_unread,
 )
 from holdfast.pipeline.spec import StepSpec
 from holdfast.products import UNWRITTEN, OutputRefusedError, output_digest, prepare_file, replace_record
@@ -56,12 +55,8 @@ class Sections:
         """What a memory file says of one task's section."""
         try:
             book = self._shelf.read(path)
-        except FileNotFoundError:
-            return Look(MISSING)
         except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return Look(DAMAGED, why_unreadable(error))
+            return look_unread(error)
         if not book.data:
             return Look(EMPTY)
         block = book.find(tasks)

@@ -30,12 +30,8 @@ def notes_on(layout: ProjectLayout, state: RunState) -> Iterator[str]:
 def _database_problem(path: Path) -> str:
     try:
         fd = atomic.open_regular(os.fspath(path))
-    except FileNotFoundError:
-        return "is missing"
     except OSError as error:
-        if error.errno not in UNREADABLE:
-            raise
-        return "is no file that can be read"
+        return _why_unread(error)
     try:
         return "" if os.read(fd, len(_SQLITE)) == _SQLITE else "is no database"
     finally:
@@ -45,12 +41,8 @@ def _database_problem(path: Path) -> str:
 def _view_problem(path: Path, run_id: str, seq: int) -> str:
     try:
         data = atomic.read_file(path, limit=_VIEW_MAX)
-    except FileNotFoundError:
-        return "is missing"
     except OSError as error:
-        if error.errno not in UNREADABLE:
-            raise
-        return "is no file that can be read"
+        return _why_unread(error)
     stamp = _stamp_of(path, data)
     if stamp is None:
         return "carries no stamp"
@@ -59,6 +51,14 @@ def _view_problem(path: Path, run_id: str, seq: int) -> str:
     if not stamp.fits:
         return "was edited"
     return "is older than the journal" if stamp.seq < seq else ""
+
+
+def _why_unread(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "is missing"
+    if error.errno not in UNREADABLE:
+        raise error
+    return "is no file that can be read"
 
 
 def _stamp_of(path: Path, data: bytes) -> Stamp | None:

@@ -59,6 +59,8 @@ from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
 
+_TAIL_BYTES = 1 << 16  # longer than any seal
+
 
 class Artifacts:
     """Reads and writes the outputs of one run's tasks."""
@@ -173,6 +175,7 @@ class Artifacts:
             return look_unread(error)
         seal = seals.read_seal(tail) if seals.is_inline(record.path) else self.seal_beside(record.path, sha)
         if sha != record.sha256:
+            seal = _seal_at_end(self.tree, record.path) if seals.is_inline(record.path) else seal
             return Look(DAMAGED, "not what was accepted", seal=seal)
         if seal is not None and seal.task in tasks:
             return Look(SEALED, seal=seal)
@@ -435,12 +438,22 @@ def _hash_above(tree: WorkTree, record: FileRecord) -> tuple[str, bytes]:
         while left and (block := os.read(descriptor, min(1 << 20, left))):
             hasher.update(block)
             left -= len(block)
-        tail = os.read(descriptor, 1 << 16)
+        tail = os.read(descriptor, _TAIL_BYTES)
     finally:
         os.close(descriptor)
     expected_tail = seals.is_inline(record.path)
     whole = left == 0 and (expected_tail or not tail)
     return (hasher.hexdigest() if whole else ""), tail
+
+
+def _seal_at_end(tree: WorkTree, path: str) -> Seal | None:
+    """The seal inside a large file that is not the accepted one: it may be another's."""
+    descriptor = tree.open_read(path)
+    try:
+        os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - _TAIL_BYTES), os.SEEK_SET)
+        return seals.take_apart(os.read(descriptor, _TAIL_BYTES)).seal
+    finally:
+        os.close(descriptor)
 
 
 def mark_of(status: os.stat_result) -> str:

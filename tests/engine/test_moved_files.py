@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -260,3 +261,23 @@ def test_a_lost_file_is_put_back_where_it_belongs_now(
     assert [name for name in (old, f"{old}.seal") if (tmp_path / name).exists()] == []
     kept = [path for path in tmp_path.rglob("t.*") if path.read_bytes() == PRECIOUS.encode()]
     assert len(kept) == 1
+
+
+@pytest.mark.parametrize("before", [None, {"text": "text.md"}])
+def test_a_step_that_runs_again_under_a_new_name_keeps_what_stands_there(tmp_path: Path, before: Any) -> None:
+    """A step that had no file, or had another one beside: a person's file is set aside first."""
+
+    def pipeline(version: int, writes: Any) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(writes=writes, version=version) if writes else pipe.step(version=version)
+        def made() -> dict[str, str]:
+            return {"text": "text\n", "more": "more\n"}
+
+        return pipe
+
+    pipeline(1, before).run(dir=tmp_path)
+    (tmp_path / "more.md").write_text("a person's words\n")
+    assert pipeline(2, {"text": "text.md", "more": "more.md"}).run(dir=tmp_path).status == "completed"
+    (kept,) = tmp_path.glob("more.md.bak.*")
+    assert kept.read_text() == "a person's words\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ KILLED = [
     "two trade",
     "two trade, and their forms",
     "three in a ring",
+    "one step's own",
     "one step's own, and their forms",
     "a new step takes it",
 ]
@@ -221,3 +223,41 @@ def test_a_file_gives_way_to_a_step_that_goes_on_from_half_finished_text(tmp_pat
     texts = [(tmp_path / name).read_text() for name in ("y.md", "z.md")]
     assert texts[0].startswith(f"{'words ' * 50}the end\n") and texts[1].startswith("old\n")
     assert list(tmp_path.glob("*.bak.*")) == []
+
+
+LOSSES: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "damaged": lambda path: path.write_bytes(b"\0"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("lost", ["b", "large"])
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_lost_file_never_costs_the_one_that_stands_where_it_belongs_now(
+    tmp_path: Path, lost: str, loss: str, copy: bool
+) -> None:
+    """That one is brought to its own path, whole; the lost one alone is put back, or its step runs again."""
+    project = Traded(tmp_path / "a", "a chain", copy=copy)
+    root = project.root / "project"
+    LOSSES[loss](root / project.before[lost])
+    result = project.run(project.after)
+    ran = (project.root / "bill").read_text().split()[project.paid :]
+    assert (result.status, ran) == ("completed", [] if copy else [lost])
+    for name, path in project.after.items():
+        assert (root / path).read_text().startswith(f"what {name} wrote")
+    assert verify(ProjectLayout(root), result.run_id).findings == []
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_persons_file_at_the_new_path_of_a_lost_one_is_kept(tmp_path: Path, loss: str, copy: bool) -> None:
+    """It is set aside before the lost file is put back, or made again, under its name."""
+    project = Traded(tmp_path / "a", "a chain", copy=copy)
+    root = project.root / "project"
+    LOSSES[loss](root / "z.md")
+    (root / "w.md").write_text("a person's words\n")
+    assert project.run(project.after).status == "completed"
+    assert (root / "w.md").read_text().startswith("what large wrote")
+    places = [*root.glob("w.md.bak.*"), *root.glob(".holdfast/runs/*/quarantine/w.md.*")]
+    assert [place.read_text() for place in places] == ["a person's words\n"]

@@ -182,13 +182,19 @@ class Acting:
         events: list[ev.Event] = []
         record = self.state.task(node.id)
         why = decision.reason if decision.about in (decisions.REFUSED, decisions.VALUE) else ""
-        for path in decision.paths:
+        for path in dict.fromkeys((*decision.paths, *self._new_paths(node, record))):
             found = decision.looks.get(path) or self._look(node, record, path)
             events += self._put_away(node.id, path, found, why)
         if record.status == COMPLETED:
             is_lost = decision.about in (decisions.DAMAGED, decisions.VALUE)
             events.append(ev.TaskInvalidated(step_id=node.id, reason=decision.reason, damaged=is_lost))
         return events
+
+    def _new_paths(self, node: Node, record: TaskState) -> list[str]:
+        """Where a finished task has no file yet, and will write: nobody has looked at what stands there."""
+        known = {file.path for file in record.accepted.files} if record.accepted is not None else set()
+        paths = self.inputs.paths(node).values() if record.status == COMPLETED else ()
+        return [path for path in paths if path not in known]
 
     def _look(self, node: Node, record: TaskState, path: str) -> Look:
         files = record.accepted.files if record.accepted and record.status == COMPLETED else ()

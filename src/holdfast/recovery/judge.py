@@ -195,7 +195,7 @@ class Judge:
     def _applied(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Iterator[ev.Event]:
-        if decision.action in _TAKES_PATHS and self.state.task(node.id).status != COMPLETED:
+        if decision.action in _TAKES_PATHS:
             for path in self.inputs.paths(node).values():
                 yield from self._moving.free(path)
         if decision.action == decisions.HEAL and self._moving.is_away(node):

@@ -95,6 +95,7 @@ class Moving:
         if place.path == target:
             pass  # moved before, and not recorded
         elif found.kind == look.MISSING or self._is_anothers(node, place, found):
+            yield from self._give_way(target, due)
             place = self._files.lost_at(file, target)  # from now on that is where it is missing
         elif is_edited or self._is_proved(place, found):
             new, body = self._files.at_another_path(place, target, as_it_is=is_edited)
@@ -147,7 +148,7 @@ class Moving:
         parked = parked_path(node.id, file.path)
         seen = [self._seen_at(node, file, path) for path in (target, parked)]
         for place, found in seen:
-            if found.kind in (look.SEALED, look.CHANGED):
+            if found.kind in (look.SEALED, look.CHANGED) and not self._is_anothers(node, place, found):
                 return place, found
         if here.is_whole and not is_anothers:
             return file, here
@@ -177,7 +178,8 @@ class Moving:
     def _is_siblings(self, node: Node, file: FileRecord, found: Look, seal: Seal) -> bool:
         """The same of one task's several files: none is an edit of the other."""
         accepted = self.state.task(node.id).accepted or Accepted()
-        others = {other.sha256 for other in accepted.files if other.sha256 != file.sha256}
+        others = {other.sha256 for other in accepted.files if other.key != file.key}
+        others -= {file.sha256, self._file(node, file.key).sha256}
         author = digest(seals.author_body(found.body, seal.newline_added))
         return digest(found.body) == seal.sha256 and not others.isdisjoint((seal.sha256, author))
 

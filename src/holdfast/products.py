@@ -144,8 +144,16 @@ def part_path(path: str) -> str:
     return path + layout.PART_SUFFIX
 
 
+_PARKED = ".moving-"
+
+
 def parked_path(task: str, path: str) -> str:
     """Where a finished file waits that gave way to another: beside its old place, and sealed the same way."""
     folder, slash, name = path.rpartition("/")
     ending = name[name.rindex(".") :] if seals.is_inline(name) else ""
-    return f"{folder}{slash}.moving-{digest(f'{task} {path}'.encode())[:16]}{ending}"
+    return f"{folder}{slash}{_PARKED}{digest(f'{task} {path}'.encode())[:16]}{ending}"
+
+
+def is_parked(path: str) -> bool:
+    """Whether a file waits there: nobody else looks for such a name, so none may come back after a power cut."""
+    return path.rpartition("/")[2].startswith(_PARKED)

@@ -261,3 +261,34 @@ def test_a_persons_file_at_the_new_path_of_a_lost_one_is_kept(tmp_path: Path, lo
     assert (root / "w.md").read_text().startswith("what large wrote")
     places = [*root.glob("w.md.bak.*"), *root.glob(".holdfast/runs/*/quarantine/w.md.*")]
     assert [place.read_text() for place in places] == ["a person's words\n"]
+
+
+@pytest.mark.parametrize("trade", ["one step's own", "one step's own, and their forms"])
+@pytest.mark.parametrize("lost", ["left", "right"])
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_damaged_file_of_a_step_whose_files_trade_places_is_not_forgotten(
+    tmp_path: Path, trade: str, lost: str, copy: bool
+) -> None:
+    """Although the other one arrives, whole, at the path where it was: it is put back, or the step runs again."""
+    project = Traded(tmp_path / "a", trade, copy=copy)
+    root = project.root / "project"
+    (root / project.before[lost]).write_bytes(b"")
+    result = project.run(project.after)
+    ran = (project.root / "bill").read_text().split()[project.paid :]
+    assert (result.status, ran) == ("completed", [] if copy else ["both"])
+    for name, path in project.after.items():
+        assert (root / path).read_text().startswith(f"what {name} wrote")
+    assert verify(ProjectLayout(root), result.run_id).findings == []
+
+
+def test_files_of_one_step_that_somebody_has_swapped_are_put_back(tmp_path: Path) -> None:
+    """Each is whole and sealed by its task, and still none is an edit of the other."""
+    project = Traded(tmp_path / "a", "one step's own", copy=True)
+    root = project.root / "project"
+    for ending in ("", ".seal"):
+        (root / f"x.csv{ending}").rename(root / "kept")
+        (root / f"y.csv{ending}").rename(root / f"x.csv{ending}")
+        (root / "kept").rename(root / f"y.csv{ending}")
+    assert project.run(project.before).status == "completed"
+    assert [(root / name).read_text() for name in ("x.csv", "y.csv")] == ["what left wrote", "what right wrote"]
+    assert (project.root / "bill").read_text().split() == ["both"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -120,7 +120,7 @@ class Gathering:
     def _facts(self, node: Node, accepted: Accepted) -> _Facts:
         """How the files of a finished task are now."""
         files = accepted.files
-        looks = {file.path: self.check(file, node, in_turn=True) for file in files}
+        looks = {f.path: self._unmixed(f, files, self.check(f, node, in_turn=True)) for f in files}
         bad = [f for f in files if looks[f.path].kind != look.SEALED]
         return _Facts(
             looks,
@@ -128,6 +128,16 @@ class Gathering:
             value_lost=self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted),
             uncopied=frozenset([f.path for f in files if not f.stored]),
         )
+
+    def _unmixed(self, file: ev.FileRecord, files: Sequence[ev.FileRecord], found: Look) -> Look:
+        """How a file looks: if it holds another one of its step, whole, it is no edit. A copy puts that right."""
+        if found.kind != look.CHANGED or found.seal is None or len(files) == 1:
+            return found
+        others = {other.sha256 for other in files if other.key != file.key} - {file.sha256}
+        is_others = found.seal.sha256 in others and digest(found.body) == found.seal.sha256
+        if not is_others or not self.artifacts.can_heal(file):
+            return found
+        return replace(found, kind=look.DAMAGED, detail="holds another file of its step")
 
     def _with_migration(self, node: Node, evidence: Evidence, made_by: int) -> Evidence:
         if self.chain(node, made_by) is None:

@@ -74,8 +74,17 @@ class Moving:
         while due:
             node = due.popleft()
             if not self._claimed_by(node, self.inputs.paths(node)):
-                for file, target in self._away(node):
-                    yield from self._bring(node, file.key, target, due)
+                yield from self._bring_files(node, due)
+
+    def _bring_files(self, node: Node, due: deque[Node]) -> Iterator[ev.Event]:
+        """Move the files of one task until none can go on: a damaged one can when a sibling has taken its path."""
+        is_moving = True
+        while is_moving:
+            is_moving = False
+            for file, target in self._away(node):
+                for event in self._bring(node, file.key, target, due):
+                    is_moving = True
+                    yield event
 
     def _away(self, node: Node) -> list[tuple[FileRecord, str]]:
         """The finished files of a task that are not where the pipeline names them, and where that is."""
@@ -92,9 +101,10 @@ class Moving:
         file = self._file(node, key)
         place, found = self._locate(node, file, target)
         is_edited = found.kind == look.CHANGED and seals.is_inline(place.path) and seals.is_inline(target)
-        if place.path == target:
-            pass  # moved before, and not recorded
-        elif found.kind == look.MISSING or self._is_anothers(node, place, found):
+        if place.path == target:  # moved before, and not recorded
+            if place.stored and place.sha256 != file.sha256:
+                self.artifacts.keep_again(place)
+        elif found.kind == look.MISSING or self._is_taken(node, place, found):
             yield from self._give_way(target, due)
             place = self._files.lost_at(file, target)  # from now on that is where it is missing
         elif is_edited or self._is_proved(place, found):
@@ -113,7 +123,7 @@ class Moving:
         """Delete what a kill has left of a file that is in its place: where it was parked, and seals beside it."""
         parked = replace_record(file, path=parked_path(node.id, file.path))
         if self.artifacts.check(parked, node.names).kind == look.SEALED:
-            self.artifacts.tree.remove(parked.path)
+            self.artifacts.tree.remove(parked.path, sync=True)
         for place in (file, parked) if not seals.is_inline(file.path) else ():
             self._files.remove_seal(place, node.names)
 
@@ -142,15 +152,15 @@ class Moving:
     def _locate(self, node: Node, file: FileRecord, target: str) -> tuple[FileRecord, Look]:
         """An accepted file where it is found, and how it looks there."""
         here = self.artifacts.check(file, node.names)
-        is_anothers = self._is_anothers(node, file, here)
-        if here.kind in (look.SEALED, look.CHANGED) and not is_anothers:
+        is_taken = self._is_taken(node, file, here)
+        if here.kind in (look.SEALED, look.CHANGED) and not is_taken:
             return file, here
         parked = parked_path(node.id, file.path)
         seen = [self._seen_at(node, file, path) for path in (target, parked)]
         for place, found in seen:
             if found.kind in (look.SEALED, look.CHANGED) and not self._is_anothers(node, place, found):
                 return place, found
-        if here.is_whole and not is_anothers:
+        if here.is_whole and not is_taken:
             return file, here
         return next(((place, found) for place, found in seen if found.is_whole), (file, here))
 
@@ -164,6 +174,12 @@ class Moving:
         seen = self.artifacts.check(longer, node.names)
         is_same = found.kind == look.SEALED or digest(seals.author_body(seen.body, True)) == file.sha256
         return (longer, seen) if seen.kind == look.SEALED and is_same else (place, found)
+
+    def _is_taken(self, node: Node, file: FileRecord, found: Look) -> bool:
+        """Whether the path where a file is on record is another's by now, there or to come back there."""
+        accepted = self.state.task(node.id).accepted or Accepted()
+        is_siblings = any(other.path == file.path and other.key != file.key for other in accepted.files)
+        return is_siblings or self._is_anothers(node, file, found)
 
     def _is_anothers(self, node: Node, file: FileRecord, found: Look) -> bool:
         """Whether what is found at the path of a file is another finished file that belongs there by now."""

@@ -12,7 +12,7 @@ from holdfast import seals
 from holdfast.artifacts import Artifacts
 from holdfast.events import FileRecord
 from holdfast.looks import SEALED
-from holdfast.products import replace_record
+from holdfast.products import is_parked, replace_record
 from holdfast.seals import Seal
 from holdfast.values import digest
 
@@ -58,7 +58,7 @@ class Relocating:
             if new.stored and new.sha256 != old.sha256:
                 self._artifacts.objects.put(body, new.sha256)
             new = replace_record(new, mark=self._artifacts.place(new, body, self._artifacts.sealed(new, seal)))
-            self._tree.remove(old.path)
+            self._tree.remove(old.path, sync=is_parked(old.path))
         return new
 
     def park(self, old: FileRecord, new: FileRecord) -> None:
@@ -71,7 +71,7 @@ class Relocating:
     def remove_seal(self, file: FileRecord, tasks: Sequence[str]) -> None:
         """Delete the seal beside a file that is there no longer, if it is still that file's."""
         if self._has_seal_of(file, tasks):
-            self._tree.remove(seals.seal_path(file.path))
+            self._tree.remove(seals.seal_path(file.path), sync=is_parked(file.path))
 
     def _rename_large(self, old: FileRecord, new: FileRecord, seal: Seal) -> None:
         """The seal beside it is there first: a kill then leaves no file without one."""

@@ -128,7 +128,7 @@ class PaperTree(WorkTree):
     def extend_temp(self, temp: Path, data: bytes) -> None:
         """There is none."""
 
-    def remove(self, rel: str) -> None:
+    def remove(self, rel: str, *, sync: bool = False) -> None:
         if self.exists(rel):
             self._paper.note(DELETE, rel)
             self._vanishes(rel)

@@ -169,11 +169,13 @@ class WorkTree:
         """Whether anything at all has this name."""
         return self.stat(rel) is not None
 
-    def remove(self, rel: str) -> None:
+    def remove(self, rel: str, *, sync: bool = False) -> None:
         """Delete the file; one that is not there is fine."""
         try:
             folder, name = self._parent(rel)
             disk.unlink(name, dir_fd=folder.fd)
+            if sync:
+                disk.sync_dir(folder.fd)
         except FileNotFoundError:
             pass
 

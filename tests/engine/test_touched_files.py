@@ -72,3 +72,25 @@ def test_a_file_that_was_only_written_once_more_is_left_as_it_is(tmp_path: Path)
     result = made_then(ran, lambda path: path.write_bytes(path.read_bytes()), tmp_path / "a.md").run(dir=tmp_path)
     assert (result.status, ran) == ("completed", ["a", "b", "meddle"])
     assert not [event for event in events_of(tmp_path) if event["event"].startswith("artifact")]
+
+
+def test_files_that_steps_spoil_for_each_other_end_no_run_as_completed(tmp_path: Path) -> None:
+    """They are made good once; then the run fails and names the file, instead of going on for ever."""
+    ran: list[str] = []
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.md", copy=False)
+    def a() -> str:
+        ran.append("a")
+        return f"{len(ran)}\n"
+
+    @pipe.step(writes="b.md")
+    def b(a: str) -> str:
+        ran.append("b")
+        (tmp_path / "a.md").unlink()
+        return a
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, ran) == ("failed", ["a", "b", "a", "b"])
+    (stopped,) = events_of(tmp_path, "run_stopped")
+    assert stopped["reason"].startswith("a.md was spoiled again")

@@ -5,12 +5,14 @@ Touched only inside a commit, or while nothing is being committed: whoever leads
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.commit import Committer
 from holdfast.engine.scheduler import Scheduler
+from holdfast.events import FileRecord
 from holdfast.inputs import Inputs, known_items
+from holdfast.looks import SEALED
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.nodes import Node, as_items
@@ -101,13 +103,22 @@ class Board:
 
         It costs one look at the name of each file, and is asked once, when all the work is done.
         """
-        state, artifacts = self.state, self.inputs.artifacts
-        accepted = ((task, state.task(task).accepted) for task in self.made)
-        touched = [task for task, made in accepted if made and any(map(artifacts.is_touched, made.files))]
-        nodes = [self.graph.nodes[task] for task in touched if task in self.graph.nodes]
+        nodes = dict.fromkeys(node for node, _ in self._touched())
         for node in nodes:
             self.scheduler.release(node)
         return bool(nodes)
+
+    def spoiled(self) -> list[str]:
+        """The touched files that are not whole, although that was looked after: something spoils them again."""
+        check = self.inputs.artifacts.check
+        return [file.path for node, file in self._touched() if check(file, node.names).kind != SEALED]
+
+    def _touched(self) -> Iterator[tuple[Node, FileRecord]]:
+        for task in self.made:
+            node, accepted = self.graph.nodes.get(task), self.state.task(task).accepted
+            for file in accepted.files if node is not None and accepted is not None else ():
+                if node is not None and self.inputs.artifacts.is_touched(file):
+                    yield node, file
 
     def is_idle(self) -> bool:
         """Nothing runs, nothing is about to, and no body is overdue."""

@@ -83,6 +83,7 @@ class Runner:
         self.attempts = attempts
         self.observers = list(observers)
         self.interrupted = False
+        self._looked_after = False  # files that were touched during the run
         self._budget_usd = limits.budget_usd
         self._grace_s = limits.grace_s
         self._outcomes = Outcomes(board, rng or random.Random())  # noqa: S311 - jitter, not secrets
@@ -125,6 +126,7 @@ class Runner:
         try:
             self._supervise()
             if not self._starts_nothing() and self.committer.exclusively(self.board.look_at_touched):
+                self._looked_after = True
                 self._commit(Nudge())
                 self._supervise()
             return self._stop()
@@ -232,7 +234,8 @@ class Runner:
             return PAUSED, WAITS_FOR_PERSON
         if unsettled:
             return FAILED, _stopped_by(find_standstill(board.graph), unsettled)
-        return COMPLETED, ""
+        spoiled = board.spoiled() if self._looked_after else []
+        return (FAILED, f"{spoiled[0]} {_SPOILED}") if spoiled else (COMPLETED, "")
 
     def _close(self) -> None:
         self._workers.close()
@@ -390,6 +393,9 @@ class Runner:
             finally:
                 current_task.reset(token)
         self.committer.pump()
+
+
+_SPOILED = "was spoiled again after it had been made good: a step of this run does that"
 
 
 def _failed(task: TaskState) -> bool:

@@ -79,6 +79,7 @@ class Context:
         partial: str | None = None,
         once: Mapping[str, OnceRecord] | None = None,
         part_path: str = "",
+        input_digest: str = "",
     ) -> None:
         self.run_id = run_id
         self.task_id = task_id
@@ -92,6 +93,7 @@ class Context:
         self._desk = desk
         self._previous = previous
         self._recorded = once or {}
+        self._input_digest = input_digest
         self._used: set[str] = set()
         self._usages: dict[str, int] = {}
         self._spent: dict[str, float] = {}
@@ -204,6 +206,7 @@ class Context:
             result=msgspec.Raw(data) if inline else ev.NO_VALUE,
             result_ref="" if inline else self._desk.store(data),
             spent=self._spent.pop(key, 0.0),
+            input_digest=self._input_digest,
         )
         return event, (data if kind == "bytes" else decode_json(data))
 

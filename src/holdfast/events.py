@@ -254,6 +254,7 @@ class OnceRecorded(Event, frozen=True, kw_only=True, tag="once_recorded"):
     result: msgspec.Raw = NO_VALUE
     result_ref: str = ""
     spent: float = 0.0  # reported inside the call: no longer lost if the attempt fails
+    input_digest: str = msgspec.field(default="", name="in")
 
 
 class UsageRecorded(Event, frozen=True, kw_only=True, tag="usage"):

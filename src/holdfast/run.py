@@ -243,14 +243,18 @@ class _Session:
         )
 
     def _redo_ids(self) -> tuple[str, ...]:
-        """The finished tasks that `--redo` names, by task id or by step, as the pipeline calls them now."""
+        """The tasks that `--redo` names, by task id or by step, as the pipeline calls them now.
+
+        Of those that are not finished only the ones that would get the result of a paid call back: the others run.
+        """
         renamed = renamed_steps(decode_spec(self.state), self.compiled.spec)
         found: list[str] = []
         for task, record in self.state.tasks.items():
             name, path = split_task_id(task)
             name = renamed.get(name, name)
             now = task_id(name, path)
-            if record.status == COMPLETED and (name in self.request.redo or now in self.request.redo):
+            has_made = record.status == COMPLETED or task in self.state.once
+            if has_made and (name in self.request.redo or now in self.request.redo):
                 found.append(now)
         return tuple(found)
 

@@ -82,6 +82,7 @@ class OnceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     result: msgspec.Raw = NO_VALUE
     result_ref: str = ""
     usages: int = 0
+    made_from: str = ""  # how the digest of its task's inputs began: for others, it is no result
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -156,6 +157,11 @@ class RunState(msgspec.Struct, omit_defaults=True):
 
 
 _NOTHING = TaskState()
+
+
+def fits(record: OnceRecord, input_digest: str) -> bool:
+    """Whether a paid call was made for these inputs, as far as anybody can tell."""
+    return input_digest.startswith(record.made_from)
 
 
 def rounds_key(raiser: str, target: str) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import Context, Pipeline
+from holdfast.choosing import Request
+from holdfast.run import execute
+from holdfast.runs import open_project
 
 from .projects import events_of
 
@@ -92,3 +96,81 @@ def test_lost_results_of_finished_work_are_nobodys_concern(tmp_path: Path) -> No
     assert paid.calls == ["large", "small"]
     (mended,) = events_of(tmp_path, "state_mended")
     assert not any("paid call" in finding for finding in mended["findings"])
+
+
+class Asked:
+    """A paid call about a topic that another step names."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.asked: list[str] = []
+        self.fails = False
+
+    def run(self, topic: str = "kelp", version: int = 1, redo: tuple[str, ...] = ()) -> str:
+        pipe = Pipeline("p")
+
+        @pipe.step(version=len(topic))
+        def named() -> str:
+            return topic
+
+        @pipe.step(writes="a.md", retries=0, copy=False, version=version)
+        def a(ctx: Context, named: str) -> str:
+            answer: str = ctx.once("ask", self.ask, f"{named} {version}")
+            ctx.usage(cost_usd=1.0)
+            if self.fails:
+                raise RuntimeError("not yet")
+            return answer
+
+        result = execute(pipe.compile(), open_project(self.root), Request(redo=redo))
+        self.cost, self.wasted = result.cost_usd, result.picture.state.wasted_cost_usd
+        return result.status
+
+    def ask(self, question: str) -> str:
+        self.asked.append(question)
+        return f"about {question}\n"
+
+
+CHANGES: list[dict[str, Any]] = [{"topic": "seaweed"}, {"version": 2}, {"redo": ("a",)}]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=["input", "version", "redo"])
+@pytest.mark.parametrize("loss", ["failed", "deleted"])
+def test_a_call_that_was_made_for_something_else_is_not_replayed(
+    tmp_path: Path, loss: str, change: dict[str, Any]
+) -> None:
+    """The step begins a new round and asks again; what was paid for the old answer counts as wasted."""
+    project = Asked(tmp_path)
+    project.fails = loss == "failed"
+    project.run()
+    if not project.fails:
+        (tmp_path / "a.md").unlink()
+        project.fails = True
+        assert project.run() == "failed"  # it would replay the call, and is to run again
+    project.fails = False
+    assert project.run(**change) == "completed"
+    question = f"{change.get('topic', 'kelp')} {change.get('version', 1)}"
+    assert project.asked == ["kelp 1", question]
+    assert (tmp_path / "a.md").read_text().startswith(f"about {question}\n")
+    assert (project.cost, project.wasted) == (2.0, 1.0)
+    (entered,) = [event for event in events_of(tmp_path, "node_enter") if event["step_id"] == "a"][-1:]
+    assert entered["round"] == 1
+
+
+def test_a_call_is_replayed_for_a_step_that_was_renamed(tmp_path: Path) -> None:
+    """It is the same step, made from the same: nothing is paid for again."""
+    asked: list[str] = []
+
+    def pipeline(name: str, *, fails: bool) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(name=name, was=[] if name == "old" else "old", writes="a.md", retries=0)
+        def step(ctx: Context) -> str:
+            answer: str = ctx.once("ask", lambda: asked.append(name) or "answer\n")
+            assert not fails
+            return answer
+
+        return pipe
+
+    pipeline("old", fails=True).run(dir=tmp_path)
+    assert pipeline("new", fails=False).run(dir=tmp_path).status == "completed"
+    assert asked == ["old"]

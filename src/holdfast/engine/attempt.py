@@ -123,6 +123,7 @@ class Attempts:
             partial=attempt.partial,
             once=dict(self.state.once.get(node.id, {})),
             part_path=part_path(paths[""]) if "" in paths else "",
+            input_digest=attempt.input_digest,
         )
 
     def _previous(self, accepted: Accepted) -> Any:

@@ -23,7 +23,7 @@ from holdfast.engine.board import Board
 from holdfast.engine.survey import Survey
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
 from holdfast.remembering import Remembering
-from holdfast.state import COMPLETED, RunState, TaskState
+from holdfast.state import COMPLETED, RunState, TaskState, fits
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 
 
@@ -170,9 +170,17 @@ class Considering:
         elif self._wants_back(node):
             pass  # considered again when what it takes is through again
         else:
+            self._forget_calls(node, digest)
             board.prepared[node.id] = (parts, digest, decision.partial)
             half = decision.action in (decisions.CONTINUE, decisions.REDO) or record.cut_off
             board.scheduler.enqueue(node, half=half)
+
+    def _forget_calls(self, node: Node, digest: str) -> None:
+        """Begin a new round if the paid calls of this one were made for other inputs: they answer nothing now."""
+        calls = self.board.state.once.get(node.id, {})
+        if not all(fits(call, digest) for call in calls.values()):
+            reason = "what its paid calls were made from has changed"
+            self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason))
 
     def _wants_back(self, node: Node) -> bool:
         """Whether a task that is to run takes something that is lost: then that comes back first."""

@@ -16,12 +16,15 @@ from holdfast.state import (
     Section,
 )
 
+_DIGEST_START = 16  # characters; a run has very many paid calls
+
 
 def _once(state: RunState, event: ev.OnceRecorded, at: float) -> None:
     if event.round != state.task(event.step_id).round:
         return
     records = state.once.setdefault(event.step_id, {})
-    records[event.key] = OnceRecord(event.kind, own(event.result), event.result_ref)
+    made_from = event.input_digest[:_DIGEST_START]
+    records[event.key] = OnceRecord(event.kind, own(event.result), event.result_ref, made_from=made_from)
     if event.spent:
         task = state.task(event.step_id)
         loose = max(0.0, task.loose_cost_usd - event.spent)

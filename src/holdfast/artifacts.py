@@ -222,7 +222,9 @@ class Artifacts:
         for index, record in enumerate(files):
             if record.key in bodies:
                 self._announce(record, whole)
-                files[index] = replace_record(record, mark=self._store_file(record, bodies[record.key], whole))
+                # Synced although it has a copy: after a power cut the old form would look like somebody's edit.
+                mark = self._store_file(record, bodies[record.key], whole, sync=True)
+                files[index] = replace_record(record, mark=mark)
             else:
                 self.reseal(record, whole)
         return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref)
@@ -252,25 +254,25 @@ class Artifacts:
         ref = self.objects.put(data)
         return NO_VALUE, ref, ref
 
-    def _store_file(self, record: FileRecord, body: bytes | Path, seal: Seal) -> str:
+    def _store_file(self, record: FileRecord, body: bytes | Path, seal: Seal, *, sync: bool = False) -> str:
         seal = self.sealed(record, seal)
         if isinstance(body, Path):
             return self._store_large(record, body, seal)
         if record.stored:
             self.objects.put(body, record.sha256)
             self.recent.keep(record.sha256, body)
-        return self.place(record, body, seal)
+        return self.place(record, body, seal, sync=sync)
 
-    def place(self, record: FileRecord, body: bytes, seal: Seal) -> str:
-        """Write one sealed file; gives its mark.
+    def place(self, record: FileRecord, body: bytes, seal: Seal, *, sync: bool = False) -> str:
+        """Write one sealed file; gives its mark. One without a copy is always synced.
 
         The seal beside a file comes last: without it the file proves nothing.
         """
-        line = seals.write_seal(seal)
+        line, sync = seals.write_seal(seal), sync or not record.stored
         if seals.is_inline(record.path):
-            return mark_of(self.tree.write(record.path, body + line, sync=not record.stored))
-        status = self.tree.write(record.path, body, sync=not record.stored)
-        self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+            return mark_of(self.tree.write(record.path, body + line, sync=sync))
+        status = self.tree.write(record.path, body, sync=sync)
+        self.tree.write(seals.seal_path(record.path), line, sync=sync)
         return mark_of(status)
 
     def keep_refused(self, data: bytes, name: str, quarantine: Path) -> str:

@@ -1,4 +1,4 @@
-"""The power goes while finished files take each other's paths: each arrives, and nothing is paid for again.
+"""The power goes while finished files are moved or migrated: each arrives, and nothing is paid for again.
 
 The files and the record lay safe on the medium before. Samples and seeds are those of test_power_loss.
 """
@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engine.test_traded_paths import TRADES, Traded
+from tests.engine.test_versions import Planned, add_words
 
 from holdfast.layout import ProjectLayout
+from holdfast.run import RunResult
 from holdfast.stores import disk
 from holdfast.verifying import verify
 
@@ -20,15 +24,25 @@ from .medium import HOWS, Medium
 from .test_kill import ALL, SEED
 
 SAMPLE = 2
+FORMS: list[Any] = ["plan.json", {"text": "plan.md", "data": "large.bin"}, {"text": "plan.csv", "topic": "t.txt"}]
 
 
-def recorded(project: Traded, monkeypatch: pytest.MonkeyPatch) -> Medium:
-    """The trade, done on a medium that can be cut afterwards."""
-    medium = Medium(project.root / "project")
+def recorded(root: Path, run: Callable[[], RunResult], monkeypatch: pytest.MonkeyPatch) -> Medium:
+    """What a run does to a project, on a medium that can be cut afterwards."""
+    medium = Medium(root)
     with monkeypatch.context() as patch, medium.recording():
         patch.setattr(disk, "sync_enabled", True)
-        assert project.run(project.after).status == "completed"
+        assert run().status == "completed"
     return medium
+
+
+def cuts(medium: Medium, salt: str) -> Iterator[tuple[str, int]]:
+    """How much is left, and after which operation the power goes."""
+    print(f"HOLDFAST_CRASH_SEED={SEED}")
+    places = range(1, len(medium.ops) + 1)
+    for how in HOWS:
+        for place in places if ALL else random.Random(f"{SEED} {salt} {how}").sample(places, SAMPLE):
+            yield how, place
 
 
 @pytest.mark.parametrize("copy", [True, False], ids=["copied", "uncopied"])
@@ -39,15 +53,13 @@ def test_a_trade_that_loses_power_costs_nothing(
     """Whatever is left of it, the next run has each file at its new path, whole, without running a step again."""
     monkeypatch.setattr(disk, "sync_enabled", False)
     before = Traded(tmp_path / "before", trade, copy=copy)
-    medium = recorded(before.again_in(tmp_path / "traded"), monkeypatch)
-    places = range(1, len(medium.ops) + 1)
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    for how in HOWS:
-        for place in places if ALL else random.Random(f"{SEED} {trade} {how}").sample(places, SAMPLE):
-            after = before.again_in(tmp_path / "after")
-            shutil.rmtree(after.root / "project")
-            medium.cut(place, after.root / "project", random.Random(f"{SEED} {place} {how}"), how)
-            _arrives(after, f"{how}, cut after operation {place}")
+    traded = before.again_in(tmp_path / "traded")
+    medium = recorded(traded.root / "project", lambda: traded.run(traded.after), monkeypatch)
+    for how, place in cuts(medium, trade):
+        after = before.again_in(tmp_path / "after")
+        shutil.rmtree(after.root / "project")
+        medium.cut(place, after.root / "project", random.Random(f"{SEED} {place} {how}"), how)
+        _arrives(after, f"{how}, cut after operation {place}")
 
 
 def _arrives(project: Traded, words: str) -> None:
@@ -57,3 +69,23 @@ def _arrives(project: Traded, words: str) -> None:
     for name, path in project.after.items():
         assert (project.root / "project" / path).read_text().startswith(f"what {name} wrote"), words
     assert verify(ProjectLayout(project.root / "project"), result.run_id).findings == [], words
+
+
+@pytest.mark.parametrize("copy", [True, False], ids=["copied", "uncopied"])
+@pytest.mark.parametrize("writes", FORMS, ids=["json", "large file", "two files"])
+def test_a_migration_that_loses_power_costs_nothing(
+    tmp_path: Path, writes: Any, copy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is left of it, the next run asks nobody, runs nothing again, and hands on the new form."""
+    monkeypatch.setattr(disk, "sync_enabled", False)
+    first = Planned(tmp_path / "first", writes, copy=copy)
+    first.root.mkdir()
+    first.run()
+    medium = recorded(first.root, lambda: first.run(2, add_words), monkeypatch)
+    for how, place in cuts(medium, str(writes)):
+        after = Planned(tmp_path / f"{how}{place}", writes, copy=copy)
+        medium.cut(place, after.root, random.Random(f"{SEED} {place} {how}"), how)
+        result = after.run(2, add_words, with_two=True)
+        assert (result.status, after.made) == ("completed", ["two"]), (how, place)
+        assert after.received["urls"] == [], (how, place)
+        assert verify(ProjectLayout(after.root), result.run_id).findings == [], (how, place)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,20 +99,12 @@ class Picture:
     def orphans(self) -> list[str]:
         """Tasks on record that the pipeline no longer has; their files are kept."""
         known = set(self.tasks)
-        return [task for task in self.state.tasks if task not in known and not self._is_hidden(task)]
-
-    def _is_hidden(self, task: str) -> bool:
-        """Whether its items are to be made anew: until then nobody can tell whether the pipeline has it."""
-        name, path = split_task_id(task)
-        spec = next((one for one in self.spec.producers if one.name == name), None)
-        fan = self.spec.fan_path(spec.each) if spec is not None else ()
-        for depth, (var, item) in enumerate(zip(fan, path, strict=False)):
-            listed = self.items.get((var, path[:depth]))
-            if listed is None:
-                return True
-            if all(other["id"] != item for other in listed):
-                return False
-        return False
+        unknown = [task for task in self.state.tasks if task not in known]
+        if not unknown:
+            return []
+        ids = {place: {item["id"] for item in listed} for place, listed in self.items.items()}
+        fans = {spec.name: self.spec.fan_path(spec.each) for spec in self.spec.producers}
+        return [task for task in unknown if not _is_hidden(task, fans, ids)]
 
     @property
     def phase(self) -> str | None:
@@ -195,6 +187,18 @@ def is_sent_back(state: RunState, task: str) -> bool:
 def needs_of(state: RunState, spec: PipelineSpec) -> list[Need]:
     """Everything that waits for a person; no graph is needed to tell."""
     return [*_task_needs(state), *_gate_needs(state, spec), *_phase_needs(state), *_budget_needs(state)]
+
+
+def _is_hidden(
+    task: str, fans: Mapping[str, Sequence[str]], ids: Mapping[tuple[str, tuple[str, ...]], Collection[str]]
+) -> bool:
+    """Whether its items are to be made anew: until then nobody can tell whether the pipeline has it."""
+    name, path = split_task_id(task)
+    for depth, (var, item) in enumerate(zip(fans.get(name, ()), path, strict=False)):
+        listed = ids.get((var, path[:depth]))
+        if listed is None or item not in listed:
+            return listed is None
+    return False
 
 
 def _has_failed(record: TaskState) -> bool:

@@ -55,6 +55,14 @@ def test_other_differences_ask_for_nothing(old, new):
     assert wishes(edited(story, old, new), story.picture()) == []
 
 
+def test_a_wish_under_another_title_is_a_wish():
+    """Who gives the page a title of their own, and turns a cell back, wants the cell."""
+    story = half_written_book()
+    text = render(story.picture()).replace("# book checkpoint", "# How far we are")
+    (wish,) = wishes(parse(text.replace("| ch01 | ✅ | ✅ |", "| ch01 | ✅ | — |"), story.spec), story.picture())
+    assert (wish.task, wish.wanted) == ("draft[ch01]", "redo")
+
+
 def test_a_page_of_another_run_or_project_asks_for_nothing():
     """Only an edited page of this very run speaks for it."""
     story = half_written_book()

@@ -306,6 +306,13 @@ def test_a_page_of_another_project_names_it():
     assert (claims.pipeline, claims.run_id) == ("other", "run-9")
 
 
+@pytest.mark.parametrize("title", ["# My own notes", "# Book: state of things", "# Checkpoint"])
+def test_a_title_of_ones_own_names_no_pipeline(title):
+    """Only a title in the form that is written here says whose page it is: the tables below any other count."""
+    claims = parse(f"{title}\n\n" + table("| Chapter | Draft |", "| ch01 | ✅ |"), book_spec())
+    assert (claims.pipeline, claims.tasks) == ("", {"draft[ch01]": "completed"})
+
+
 def work(chapter): ...
 
 

@@ -164,7 +164,8 @@ class _Reader:
 
     def heading(self, block: Heading) -> None:
         self._section = fold(block.text)
-        if block.level == 1 and not self.pipeline:
+        # Any other title is a person's own words, and names no pipeline: the tables below it are read.
+        if block.level == 1 and not self.pipeline and block.text.endswith(TITLE_ENDS):
             name = block.text.removesuffix(TITLE_ENDS)
             self.pipeline = self.spec.name if name == markdown_line(self.spec.name) else markdown_text(name)
 

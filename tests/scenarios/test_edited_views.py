@@ -57,6 +57,18 @@ def test_a_cell_turned_back_is_a_request_to_redo(finished: Book, symbol: str) ->
     assert re.search(r"\| ch02 \|.*✅ \|$", finished.path("checkpoint.md").read_text(), re.MULTILINE)
 
 
+@pytest.mark.parametrize("view", ["checkpoint.md", "todos.db"])
+def test_resume_takes_up_what_was_turned_back_in_a_completed_run(finished: Book, view: str) -> None:
+    """`plan` says that the task would run again, and the command that continues does not call the run complete."""
+    assert "Nothing to continue" in finished("resume").out
+    if view == "todos.db":
+        set_row(finished, "final[ch02]", "pending")
+    else:
+        turn_cell(finished, "ch02", "final", "—")
+    said = finished("resume")
+    assert (said.code, finished.ran()) == (0, {"final[ch02]": 1}), said.text
+
+
 def test_an_edit_is_foreseen(finished: Book) -> None:
     """`plan` and `recover --dry-run` say what the edit asks for, and change nothing; then `recover` does that."""
     edited = turn_cell(finished, "ch02", "final", "—")

@@ -46,7 +46,7 @@ def command(
         compiled, chosen = load_named(layout, lost), lost.run_id
     else:
         chosen = pick_run(layout, run_id)
-        if run_id is None and not redo and not params and _is_completed(layout, chosen):
+        if run_id is None and not redo and not params and _is_through(layout, chosen):
             return _nothing_to_continue(layout, chosen, directory, as_json)
         compiled = load_recorded(layout, chosen)
     request = Request(
@@ -61,11 +61,16 @@ def command(
     return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))
 
 
-def _is_completed(layout: ProjectLayout, run_id: str) -> bool:
-    from holdfast.runs import run_info
+def _is_through(layout: ProjectLayout, run_id: str) -> bool:
+    """Whether the run is completed and nobody has asked for more, not even by editing a view of it."""
+    from holdfast.editing import foreseen_wishes
+    from holdfast.runs import read_picture, run_info
     from holdfast.state import COMPLETED
 
-    return run_info(layout, run_id).status == COMPLETED
+    if run_info(layout, run_id).status != COMPLETED:
+        return False
+    picture = read_picture(layout, run_id)
+    return not foreseen_wishes(layout, picture.spec, picture.state)
 
 
 def _nothing_to_continue(layout: ProjectLayout, run_id: str, directory: str, as_json: bool) -> int:

@@ -15,7 +15,7 @@ from holdfast.answering import objection
 from holdfast.errors import UsageError
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
-from holdfast.picture import GONE, Picture
+from holdfast.picture import GONE, Picture, answers
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.runs import read_picture, read_run, run_layout
 from holdfast.showing import append, refresh_views
@@ -108,8 +108,12 @@ def _require_answerable(picture: Picture, task: str, choice: str, *, going_on: b
     status, record = picture.status(task), picture.record(task)
     if status == IN_PROGRESS and going_on:
         raise UsageError(f"{task} is running.", fix="Decide when it, or the run, has ended.")
+    fitting = answers(record) if record.question else ()
+    if fitting and choice not in (*fitting, "skip"):
+        words = f"{record.error.removesuffix('.')}. '{choice}' is no answer to that."
+        raise UsageError(f"{task} waits for another answer: {words}", fix=f"Use {', '.join(fitting)} or skip.")
     if choice == "restore" and record.accepted is None:
-        raise UsageError(f"{task} was never accepted: there is nothing to restore.", fix="Use redo, or keep.")
+        raise UsageError(f"{task} was never accepted: there is nothing to restore.", fix="Use redo, or skip.")
     if choice == "skip" and status == COMPLETED and not record.question:
         raise UsageError(f"{task} is finished: there is nothing to skip.")
     if choice == "redo" and status in (PENDING, BLOCKED) and not record.question:

@@ -195,6 +195,22 @@ def test_an_answer_that_means_nothing_is_refused(project: Project, task: str, ch
         project.decide(task, choice)
 
 
+def test_a_question_takes_only_what_answers_it(project: Project) -> None:
+    """Recording anything else would promise what nobody carries out, and ask the same again."""
+    edited(project)
+    with pytest.raises(UsageError, match="'continue' is no answer") as refused:
+        project.decide("draft", "continue")
+    assert refused.value.fix == "Use keep, restore, redo or skip."
+
+
+def test_half_finished_work_that_was_never_accepted_cannot_be_restored(project: Project) -> None:
+    """The message names what can be done instead."""
+    half_finished(project, LONG)
+    with pytest.raises(UsageError, match="'restore' is no answer") as refused:
+        project.decide("draft", "restore")
+    assert refused.value.fix == "Use keep, redo, continue or skip."
+
+
 def test_finished_work_cannot_be_skipped(project: Project) -> None:
     """There is nothing to leave out."""
     project.run()

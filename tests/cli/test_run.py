@@ -121,6 +121,15 @@ def test_needs_of_an_older_run_name_that_run(project: Project) -> None:
     assert any("holdfast approve publish_ok --run older" in line for line in said.lines)
 
 
+def test_what_was_left_out_is_not_called_reused(project: Project) -> None:
+    """A skipped step was neither run nor used: the last line counts it by itself."""
+    (project.root / "fail-ch01").touch()
+    project.run()
+    project("decide", "draft[ch01]", "skip")
+    said = project("resume")
+    assert "Completed: 4 of 4 steps (2 reused, 1 ran now, 1 skipped)" in said.lines[-1]
+
+
 def test_resume_without_unfinished_run(project: Project) -> None:
     """resume with nothing unfinished says so, naming the newest run, and exits with 0."""
     project.run()

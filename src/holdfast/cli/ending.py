@@ -9,7 +9,7 @@ from holdfast.cli.printing import addressed, money, span
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
 from holdfast.runs import newest
-from holdfast.state import COMPLETED, FAILED, IN_PROGRESS
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED
 
 if TYPE_CHECKING:
     from holdfast.cli.running import Tally
@@ -60,8 +60,10 @@ def _completed(picture: Picture, tally: Tally, seconds: float, *, is_proved: boo
         run = picture.state.run_id
         verified = " and verified" if is_proved else ""
         return f"Nothing to do: all {total} steps of run {run} are complete{verified}, {cost}."
-    ran = len(tally.completed)
-    return f"Completed: {done} of {total} steps ({done - ran} reused, {ran} ran now) in {span(seconds)}, {cost}."
+    ran, skipped = len(tally.completed), picture.counts.get(SKIPPED, 0)
+    left_out = f", {skipped} skipped" if skipped else ""
+    how = f"{done - ran - skipped} reused, {ran} ran now{left_out}"
+    return f"Completed: {done} of {total} steps ({how}) in {span(seconds)}, {cost}."
 
 
 def _headline(status: str, picture: Picture, tally: Tally, seconds: float) -> str:

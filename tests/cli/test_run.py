@@ -130,6 +130,55 @@ def test_what_was_left_out_is_not_called_reused(project: Project) -> None:
     assert "Completed: 4 of 4 steps (2 reused, 1 ran now, 1 skipped)" in said.lines[-1]
 
 
+WRITER = """
+from holdfast import Pipeline
+
+pipe = Pipeline("writer")
+
+
+@pipe.step(writes="{name}.md", version={version})
+def text() -> str:
+    return "the text"
+
+
+@pipe.step
+def length(text: str) -> int:
+    return len(text)
+
+
+if {version} == 2:
+
+    @pipe.migration("text", 1)
+    def louder(value: str) -> str:
+        return value + "!"
+"""
+
+
+def write_pipeline(project: Project, name: str, version: int) -> None:
+    text = WRITER.replace("{name}", name).replace("{version}", str(version))
+    (project.root / "book.py").write_text(text, encoding="utf-8")
+
+
+def test_the_document_says_what_was_believed_and_left_alone(project: Project) -> None:
+    """--quick and --only-needed are told to whoever reads --json, too; without them nothing is."""
+    write_pipeline(project, "a", 1)
+    project.run()
+    assert json.loads(project.run("--quick", "--json").out)["unread"] == 1
+    assert "unread" not in json.loads(project.run("--json").out)
+    (project.root / "a.md").unlink()
+    assert json.loads(project.run("--only-needed", "--json").out)["left_alone"] == ["a.md"]
+
+
+@pytest.mark.parametrize(("name", "version"), [("b", 1), ("a", 2)])
+def test_a_file_that_was_moved_or_migrated_is_something_done(project: Project, name: str, version: int) -> None:
+    """The last line does not say that there was nothing to do."""
+    write_pipeline(project, "a", 1)
+    project.run()
+    write_pipeline(project, name, version)
+    assert project.run().lines[-1].startswith("Completed: 2 of 2 steps (2 reused, 0 ran now)")
+    assert project.run().lines[-1].startswith("Nothing to do")
+
+
 def test_resume_without_unfinished_run(project: Project) -> None:
     """resume with nothing unfinished says so, naming the newest run, and exits with 0."""
     project.run()

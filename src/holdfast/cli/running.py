@@ -95,7 +95,7 @@ class Tally:
     cost_usd: float = 0.0  # booked now: what was taken over from seals was paid before
     completed: set[str] = field(default_factory=set)
     adopted: list[str] = field(default_factory=list)  # tasks whose files somebody else had made
-    is_idle: bool = True  # nothing ran, was adopted, healed or set aside
+    is_idle: bool = True  # nothing ran, was adopted, healed, moved, migrated or set aside
 
     def count(self, recorded: Sequence[Any]) -> None:
         from holdfast import events as ev
@@ -109,6 +109,8 @@ class Tally:
             if isinstance(event, ev.UsageRecorded):
                 self.cost_usd += event.cost_usd
             if isinstance(event, ev.NodeEntered | ev.TaskAdopted | ev.ArtifactHealed | ev.ArtifactSetAside):
+                self.is_idle = False
+            if isinstance(event, ev.ValueMigrated | ev.ArtifactMoved):
                 self.is_idle = False
 
 
@@ -179,10 +181,16 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
         finally:
             console.close()
     if manner.as_json:
-        print_json({**document(layout, result.picture), "exit_code": result.exit_code})
+        print_json({**document(layout, result.picture), **_unproved(result), "exit_code": result.exit_code})
     else:
         say_all(ending(result, tally, manner.directory, layout, clock.monotonic() - began))
     return result
+
+
+def _unproved(result: RunResult) -> dict[str, Any]:
+    """What --quick believed and --only-needed left alone: a reader of the document must be told, too."""
+    believed = {"unread": result.unread} if result.unread else {}
+    return {**believed, **({"left_alone": list(result.left_alone)} if result.left_alone else {})}
 
 
 def _hooks(

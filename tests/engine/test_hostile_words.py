@@ -13,12 +13,14 @@ from holdfast import Context, Pipeline, Rewind
 from holdfast.errors import UsageError
 from holdfast.executors.processes import answer_error
 from holdfast.layout import ProjectLayout
-from holdfast.runs import read_run
+from holdfast.runs import read_picture, read_run
 from holdfast.state import COMPLETED, NEEDS_REVIEW, TaskState
 from holdfast.values import decode_json
+from holdfast.views.checkpoint import parse
 
 HALF = "half a \ud83d character"
 HUGE = 10**5000
+VIEWS = ("checkpoint.md", "RESUME.md")
 
 
 class SpeechlessError(Exception):
@@ -106,6 +108,24 @@ def test_any_exception_is_only_its_steps_failure(tmp_path: Path, what: str) -> N
     """Its message may be unwritable, or fail itself."""
     task = ended(tmp_path, raised(RAISED[what]))
     assert task.status == NEEDS_REVIEW and task.error
+
+
+def test_a_title_changes_nothing_but_its_own_cell(tmp_path: Path) -> None:
+    """A newline, a pipe, a heading, a tag, an escape and a bidi mark in it are shown harmlessly, and read back."""
+    pipe = Pipeline("p")
+    pipe.items("n", ["a", "b"])
+
+    @pipe.step(each="n", title="x | y\n# Run\n<script>z</script> \x1b[31m \u202e ✅")
+    def step(n: str) -> str:
+        return n
+
+    run_id = pipe.run(dir=tmp_path).run_id
+    page = (tmp_path / "checkpoint.md").read_text(encoding="utf-8")
+    for hostile in ("\n# Run", "<script>", "\x1b", "\u202e"):
+        assert all(hostile not in (tmp_path / name).read_text(encoding="utf-8") for name in VIEWS)
+    layout = ProjectLayout(tmp_path)
+    claims = parse(page, read_picture(layout, run_id).spec)
+    assert claims.tasks == {"step[a]": COMPLETED, "step[b]": COMPLETED}
 
 
 def test_the_objection_of_a_check_may_be_unwritable(tmp_path: Path) -> None:

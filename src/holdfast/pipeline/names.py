@@ -72,13 +72,20 @@ def check_name(text: object) -> str | None:
 
 
 def check_title(text: object) -> str | None:
-    """The problem with `text` as one line that people read (a title, a phase), or None."""
+    """The problem with `text` as a name that people read and type (a pipeline, a phase), or None."""
+    if isinstance(text, str) and text.strip() and not text.isprintable():
+        return "has characters that cannot be shown on one line"
+    return check_heading(text)
+
+
+def check_heading(text: object) -> str | None:
+    """The problem with `text` as a step's title, or None; nobody types it, and whoever shows it escapes it."""
     if not isinstance(text, str):
         return f"is not text but {type(text).__name__}"
     if not text.strip() or text != text.strip():
         return "is empty, or begins or ends with a space"
-    if not text.isprintable():
-        return "has characters that cannot be shown on one line"
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return "has half a character (a lone surrogate)"
     return "is longer than 128 bytes" if len(text.encode()) > ID_BYTES_MAX else None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.pipeline.declared import DeclaredGate, DeclaredStep, Subject, Unset, is_async, name_list
 from holdfast.pipeline.memories import memory_options
-from holdfast.pipeline.names import check_name, check_title, did_you_mean, fold, printable
+from holdfast.pipeline.names import check_heading, check_name, check_title, did_you_mean, fold, printable
 from holdfast.pipeline.namespace import Namespace, unknown_each
 from holdfast.pipeline.spec import GateSpec, LimitSpec, StepSpec
 
@@ -105,7 +105,7 @@ def functions(option: str, value: object, told: Subject) -> list[Callable[..., A
 def _title(step: DeclaredStep, told: Subject) -> str:
     if step.title is None:
         return str(step.name)
-    problem = check_title(step.title)
+    problem = check_heading(step.title)
     if problem:
         told.wrong(f"title='{printable(step.title)}' {problem}.")
         return str(step.name)

@@ -151,6 +151,14 @@ class TaskInvalidated(Event, frozen=True, kw_only=True, tag="task_invalidated"):
     step_id: str
     reason: str
     damaged: bool = False  # nobody objected, it is lost: the same round, whose paid calls are replayed
+    stale: bool = False  # nobody objected: its inputs are others, and may become the old ones again
+
+
+class TaskReinstated(Event, frozen=True, kw_only=True, tag="task_reinstated"):
+    """Finished work that was to run again, and is made from the inputs that are there again: it never ran."""
+
+    step_id: str
+    reason: str
 
 
 class TaskKept(Event, frozen=True, kw_only=True, tag="task_kept"):
@@ -381,6 +389,7 @@ AnyEvent: TypeAlias = (
     | NodeExited
     | TaskAdopted
     | TaskInvalidated
+    | TaskReinstated
     | TaskKept
     | ValueMigrated
     | TaskSkipped

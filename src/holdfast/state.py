@@ -68,6 +68,7 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cut_off: bool = False  # an attempt was interrupted: half-finished work may lie about
     evidence: str = ""  # how it came to be completed, if not by running here; of an open task: see `claimed`
     redo_reason: str = ""  # why it runs again; kept when it has, for `why`
+    before: TaskState | None = None  # finished work whose inputs changed, until it begins to run again
 
     @property
     def claimed(self) -> str:

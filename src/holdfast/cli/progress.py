@@ -173,6 +173,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.Logged: Progress._logged,
     ev.TaskAdopted: lambda _, e: (GOOD, f"= {e.step_id}  {_ADOPTED.get(e.evidence, e.evidence)}", True),
     ev.TaskInvalidated: lambda _, e: (INFO, f"↻ {e.step_id}  will run again: {e.reason}"),
+    ev.TaskReinstated: lambda _, e: (INFO, f"= {e.step_id}  counts again: {e.reason}"),
     ev.Recovered: _compared,
     ev.TaskKept: lambda _, e: (INFO, f"= {e.step_id}  kept: {e.reason}"),
     ev.ValueMigrated: lambda _, e: (INFO, f"= {e.step_id}  value brought to version {e.version}"),

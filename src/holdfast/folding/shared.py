@@ -37,6 +37,7 @@ def new_round(state: RunState, task_id: str, task: TaskState, **changes: Any) ->
         round_cost_usd=0.0,
         loose_cost_usd=0.0,
         cut_off_cost_usd=0.0,
+        before=None,
         **changes,
     )
 

@@ -38,6 +38,7 @@ def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
         evidence="",
         loose_cost_usd=0.0,
         cut_off_cost_usd=0.0,
+        before=None,
     )
     if event.partial_chars:
         text = f"{event.partial_chars:,} characters of half-finished text were there; it went on from them"
@@ -144,6 +145,7 @@ def _not_wasted(state: RunState, task: TaskState, event: ev.TaskAdopted) -> floa
 
 def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
     task = state.task(event.step_id)
+    before = task if event.stale and task.status == COMPLETED else None
     state.keeps.pop(event.step_id, None)
     if event.damaged:
         _lose_loose_spend(state, event.step_id, task)
@@ -163,7 +165,16 @@ def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
         evidence="",
         value_lost=False,
         redo_reason=event.reason,
+        before=before,
     )
+
+
+def _reinstated(state: RunState, event: ev.TaskReinstated, at: float) -> None:
+    """As if it had never been invalidated; only its paid calls are not kept any more."""
+    before = state.task(event.step_id).before
+    if before is not None:
+        state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - before.round_cost_usd)
+        state.tasks[event.step_id] = before
 
 
 def _lose_loose_spend(state: RunState, task_id: str, task: TaskState) -> None:
@@ -202,7 +213,7 @@ def _migrated(state: RunState, event: ev.ValueMigrated, at: float) -> None:
 
 def _skipped(state: RunState, event: ev.TaskSkipped, at: float) -> None:
     task = state.task(event.step_id)
-    state.tasks[event.step_id] = replace(task, status=SKIPPED, error=event.reason)
+    state.tasks[event.step_id] = replace(task, status=SKIPPED, error=event.reason, before=None)
 
 
 def _memory_written(state: RunState, event: ev.MemoryWritten, at: float) -> None:
@@ -248,6 +259,7 @@ HANDLERS: dict[type, Handler] = {
     ev.NodeExited: _exited,
     ev.TaskAdopted: _adopted,
     ev.TaskInvalidated: invalidated,
+    ev.TaskReinstated: _reinstated,
     ev.TaskKept: _kept,
     ev.ValueMigrated: _migrated,
     ev.TaskSkipped: _skipped,

@@ -72,6 +72,7 @@ class Acting:
             decisions.ASK: self._ask,
             decisions.KEEP: self._keep,
             decisions.MIGRATE: self._migrate,
+            decisions.REINSTATE: self._reinstate,
         }
 
     def apply(
@@ -187,7 +188,11 @@ class Acting:
             events += self._put_away(node.id, path, found, why)
         if record.status == COMPLETED:
             is_lost = decision.about in (decisions.DAMAGED, decisions.VALUE)
-            events.append(ev.TaskInvalidated(step_id=node.id, reason=decision.reason, damaged=is_lost))
+            is_stale = decision.about == decisions.STALE
+            invalidated = ev.TaskInvalidated(
+                step_id=node.id, reason=decision.reason, damaged=is_lost, stale=is_stale
+            )
+            events.append(invalidated)
         return events
 
     def _new_paths(self, node: Node, record: TaskState) -> list[str]:
@@ -195,6 +200,10 @@ class Acting:
         known = {file.path for file in record.accepted.files} if record.accepted is not None else set()
         paths = self.inputs.paths(node).values() if record.status == COMPLETED else ()
         return [path for path in paths if path not in known]
+
+    def _reinstate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        """Its files were left as they are when it was to run again: nothing has to be touched."""
+        return [ev.TaskReinstated(step_id=node.id, reason=decision.reason)]
 
     def _look(self, node: Node, record: TaskState, path: str) -> Look:
         files = record.accepted.files if record.accepted and record.status == COMPLETED else ()

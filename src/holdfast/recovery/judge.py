@@ -102,6 +102,9 @@ class Judge:
         wanted = node.id in self._wanted or node.kind == "items"  # without its items nothing can go on
         evidence = self._gathering.gather(node, record, paths, parts, input_digest, wanted=wanted)
         decision = reconcile.decide(evidence, self._policy(spec))
+        if record is not None and record.before is not None:
+            before = self._gathering.gather(node, record.before, paths, parts, input_digest, wanted=wanted)
+            decision = _BACK_AGAIN if self._is_intact(before) else decision
         if decision.action not in _NO_ACT:
             decision = self._seen(node, decision, evidence)
         is_lost = evidence.value_lost and decision.action != decisions.REDO
@@ -110,6 +113,10 @@ class Judge:
         if decision.action == decisions.LEAVE and decision.paths:
             self.left_alone[node.id] = decision.paths
         return decision
+
+    def _is_intact(self, evidence: Evidence) -> bool:
+        """Whether finished work is whole and made from the inputs that are there now, whatever anybody wants."""
+        return evidence.has_same_inputs and reconcile.decide(evidence, self.policy) == reconcile.INTACT
 
     def _seen(self, node: Node, decision: Decision, evidence: Evidence) -> Decision:
         """The decision with what was read for it; an output that `check` refuses is not adopted."""
@@ -222,4 +229,5 @@ class Judge:
 _TAKES_PATHS = frozenset({decisions.REDO, decisions.CONTINUE})
 _BRINGS_BACK = frozenset({decisions.HEAL, decisions.ADOPT, decisions.KEEP})
 _NOT_STARTED = Decision(decisions.RUN, "not started")
+_BACK_AGAIN = Decision(decisions.REINSTATE, "what it was made from is there again")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})

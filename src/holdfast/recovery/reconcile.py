@@ -29,6 +29,7 @@ from holdfast.decisions import (
     MOVE,
     REDO,
     SKIP,
+    STALE,
     TRUST,
     VALUE,
     Decision,
@@ -38,6 +39,9 @@ from holdfast.looks import Look
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
 from holdfast.recovery.unfinished import decide_unfinished
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED
+
+INTACT = Decision(TRUST, "intact, and made from the inputs that are there now")
+"""The decision about finished work of which nothing is wrong."""
 
 
 def decide(evidence: Evidence, policy: Policy) -> Decision:
@@ -114,7 +118,7 @@ def _stale(evidence: Evidence) -> Decision | None:
     changed += [name for name in misfits if evidence.taken.get(name)]
     reason = _what_changed(evidence, changed)
     if reason or not (then or unknown_now):
-        return Decision(REDO, reason or "its inputs changed", evidence.not_kept_elsewhere())
+        return Decision(REDO, reason or "its inputs changed", evidence.not_kept_elsewhere(), about=STALE)
     if record.decided == "keep" or not (misfits or _is_beyond_telling(record.input_digest, then, unknown_now)):
         return None
     listed = ", ".join(sorted(misfits or then))
@@ -164,4 +168,4 @@ def _decide_intact(evidence: Evidence) -> Decision:
         return Decision(MIGRATE, f"its value is brought from version {record.version} to {evidence.version}")
     if evidence.moved:
         return Decision(MOVE, "the pipeline names another path", tuple(evidence.moved))
-    return Decision(TRUST, "intact, and made from the inputs that are there now")
+    return INTACT

@@ -114,6 +114,15 @@ def test_every_status_has_its_word(project):
     }
 
 
+def test_what_a_stop_cut_off_can_start(project):
+    """While the run goes on somebody works on it; once it has stopped nobody does."""
+    story = half_written_book()
+    project.update(story)
+    assert (project.status()["research[ch03]"], "research[ch03]" in project.listed()) == ("in_progress", False)
+    project.update(story.tell(ev.RunStopped(status="in_progress", reason="interrupted")))
+    assert (project.status()["research[ch03]"], "research[ch03]" in project.listed()) == ("pending", True)
+
+
 def test_a_new_run_lists_its_first_step(project):
     """At the start only what needs nothing can start; items not known are a row that is never pending."""
     story = Story(book())

@@ -221,7 +221,7 @@ class TodosView:
             self._drawn = drawn
         unknown = {named for _, named in self._edges if named not in rows}
         rows |= dict.fromkeys(sorted(unknown), ("unknown", "a dependency that names nothing", WAITING))
-        ready = set(picture.ready)
+        ready = {*picture.ready, *_cut_off(picture)}
         open_edges = {edge for edge in self._edges if rows[edge[1]][2] != DONE}
         # The picture knows of orders that are satisfied otherwise: what it calls ready shall be listed.
         satisfied = {edge for edge in open_edges if edge[0] in ready and edge[1] not in unknown}
@@ -292,6 +292,13 @@ def _own_rows(picture: Picture) -> dict[str, Row]:
     return rows
 
 
+def _cut_off(picture: Picture) -> list[str]:
+    """Tasks that a stop ended: the record has them in progress until the run goes on, but nobody works on them."""
+    if not picture.state.reason or not picture.counts.get(IN_PROGRESS):
+        return []
+    return [task for task in picture.tasks if picture.state.task(task).status == IN_PROGRESS]
+
+
 def _task_row(picture: Picture, task: str, titles: dict[str, str]) -> Row:
     name, bracket, rest = task.partition("[")
     title = titles.get(name, name) + (f": {rest[:-1]}" if bracket else "")
@@ -302,6 +309,8 @@ def _task_row(picture: Picture, task: str, titles: dict[str, str]) -> Row:
         feedback = [text for text in picture.state.recalls[task].feedback if text]
         words = f"sent back: {'; '.join(feedback)}" if feedback else "sent back"
         return title, terminal(words), WAITING if task in picture.blocked else TODO
+    if record.status == IN_PROGRESS and picture.state.reason:
+        return title, "an earlier attempt was cut off", TODO
     held = bool(record.question) or (record.status in (PENDING, FAILED) and task in picture.blocked)
     return title, _description(record), WAITING if held else _STATUS[record.status]
 

@@ -67,6 +67,12 @@ class Picture:
     ready: tuple[str, ...] = ()  # could start now
     unexpanded: tuple[str, ...] = ()  # fan-out variables whose items are not known yet
     counts: dict[str, int] = field(default_factory=dict)
+    is_left: bool = False  # no engine is at work on it, whatever the record says: it was killed
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nobody works on what is in progress: the run was stopped, or killed."""
+        return self.is_left or bool(self.state.reason)
 
     def status(self, task: str) -> str:
         """A task's status as people see it: what was sent back is to be done, also before anybody has begun."""

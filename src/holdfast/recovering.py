@@ -321,7 +321,8 @@ def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev
     """All views, with the items that are only inferred so far: a view must not know less than before."""
     state, graph = copied(opened.state), walker.recorded_graph()
     opened.journal.sync()  # a view never knows more than the journal keeps
-    return kept_events(opened.layout, shelf.write(draw_graph(graph, state), graph, sync=True))
+    picture = replace(draw_graph(graph, state), is_left=True)
+    return kept_events(opened.layout, shelf.write(picture, graph, sync=True))
 
 
 # --- telling -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -53,6 +54,7 @@ def append(layout: ProjectLayout, run_id: str, events: Sequence[ev.Event]) -> No
 def _drawn(layout: ProjectLayout, run_id: str) -> tuple[Picture, Graph]:
     objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
     try:
-        return draw_both(read_run(layout, run_id).state, lambda accepted: load_value(objects, accepted))
+        picture, graph = draw_both(read_run(layout, run_id).state, lambda accepted: load_value(objects, accepted))
+        return replace(picture, is_left=True), graph
     finally:
         objects.close()

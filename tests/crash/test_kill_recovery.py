@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.choosing import Request
+from holdfast.history import read_history
 from holdfast.layout import ProjectLayout
 from holdfast.recovering import Recovery, recover
+from holdfast.state import IN_PROGRESS
 from holdfast.stores import disk
 
 from . import victim
@@ -24,6 +27,7 @@ from .harness import KILLED, PATIENCE_S, Trial
 from .test_kill import ALL, SEED
 
 SCRIPT = Path(__file__).with_name("rescuer.py")
+IN_FIRST_STEP = "24"  # an operation of a run at which its first step is under way
 POINTS_MAX = 200  # more than a recovery has; the test says so if that is no longer true
 
 
@@ -110,3 +114,20 @@ def test_a_run_that_finds_everything_lost_may_be_killed_too(tmp_path: Path, fini
         trial.process(point)
         trial.promised.clear()
         check(trial, finished, f"run killed at {point}")
+
+
+PENDING = "SELECT id FROM todos WHERE status = 'pending'"
+
+
+def test_what_a_kill_cut_off_can_be_taken_from_todos_after_a_recovery(tmp_path: Path) -> None:
+    """Nobody works on it any more: it is listed as what can start, though no event says that it was stopped."""
+    trial = Trial(tmp_path).begin()
+    assert trial.process(IN_FIRST_STEP) == KILLED
+    rescue(trial)
+    tasks = read_history(ProjectLayout(trial.project).run(victim.RUN_ID)).state.tasks
+    cut_off = {task for task, record in tasks.items() if record.status == IN_PROGRESS}
+    assert cut_off == {"outline"}, "the kill came at another moment: choose another operation"
+    with sqlite3.connect(ProjectLayout(trial.project).todos_db) as database:
+        listed = {row[0] for row in database.execute(PENDING)}
+    database.close()
+    assert cut_off <= listed

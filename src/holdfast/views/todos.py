@@ -294,7 +294,7 @@ def _own_rows(picture: Picture) -> dict[str, Row]:
 
 def _cut_off(picture: Picture) -> list[str]:
     """Tasks that a stop ended: the record has them in progress until the run goes on, but nobody works on them."""
-    if not picture.state.reason or not picture.counts.get(IN_PROGRESS):
+    if not picture.is_at_rest or not picture.counts.get(IN_PROGRESS):
         return []
     return [task for task in picture.tasks if picture.state.task(task).status == IN_PROGRESS]
 
@@ -309,7 +309,7 @@ def _task_row(picture: Picture, task: str, titles: dict[str, str]) -> Row:
         feedback = [text for text in picture.state.recalls[task].feedback if text]
         words = f"sent back: {'; '.join(feedback)}" if feedback else "sent back"
         return title, terminal(words), WAITING if task in picture.blocked else TODO
-    if record.status == IN_PROGRESS and picture.state.reason:
+    if record.status == IN_PROGRESS and picture.is_at_rest:
         return title, "an earlier attempt was cut off", TODO
     held = bool(record.question) or (record.status in (PENDING, FAILED) and task in picture.blocked)
     return title, _description(record), WAITING if held else _STATUS[record.status]

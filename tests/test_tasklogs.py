@@ -33,6 +33,20 @@ def test_what_a_step_logs_is_in_the_file_of_its_task(tmp_path: Path) -> None:
     assert text.count("WARNING mine said by the step\n") == 2
 
 
+def test_a_log_does_nothing_to_the_terminal_that_shows_it(tmp_path: Path) -> None:
+    """Escapes of a terminal are taken out, lines stay lines."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def talk() -> None:
+        logging.getLogger("mine").warning("one \x1b[31mred\x1b]0;title\x07 word\nand a line")
+
+    pipe.run(dir=tmp_path, run_id="r")
+    text = (ProjectLayout(tmp_path).run("r").logs / "talk.log").read_text()
+    assert "\x1b" not in text and "\x07" not in text
+    assert "one red word\nand a line\n" in text
+
+
 def link(path: Path) -> None:
     path.symlink_to(path.parents[4] / "theirs.txt")
 

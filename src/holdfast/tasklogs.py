@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from holdfast.context import current_task
+from holdfast.escaping import terminal
 from holdfast.stores import atomic, disk
 
 NAME_MAX_BYTES = 200
@@ -87,7 +88,8 @@ class TaskLogs(logging.Handler):
         path = str(self._folder / log_name(task))
         descriptor = disk.open_file(path, _APPEND_FLAGS)  # a link that was put there meanwhile is not followed
         try:
-            disk.write_all(descriptor, f"{line}\n".encode(errors="backslashreplace"), path)
+            text = terminal(line, multiline=True)  # people read it with cat
+            disk.write_all(descriptor, f"{text}\n".encode(errors="backslashreplace"), path)
         finally:
             os.close(descriptor)
 

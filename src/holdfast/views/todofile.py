@@ -168,6 +168,20 @@ def look(connection: sqlite3.Connection) -> Found:
 
 
 def rows_found(connection: sqlite3.Connection) -> Found:
+    """The stamp and the rows. Text that is no UTF-8 is rare and slow to allow for: only if the quick way fails."""
+    connection.text_factory = str
+    try:
+        return _rows_found(connection)
+    except sqlite3.OperationalError as error:
+        if "decode" not in str(error):
+            raise
+        connection.text_factory = text_of
+        return _rows_found(connection)
+    finally:
+        connection.text_factory = text_of
+
+
+def _rows_found(connection: sqlite3.Connection) -> Found:
     marks = connection.execute("SELECT run, seq, sha256 FROM todo_view LIMIT 2").fetchall()
     run, seq, sha256 = marks[0] if len(marks) == 1 else ("", 0, "")
     listed = connection.execute("SELECT id, title, description, status FROM todos ORDER BY rowid")

@@ -73,7 +73,7 @@ class Demo:
         else:
             raise DoesNotHoldError(f"the run finished {TRIES} times before it could be killed")
         journal = read_journal(self.project)
-        back = f", {journal.sent_back()} of them sent back" if journal.sent_back() else ""
+        back = f", {len(journal.sent_back())} of them sent back" if journal.sent_back() else ""
         self.screen.say(f"  kill -9 {pid}, with {len(journal.finished())} steps finished{back}, others under way")
         return journal
 
@@ -96,7 +96,9 @@ class Demo:
         since = read_journal(self.project).after(killed)
         finished = killed.finished()
         again = [task for task in since.started() if task in finished]
-        self.check(not again, f"of {len(finished)} finished steps, {len(again)} ran again (journal)")
+        reviewed = since.sent_back() & {task for task, _ in finished}
+        also = f"; later a review sent {len(reviewed)} of them back" if reviewed else ""
+        self.check(not again, f"of {len(finished)} finished steps, {len(again)} ran again (journal){also}")
         twice = {call for call, times in read_bill(self.bill).items() if times > 1}
         self.check(
             twice <= unanswered,

@@ -39,11 +39,11 @@ class Journal:
         """How often each task and round was begun."""
         return Counter(_try(event) for event in self.events if event["event"] == "node_enter")
 
-    def sent_back(self) -> int:
-        """How many finished tasks a reviewer's objection has opened again."""
+    def sent_back(self) -> set[str]:
+        """The tasks that a reviewer's objection has opened again."""
         targets = [set(e["targets"]) for e in self.events if e["event"] == "rewind_requested"]
         invalidated = [{e["step_id"]} for e in self.events if e["event"] == "task_invalidated"]
-        return len(set().union(*targets, *invalidated))
+        return set().union(*targets, *invalidated)
 
     def adopted(self) -> set[str]:
         """Tasks that were believed because of the file they left."""

@@ -16,7 +16,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.verifying import verify
 
 from . import victim
-from .harness import Trial, uninterrupted
+from .harness import Trial, texts, uninterrupted
 from .medium import HOWS, Medium
 from .test_kill import ALL, SEED
 
@@ -64,11 +64,6 @@ def _cut(medium: Medium, place: int, folder: Path, how: str) -> Trial:
     return after
 
 
-def _texts(artifacts: dict[str, bytes]) -> dict[str, bytes]:
-    """The files without the end of their last line: a cut may take just that from a seal, which is forgiven."""
-    return {name: data.rstrip(b"\n") for name, data in artifacts.items()}
-
-
 def _check_what_was_told(told: list[str], after: Trial, place: int) -> None:
     """What was reported done does not run again; what was kept is not paid again."""
     since = after.lines()
@@ -90,7 +85,7 @@ def test_what_was_told_is_true_after_a_power_cut(
         result = after.resume(copy=copy)
         _check_what_was_told(medium.told(place), after, place)
         assert result.status == "completed", place
-        assert _texts(after.artifacts()) == _texts(expected), place
+        assert texts(after.artifacts()) == texts(expected), place
         assert not verify(ProjectLayout(after.project), victim.RUN_ID).findings, place
 
 
@@ -110,4 +105,4 @@ def test_a_second_power_cut_loses_no_more_than_the_first(
         last = _cut(second, later, tmp_path / f"again{number}", how)
         assert last.resume(copy=copy).status == "completed"
         _check_what_was_told(medium.told(place) + second.told(later), last, place)
-        assert _texts(last.artifacts()) == _texts(expected)
+        assert texts(last.artifacts()) == texts(expected)

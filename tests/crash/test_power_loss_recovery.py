@@ -18,11 +18,10 @@ from holdfast.run import RunResult
 from holdfast.verifying import verify
 
 from . import memory_victim, test_memory_kill
-from .harness import Trial, uninterrupted
+from .harness import Trial, texts, uninterrupted
 from .medium import HOWS, Medium
 from .test_kill import ALL, SEED
 from .test_memory_kill import FILE, NOTE, harm
-from .test_power_loss import _texts
 
 SAMPLE = 3
 WORDS, GARBAGE = b"A person's words\n", b"\0\1\2"
@@ -120,7 +119,7 @@ def test_a_recovery_that_loses_power_costs_nothing(
         assert isinstance(after, Trial)
         assert after.resume().status == "completed", after.folder
         assert not [line for line in after.lines() if line.startswith(("run ", "pay "))], after.folder
-        assert _texts(after.artifacts()).items() >= _texts(calm.artifacts()).items(), after.folder
+        assert texts(after.artifacts()).items() >= texts(calm.artifacts()).items(), after.folder
         assert not verify(ProjectLayout(after.project), "victim").findings, after.folder
         assert _is_somewhere(after.project, PRECIOUS.get(disaster, b"")), after.folder
 

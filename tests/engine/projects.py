@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from holdfast import EventLog
+from holdfast import EventLog, Pipeline
 from holdfast.journal.log import scan
 from holdfast.layout import ProjectLayout
 
@@ -50,3 +50,25 @@ def in_thread(call: Callable[[], Any]) -> Any:
     thread.join(PATIENCE_S)
     assert box, "the engine hangs"
     return box[0]
+
+
+def gated_pipeline(*, gated: bool) -> Pipeline:
+    """Two files and a step that fails; `gated` puts a gate before the second file, and mends the step."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.md")
+    def a() -> str:
+        return "a"
+
+    @pipe.step(writes="b.md")
+    def b(a: str) -> str:
+        return "b"
+
+    if gated:
+        pipe.gate("look", after=["a"])
+
+    @pipe.step(retries=0)
+    def c(b: str) -> int:
+        return 1 if gated else 1 // 0
+
+    return pipe

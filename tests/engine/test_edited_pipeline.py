@@ -15,7 +15,7 @@ from holdfast.people import decide
 from holdfast.runs import open_project, read_picture
 from holdfast.stores import disk
 
-from .projects import events_of, exits_of
+from .projects import events_of, exits_of, gated_pipeline
 
 
 def make(ran: list[str], **changes: Any) -> Pipeline:
@@ -215,38 +215,18 @@ def test_what_a_kill_left_without_record_opens_no_gate_that_is_put_before_it(
 ) -> None:
     """The record of people's decisions is there, so a gate without an approval asks, whatever was adopted."""
 
-    def pipeline(*, gated: bool) -> Pipeline:
-        pipe = Pipeline("p")
-
-        @pipe.step(writes="a.md")
-        def a() -> str:
-            return "a"
-
-        @pipe.step(writes="b.md")
-        def b(a: str) -> str:
-            return "b"
-
-        if gated:
-            pipe.gate("look", after=["a"])
-
-        @pipe.step(retries=0)
-        def c(b: str) -> int:
-            return 1 if gated else 1 // 0
-
-        return pipe
-
     def die(op: str, path: str) -> None:
         if (tmp_path / "b.md").exists():
             raise OSError(errno.EIO, "cut off", path)
 
     monkeypatch.setattr(disk, "hook", die)
     with pytest.raises(StorageError):
-        pipeline(gated=False).run(dir=tmp_path)
+        gated_pipeline(gated=False).run(dir=tmp_path)
     monkeypatch.undo()
     assert not list(exits_of(tmp_path, "b"))
     assert "holdfast=1" in (tmp_path / "b.md").read_text()
     if adopted_before:
-        assert pipeline(gated=False).run(dir=tmp_path).status == "failed"
+        assert gated_pipeline(gated=False).run(dir=tmp_path).status == "failed"
         assert [event["evidence"] for event in events_of(tmp_path, "task_adopted")] == ["sealed"]
-    assert pipeline(gated=True).run(dir=tmp_path).status == "paused"
+    assert gated_pipeline(gated=True).run(dir=tmp_path).status == "paused"
     assert not events_of(tmp_path, "gate_approved")

@@ -15,7 +15,7 @@ from holdfast.runs import open_project
 from holdfast.scanning import scan_project
 from holdfast.settings import Settings
 
-from .projects import events_of
+from .projects import events_of, gated_pipeline
 
 
 class Plain:
@@ -142,28 +142,7 @@ def test_a_plain_file_that_its_check_refuses_is_set_aside_with_the_reason(tmp_pa
 
 def test_a_plain_file_opens_no_gate_that_is_put_before_it(tmp_path: Path) -> None:
     """Somebody else wrote it, and no run ever passed that way: the gate asks."""
-
-    def pipeline(*, gated: bool) -> Pipeline:
-        pipe = Pipeline("p")
-
-        @pipe.step(writes="a.md")
-        def a() -> str:
-            return "a"
-
-        @pipe.step(writes="b.md")
-        def b(a: str) -> str:
-            return "b"
-
-        if gated:
-            pipe.gate("look", after=["a"])
-
-        @pipe.step(retries=0)
-        def c(b: str) -> int:
-            return 1 if gated else 1 // 0
-
-        return pipe
-
     (tmp_path / "b.md").write_text("text\n<!-- B_COMPLETE -->\n")
-    assert pipeline(gated=False).run(dir=tmp_path).status == "failed"
-    assert pipeline(gated=True).run(dir=tmp_path).status == "paused"
+    assert gated_pipeline(gated=False).run(dir=tmp_path).status == "failed"
+    assert gated_pipeline(gated=True).run(dir=tmp_path).status == "paused"
     assert not events_of(tmp_path, "gate_approved")

@@ -86,5 +86,4 @@ def _write_summary(layout: ProjectLayout, run: RunLayout, state: RunState) -> No
     objects = ObjectStore(layout.objects, RUN_ID, layout.tmp, read_only=True)
     picture = draw(state, lambda accepted: load_value(objects, accepted))
     objects.close()
-    size = run.journal.stat().st_size
-    atomic.write_file(run.summary, encode_summary(picture, journal_bytes=size), sync=False)
+    atomic.write_file(run.summary, encode_summary(picture), sync=False)

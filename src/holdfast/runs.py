@@ -16,6 +16,7 @@ from holdfast import clock
 from holdfast.engine.drawing import draw
 from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError, UnknownRunError, UsageError
 from holdfast.history import History, read_history, require_run
+from holdfast.journal.scan import Position, last_position
 from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.names import check_run_id, printable
@@ -120,12 +121,12 @@ def run_info(layout: ProjectLayout, run_id: str) -> RunInfo:
     remembered for as long as the journal stays the very same file.
     """
     run = layout.run(run_id)
-    mark = _mark(run)
-    known = _remembered.get(run.dir)
-    if known is not None and mark is not None and known[0] == mark:
-        return known[1]
     try:
-        info = _from_summary(run, run_id) or describe(read_picture(layout, run_id))
+        mark = _mark(run)
+        known = _remembered.get(run.dir)
+        if known is not None and known[0] == mark:
+            return known[1]
+        info = _from_summary(run, run_id, mark) or describe(read_picture(layout, run_id))
     except CheckpointCorruptionError as error:
         return identify(layout, run_id) or RunInfo(run_id, problem=error.message, lost=True)
     except HoldfastError as error:
@@ -135,16 +136,18 @@ def run_info(layout: ProjectLayout, run_id: str) -> RunInfo:
     return info
 
 
-_remembered: dict[Path, tuple[tuple[int, ...], RunInfo]] = {}
+_remembered: dict[Path, tuple[Position, RunInfo]] = {}
+_UNREADABLE = Position(-1, "", -1)
 
 
-def _mark(run: RunLayout) -> tuple[int, ...] | None:
-    """What changes whenever the journal does."""
+def _mark(run: RunLayout) -> Position | None:
+    """What changes whenever the journal does: its last line, whose sum rests on all lines before it."""
     try:
-        found = os.lstat(run.journal)
+        return last_position(run.journal)
+    except PermissionError:
+        return _UNREADABLE
     except OSError:
         return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _has_begun(run: RunLayout) -> bool:
@@ -201,6 +204,10 @@ def describe(picture: Picture) -> RunInfo:
     )
 
 
+class _Stamp(msgspec.Struct):
+    seq: int
+
+
 class _Summary(msgspec.Struct):
     """The part of checkpoint.json that a listing needs."""
 
@@ -208,9 +215,9 @@ class _Summary(msgspec.Struct):
     ordinal: int
     pipeline: str
     status: str
-    journal_bytes: int
     totals: dict[str, int]
     total_cost_usd: float
+    stamp: _Stamp
     params: dict[str, Any] = {}
     tags: dict[str, Any] = {}
     started_at: str | None = None
@@ -218,14 +225,11 @@ class _Summary(msgspec.Struct):
     file: str = ""
 
 
-def _from_summary(run: RunLayout, run_id: str) -> RunInfo | None:
-    """The summary, if the journal has not grown since it was written."""
+def _from_summary(run: RunLayout, run_id: str, last: Position | None) -> RunInfo | None:
+    """The summary, if it was written after the journal's last line, or as long as nobody may read that."""
     summary = _read_summary(run, run_id)
-    try:
-        if summary is None or os.lstat(run.journal).st_size != summary.journal_bytes:
-            return None
-    except OSError:
-        return None  # it is only a view: the journal decides
+    if summary is None or last is None or (last.seq != summary.stamp.seq and last != _UNREADABLE):
+        return None
     return _summarised(summary)
 
 

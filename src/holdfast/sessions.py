@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from holdfast.choosing import Choice, Request, own_file, refuse_newer
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Committer, Entry
 from holdfast.engine.desk import Saying
+from holdfast.errors import HoldfastError
 from holdfast.history import History, encode_state
 from holdfast.inputs import Inputs
 from holdfast.journal.log import EventLog
@@ -122,6 +123,12 @@ class OpenRun:
         if self.choice.is_new and kind is not None:
             _remove_unbegun(self.run_layout)
 
+    def _leave_journal(self) -> None:
+        """As the last appender leaves it; an engine that was replaced touches nothing any more."""
+        with suppress(HoldfastError):
+            self._lock.check()
+            self.journal.give_room_back()
+
     def closing(self, resource: Any) -> Any:
         """`resource`, closed together with the run."""
         self._stack.callback(resource.close)
@@ -138,7 +145,13 @@ class OpenRun:
             history = self._read_history()
             self.state, position, self.tail_events = history.state, history.position, history.tail_events
         self.journal: EventLog = self.closing(
-            EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine, start=position)
+            EventLog(
+                run.journal,
+                lock_path=layout.append_lock,
+                quarantine=run.quarantine,
+                start=position,
+                makes_room=True,
+            )
         )
         self.objects: ObjectStore = self.closing(
             ObjectStore(layout.objects, self.choice.run_id, layout.tmp, run.quarantine)
@@ -146,6 +159,7 @@ class OpenRun:
         self.tree: WorkTree = self.closing(WorkTree(layout.root, layout.tmp))
         self.artifacts = Artifacts(self.tree, self.objects, quick=self.request.quick)
         self.committer = Committer(self.journal, self.objects, self._lock.check, self.state)
+        self._stack.callback(self._leave_journal)
         self._mend_objects()
 
     def _make_room(self) -> None:

@@ -79,6 +79,7 @@ class Medium:
         wrapped: dict[str, Callable[..., Any]] = {
             "open_file": self._open_file,
             "write_all": self._write_all,
+            "write_at": self._write_at,
             "truncate": self._truncate,
             "rename": self._rename,
             "unlink": self._unlink,
@@ -153,6 +154,10 @@ class Medium:
     def _write_all(self, fd: int, data: bytes, path: str = "") -> Op | None:
         number = self._number(fd)
         return None if number is None else Op("data", number, os.lseek(fd, 0, os.SEEK_CUR) - len(data), data)
+
+    def _write_at(self, fd: int, data: bytes, offset: int, path: str = "") -> Op | None:
+        number = self._number(fd)
+        return None if number is None else Op("data", number, offset, data)
 
     def _truncate(self, fd: int, size: int, path: str = "") -> Op | None:
         number = self._number(fd)

@@ -69,12 +69,13 @@ def test_a_bad_line_in_the_middle_costs_only_itself(path):
     assert found.torn == 0
 
 
-def test_bom_and_crlf_cost_only_their_lines(path):
-    """A BOM costs the first line; a line with CRLF costs itself."""
+def test_a_bom_costs_its_line_and_crlf_nothing(path):
+    """A BOM costs the first line; what stands behind a whole line is told, and does not spoil it."""
     lines = make_lines(4)
     lines[2] = lines[2].replace(b"\n", b"\r\n")
-    seqs, _ = scanned(path, b"\xef\xbb\xbf" + b"".join(lines))
-    assert seqs == [2, 4]
+    seqs, found = scanned(path, b"\xef\xbb\xbf" + b"".join(lines))
+    assert seqs == [2, 3, 4]
+    assert any("behind line 3" in words for words in found.damage)
 
 
 def test_duplicates_are_ignored_and_counted(path):

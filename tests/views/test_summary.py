@@ -14,7 +14,7 @@ NOTHING_KEPT: dict[str, bytes] = {}
 def test_the_fields_of_the_summary():
     """checkpoint.json has the contract's fields, and parameters and tags at the top level."""
     story = half_written_book().tell(ev.Tagged(fields={"owner": "me"}))
-    document = summary(story.picture(), journal_bytes=321)
+    document = summary(story.picture())
     steps = document.pop("completed_steps")
     assert [step["step"] for step in steps] == ["outline", "research", "draft"]
     assert document == {
@@ -43,7 +43,6 @@ def test_the_fields_of_the_summary():
         "wasted_cost_usd": 0.0,
         "total_tokens": 360,
         "error": None,
-        "journal_bytes": 321,
         "topic": "Async IO",
         "owner": "me",
     }
@@ -119,7 +118,7 @@ def test_a_parameter_never_hides_a_field():
 def test_the_written_summary_is_stamped():
     """The bytes of checkpoint.json carry a stamp that fits, as the last member."""
     story = half_written_book()
-    data = encode_summary(story.picture(), journal_bytes=5)
+    data = encode_summary(story.picture())
     stamp = read_json_stamp(data)
     assert (stamp.run, stamp.seq, stamp.fits) == ("run-1", story.state.seq, True)
     assert list(json.loads(data))[-1] == "stamp"

@@ -1,9 +1,10 @@
 """EventLog: a journal that several threads and processes append to, durable on return.
 
-Appending. Take the append lock; one stat tells whether anyone else appended or replaced the file; if so,
+Appending. Take the append lock; one look tells whether anyone else appended or replaced the file; if so,
 read that first, and cut off (into quarantine) what a dead appender left half done; write all lines of the
 batch in one write; release. `sync` makes everything written so far durable; callers that arrive while
-another syncs share the next one (group commit).
+another syncs share the next one (group commit). With `makes_room`, lines are written over room made before
+(see there), and the look is one at the byte behind our last line.
 
 Crash story. A kill may leave a torn last line, which the next appender cuts off. After a failed write or
 sync nobody knows what the disk holds, so the log refuses everything from then on: only a new process that
@@ -22,7 +23,8 @@ from typing import Any, Self
 from holdfast import clock
 from holdfast.errors import CheckpointCorruptionError, StorageError, ValueRefusedError
 from holdfast.journal.codec import RESERVED, encode_line
-from holdfast.journal.repair import repair
+from holdfast.journal.repair import cut, repair
+from holdfast.journal.room import end_line, is_untouched, room_after
 from holdfast.journal.scan import START, Line, Position, Scan, scan
 from holdfast.stores import atomic, disk
 from holdfast.stores.lock import AppendLock
@@ -30,7 +32,7 @@ from holdfast.values import encode_json
 
 __all__ = ["START", "Batch", "EventLog", "Line", "Position", "Scan", "scan"]
 
-_APPEND_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT
+_APPEND_FLAGS = os.O_RDWR | os.O_CREAT
 
 
 class EventLog:
@@ -39,6 +41,7 @@ class EventLog:
     `lock_path`: the lock file appenders share (default: the journal itself). `quarantine`: where cut-off
     bytes go (default: `NAME.quarantine` beside it). `start`: the position the caller has read up to; what
     follows it is handed over by the first `begin`. Without it, only what others append from then on is.
+    `makes_room`: for one who appends a lot, and gives the room back in the end.
     """
 
     _fd = -1
@@ -50,6 +53,7 @@ class EventLog:
         lock_path: Path | None = None,
         quarantine: Path | None = None,
         start: Position | None = None,
+        makes_room: bool = False,
     ) -> None:
         self.path = Path(path)
         self.position = start or START
@@ -58,6 +62,9 @@ class EventLog:
         self._lock = AppendLock(lock_path or self.path)
         self._is_strict = start is not None
         self._is_first_read = True
+        self._makes_room = makes_room
+        self._size = 0  # of the file, as far as we know; what lies between the last line and that is room
+        self._is_doubted = False  # something may have happened to the file that the quick look does not see
         self._name = os.fspath(self.path)
         self._commits = 0
         self._synced = -1  # commits known durable; -1: what was here before us may not be
@@ -132,11 +139,18 @@ class EventLog:
             raise
 
     def has_news(self) -> bool:
-        """Whether others have appended since the last batch: one stat, without the lock. Only a hint."""
+        """Whether others have appended since the last batch: two looks, without the lock. Only a hint."""
+        if self._fd < 0:
+            return False
         try:
-            return self._fd >= 0 and os.lstat(self._name).st_size != self.position.offset
+            there, ours = os.lstat(self._name), os.fstat(self._fd)
         except OSError:
-            return False  # the next batch meets the same trouble, and tells it
+            self._is_doubted = True  # the next batch meets the same trouble, and tells it
+            return False
+        if (there.st_ino, there.st_dev) != (ours.st_ino, ours.st_dev):
+            self._is_doubted = True
+            return True
+        return not self._is_untouched() and there.st_size != self.position.offset
 
     def sync(self) -> None:
         """Everything committed so far is durable when this returns."""
@@ -153,6 +167,19 @@ class EventLog:
                 raise StorageError.from_os(error, "sync the journal") from error
             self._synced = covered
 
+    def give_room_back(self) -> None:
+        """Let the file end with its last line. If we are killed, it ends in room, and that harms nobody."""
+        if self._fd < 0 or self._failure:
+            return
+        try:
+            with self._lock:
+                if self._is_untouched() and os.fstat(self._fd).st_nlink:
+                    end_line(self._fd, self.position.offset, self._name)
+                    disk.truncate(self._fd, self.position.offset, self._name)
+                    self._size = self.position.offset
+        except OSError:
+            pass
+
     # -- inside ---------------------------------------------------------------------------------------
 
     def _refuse_if_failed(self) -> None:
@@ -163,9 +190,12 @@ class EventLog:
             )
 
     def _catch_up(self) -> list[Line]:
-        """Lines that others appended since; in the common case none, found by one fstat."""
+        """Lines that others appended since; in the common case none, found by one look."""
         if self._fd < 0:
             return self._open()
+        if not self._is_doubted and self._is_untouched():
+            return []
+        self._is_doubted = False
         now = os.fstat(self._fd)
         if not now.st_nlink:  # removed, or replaced by a repaired one
             if not os.path.lexists(self._name):
@@ -173,14 +203,19 @@ class EventLog:
             with self._sync_mutex:
                 self._close_file()
             return self._open()
+        self._size = now.st_size
         if now.st_size == self.position.offset:
             return []
         return self._read_on()
+
+    def _is_untouched(self) -> bool:
+        return self._makes_room and is_untouched(self._fd, self.position.offset)
 
     def _open(self) -> list[Line]:
         self._fd = disk.open_file(self._name, _APPEND_FLAGS)
         status = os.fstat(self._fd)
         self._synced = -1
+        self._size = status.st_size
         if status.st_size == 0:
             disk.sync_dir(self.path.parent)
         try:
@@ -197,7 +232,8 @@ class EventLog:
         if not found.anchored and (self._is_strict or found.position.seq < before.seq):
             raise _lost(self._name, f"does not contain line {before.seq}, which was read before")
         if found.torn:
-            kept_as = atomic.cut_tail(self._fd, self.path, found.position.offset, self._quarantine)
+            kept_as = cut(self._fd, self.path, found.position.offset, self._quarantine)
+            self._size = found.position.offset
             self.notices.append(f"{found.tail} at its end were cut off and kept as {kept_as.name}")
         self.notices += found.damage
         self.position = found.position
@@ -223,14 +259,22 @@ class EventLog:
         self._fd = -1
 
     def _write(self, data: bytes, position: Position) -> None:
+        before = self.position.offset
+        body = b"\n" + data[:-1] if before else data[:-1]  # the newline of a last line is written with the next
+        size = self._size
+        if position.offset > size:
+            room = room_after(position.offset) if self._makes_room else 0
+            body += b" " * room + b"\n"
+            size = position.offset + room
         try:
-            disk.write_all(self._fd, data, self._name)
+            disk.write_at(self._fd, body, max(0, before - 1), self._name)
         except BaseException as error:
             self._failure = str(error) or type(error).__name__
             if isinstance(error, OSError):
                 raise StorageError.from_os(error, "append to the journal") from error
             raise
         self.position = position
+        self._size = size
         self._commits += 1
 
 

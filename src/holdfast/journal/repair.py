@@ -8,10 +8,13 @@ copy more in quarantine; the next repair starts over. A whole journal is left al
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast import clock
 from holdfast.journal.codec import NO_SUM, PREV_BYTES, SUM_BYTES, close_line, encode_line
+from holdfast.journal.room import end_line
 from holdfast.journal.scan import Line, Scan, lines_named, scan
 from holdfast.stores import atomic, disk
 from holdfast.stores.places import is_something_else
@@ -41,10 +44,17 @@ def repair(path: Path, quarantine: Path, *, known_seq: int = 0) -> list[str]:
     return []
 
 
+def cut(fd: int, path: Path, offset: int, quarantine: Path) -> Path:
+    """Cut off what stands after the line that ends at `offset`; gives where it is kept."""
+    kept_as = atomic.cut_tail(fd, path, offset, quarantine)
+    end_line(fd, offset, os.fspath(path))
+    return kept_as
+
+
 def _cut(path: Path, quarantine: Path, found: Scan) -> str:
     fd = disk.open_file(os.fspath(path), os.O_RDWR)
     try:
-        kept_as = atomic.cut_tail(fd, path, found.position.offset, quarantine)
+        kept_as = cut(fd, path, found.position.offset, quarantine)
     finally:
         os.close(fd)
     return f"{found.tail} at its end were cut off and kept as {kept_as.name}"
@@ -68,8 +78,27 @@ def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line], last_
         }
     )
     told, _ = encode_line(last_seq + 1, clock.iso(clock.now()), body, last_sum)
-    atomic.write_file(path, b"".join([*chained, told]), sync=True)
+    with _retired(path):
+        atomic.write_file(path, b"".join([*chained, told]), sync=True)
     return [*found.damage, _told(found.damage, lost, kept_as)]
+
+
+@contextmanager
+def _retired(path: Path) -> Iterator[None]:
+    """Within the block, the journal is replaced; afterwards, whoever still has the old one open finds it empty.
+
+    An engine looks only at the byte behind its own last line, and would go on writing where nobody reads.
+    """
+    try:
+        old = disk.open_file(os.fspath(path), os.O_RDWR)
+    except OSError:
+        yield  # there is none, or none that anybody could write to
+        return
+    try:
+        yield
+        disk.truncate(old, 0)
+    finally:
+        os.close(old)
 
 
 def _told(damage: list[str], lost: int, kept_as: str) -> str:

@@ -10,6 +10,8 @@ chained without a break, so a jump alone is no damage; a broken chain is.
 - Something that is no regular file is damage, and never followed.
 - Bad lines followed by a good one are damage. Bad bytes with no good line after them are the torn tail. Where it
   begins, `position` ends: whoever appends cuts it off first.
+- What stands behind a good line on the same line is judged by itself: room (see there) is nothing, anything else
+  is bad.
 
 Memory: one block, one line of at most LINE_MAX, and eight bytes for each line (its sum, to know duplicates).
 """
@@ -27,6 +29,7 @@ from typing import Any
 import msgspec
 
 from holdfast.journal.codec import LINE_MAX, NO_SUM, SUM_BYTES, LineDamaged, check_line, sum_after
+from holdfast.journal.room import ROOM_MAX, is_room
 from holdfast.journal.upgrade import upgrade
 from holdfast.stores import atomic
 
@@ -119,12 +122,23 @@ class Scan:
             self.anchored = False
             self.position = START
         self._first = self.position.seq
-        end = self.position.offset
+        last = self.position.offset
         for raw, end in _split(fd, self.position.offset):
+            if is_room(raw):
+                continue
             line = self._judge(raw, end)
             if line is not None and self._place(line):
                 yield line
-        self.torn = end - self.position.offset
+            last = end if line is None else self._after(line, raw, end)
+        self.torn = max(0, last - self.position.offset)
+
+    def _after(self, line: Line, raw: bytes, end: int) -> int:
+        """Where that ends which counts of `raw`, a good line and whatever stands behind it."""
+        behind = raw[len(line.raw) - 1 :]
+        if behind == b"\n" or is_room(behind):
+            return line.end
+        self._note_bad(f"what stands behind line {line.seq}, up to byte {end}, is no line of a journal")
+        return end
 
     @property
     def tail(self) -> str:
@@ -138,11 +152,13 @@ class Scan:
         try:
             if not raw:
                 raise LineDamaged(f"longer than {LINE_MAX} bytes")
-            envelope = check_line(raw)
+            line = raw if raw.endswith(b'"}\n') else _framed(raw)
+            envelope = check_line(line)
         except LineDamaged as damaged:
             self._note_bad(f"the line ending at byte {end} is damaged: {damaged}")
             return None
-        return Line(envelope.seq, envelope.ts, raw, end, envelope.sum, envelope.v)
+        end += len(line) - len(raw)
+        return Line(envelope.seq, envelope.ts, line, end, envelope.sum, envelope.v)
 
     def _note_bad(self, words: str) -> None:
         if len(self._bad) < _DAMAGE_TOLD:
@@ -209,9 +225,12 @@ def is_whole(path: Path, upto: Position) -> bool:
     fd = atomic.open_regular(os.fspath(path))
     try:
         for raw, end in _split(fd, 0):
+            if end >= upto.offset:
+                begin = end - len(raw)
+                return sum_after(raw[: upto.offset - 1 - begin] + b"\n", last) == upto.sum.encode()
             last = sum_after(raw, last)
-            if not last or end >= upto.offset:
-                return end == upto.offset and last == upto.sum.encode()
+            if not last:
+                return False
     finally:
         os.close(fd)
     return False
@@ -220,6 +239,16 @@ def is_whole(path: Path, upto: Position) -> bool:
 def lines_named(first: int, last: int) -> str:
     """`line 3 is`, `lines 3 to 5 are`."""
     return f"line {first} is" if first == last else f"lines {first} to {last} are"
+
+
+def _framed(raw: bytes) -> bytes:
+    """The line in front of room, or of what a later write left behind it; `raw` itself if there is none.
+
+    One that nothing follows was not written to its end.
+    """
+    frame = raw.rfind(b',"sum":"')
+    end = frame + SUM_BYTES - 1
+    return raw[:end] + b"\n" if frame >= 0 and end < len(raw) else raw
 
 
 def _prev(line: Line) -> str:
@@ -244,7 +273,7 @@ def _split(fd: int, offset: int) -> Iterator[tuple[bytes, int]]:
             begin = end
         held += block[begin:]
         offset += len(block)
-        if len(held) > LINE_MAX:
+        if len(held) > LINE_MAX + ROOM_MAX:
             held, too_long = bytearray(), True
     if held or too_long:
         yield (b"" if too_long else bytes(held)), offset
@@ -255,12 +284,23 @@ def line_ending_at(fd: int, end: int) -> Position | None:
     size = 4096
     while end > 0:
         start = max(0, end - size)
-        block = os.pread(fd, end - start, start)
-        newline = block.rfind(b"\n", 0, len(block) - 1)
+        block = os.pread(fd, end - 1 - start, start)
+        newline = block.rfind(b"\n")
         if newline >= 0 or start == 0 or size > LINE_MAX:
-            return _position_of(block[newline + 1 :], end)
+            return _position_of(block[newline + 1 :] + b"\n", end)
         size *= 8
     return None
+
+
+def last_position(path: Path) -> Position | None:
+    """The position after the last line, found from the end; None if what stands there is no good line."""
+    fd = atomic.open_regular(os.fspath(path))
+    try:
+        end = os.fstat(fd).st_size
+        block = os.pread(fd, ROOM_MAX + 1, max(0, end - ROOM_MAX - 1)).rstrip(b" \n")
+        return line_ending_at(fd, max(0, end - ROOM_MAX - 1) + len(block) + 1)
+    finally:
+        os.close(fd)
 
 
 def _position_of(raw: bytes, end: int) -> Position | None:

@@ -48,18 +48,27 @@ def open_file(path: str, flags: int, *, dir_fd: int | None = None, mode: int = 0
 
 def write_all(fd: int, data: bytes, path: str = "") -> None:
     """Write all of `data`; a short write is legal and simply continued."""
+    _write(data, path, lambda piece, _: os.write(fd, piece))
+
+
+def write_at(fd: int, data: bytes, offset: int, path: str = "") -> None:
+    """As `write_all`, from byte `offset` on."""
+    _write(data, path, lambda piece, done: os.pwrite(fd, piece, offset + done))
+
+
+def _write(data: bytes, path: str, put: Callable[[bytes | memoryview, int], int]) -> None:
     global writes
     writes += 1
     if hook is not None:
         try:
             hook("write", path)
         except TornWrite as torn:
-            os.write(fd, data[: len(data) // 2])
+            put(data[: len(data) // 2], 0)
             torn.then()
     try:
-        done = os.write(fd, data)
+        done = put(data, 0)
         while done < len(data):
-            done += os.write(fd, memoryview(data)[done:])
+            done += put(memoryview(data)[done:], done)
     except OSError as error:
         raise _named(error, path) from None
 

@@ -96,9 +96,8 @@ class ViewShelf:
         `sync` at a stop, when they may be all that someone reads.
         """
         self._kept = []
-        size = os.stat(self._run.journal).st_size
         self._clear_folder(self._run.summary)
-        self._put(self._run.summary, summary.encode_summary(picture, journal_bytes=size), sync)
+        self._put(self._run.summary, summary.encode_summary(picture), sync)
         checkpoint_page, resume_page, progress_page = self._pages
         if self._is_free(checkpoint_page, wait=True):
             self._turn(checkpoint_page, checkpoint.render(picture), sync)

@@ -33,7 +33,7 @@ Json = dict[str, Any]
 Kept = Callable[[str], bytes | None]  # an object by its hash
 
 
-def summary(picture: Picture, *, journal_bytes: int = 0) -> Json:
+def summary(picture: Picture) -> Json:
     """The content of checkpoint.json, without its stamp; parameters and tags also at the top level."""
     state = picture.state
     document: Json = {
@@ -49,7 +49,6 @@ def summary(picture: Picture, *, journal_bytes: int = 0) -> Json:
         "totals": totals(picture),
         "completed_steps": _steps(picture),
         **_standing(picture),
-        "journal_bytes": journal_bytes,
     }
     for key, value in (state.tags | state.params).items():
         if key != "stamp":
@@ -57,9 +56,9 @@ def summary(picture: Picture, *, journal_bytes: int = 0) -> Json:
     return document
 
 
-def encode_summary(picture: Picture, *, journal_bytes: int = 0) -> bytes:
+def encode_summary(picture: Picture) -> bytes:
     """checkpoint.json as it is written, stamp last."""
-    document = summary(picture, journal_bytes=journal_bytes)
+    document = summary(picture)
     return stamp_json(document, picture.state.run_id, picture.state.seq)
 
 

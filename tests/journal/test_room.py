@@ -1,0 +1,175 @@
+"""Room behind the last line of a journal in use: it speeds up syncs, and costs nobody anything."""
+
+import json
+import os
+
+import pytest
+
+from holdfast.errors import CheckpointCorruptionError
+from holdfast.journal.log import EventLog, scan
+from holdfast.journal.repair import repair
+from holdfast.journal.room import ROOM_MAX, room_after
+from holdfast.journal.scan import is_whole, last_position, line_ending_at
+
+from .journal_lines import make_lines
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run" / "events.jsonl"
+
+
+@pytest.fixture
+def log(path):
+    with EventLog(path, makes_room=True) as log:
+        yield log
+
+
+def seqs(path) -> list[int]:
+    return [line.seq for line in scan(path)]
+
+
+def swap(path, old: bytes, new: bytes) -> None:
+    """Write over the same file, as its owner does; the time of its last change tells nothing."""
+    data = path.read_bytes()
+    assert old in data
+    with open(path, "r+b") as file:
+        file.write(data.replace(old, new, 1))
+
+
+def test_every_line_is_an_object_at_every_moment(path, log):
+    """Whoever reads line by line meets neither blank lines nor torn ones, however often room is made."""
+    for number in range(1, 200):
+        log.append({"event": "e", "pad": "x" * 1000})
+        lines = path.read_bytes().splitlines()
+        assert [json.loads(line)["seq"] for line in lines] == list(range(1, number + 1))
+
+
+def test_lines_within_the_room_leave_the_size_alone(path, log):
+    """That is what makes their syncs cheap."""
+    log.append({"event": "first"})
+    size = path.stat().st_size
+    assert size > room_after(0)
+    for _ in range(50):
+        log.append({"event": "e"})
+    assert path.stat().st_size == size
+    assert seqs(path) == list(range(1, 52))
+
+
+def test_room_given_back_leaves_the_very_lines(path, log):
+    """The file is then what a log without room would have written; giving back twice is no harm."""
+    for _ in range(3):
+        log.append({"event": "e"})
+    log.give_room_back()
+    log.give_room_back()
+    assert path.read_bytes() == b"".join(line.raw for line in scan(path))
+    assert path.read_bytes().endswith(b"}\n")
+    log.append({"event": "more"})
+    assert seqs(path) == [1, 2, 3, 4]
+
+
+def test_others_write_into_the_room_and_are_heard(path, log):
+    """With or without room of their own; they leave one object a line behind."""
+    log.append({"event": "mine"})
+    with EventLog(path) as other:
+        other.append({"event": "theirs"})
+    assert log.has_news()
+    assert [json.loads(line)["event"] for line in path.read_bytes().splitlines()] == ["mine", "theirs"]
+    batch = log.begin()
+    assert [line.event()["event"] for line in batch.foreign] == ["theirs"]
+    batch.abort()
+    log.append({"event": "again"})
+    assert not log.has_news()
+    assert seqs(path) == [1, 2, 3]
+
+
+def test_a_line_of_others_that_is_larger_than_the_room_stays_whole(path, log):
+    """They make the file as long as they need."""
+    log.append({"event": "mine"})
+    with EventLog(path) as other:
+        other.append({"event": "theirs", "pad": "x" * 3 * ROOM_MAX})
+    log.append({"event": "again"})
+    assert seqs(path) == [1, 2, 3]
+    assert not scan(path).torn
+
+
+def test_a_killed_writer_leaves_room_that_the_next_one_uses(path):
+    """Room is no torn tail: nothing is cut off, and nothing told."""
+    dead = EventLog(path, makes_room=True)
+    dead.append({"event": "last words"})
+    del dead
+    size = path.stat().st_size
+    with EventLog(path, makes_room=True) as log:
+        log.append({"event": "next"})
+        assert (log.notices, path.stat().st_size) == ([], size)
+    assert seqs(path) == [1, 2]
+
+
+def test_a_write_torn_at_any_byte_of_the_room_costs_only_itself(path):
+    """The line before it stays; the rest is cut off, and the line there ends in its newline again."""
+    first, second = make_lines(2)
+    for part in range(1, len(second) - 1):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(first[:-1] + b"\n" + second[:part] + b" " * 500 + b"\n")
+        with EventLog(path) as log:
+            assert log.append({"event": "next"}) == 2
+            assert len(log.notices) == 1
+        assert seqs(path) == [1, 2]
+        assert path.read_bytes().startswith(first)
+
+
+@pytest.mark.parametrize("spoiled", [b"\0" * 40, b"x", b"\xff\n\xff", b'{"seq":2', b"   y"])
+def test_damage_in_the_room_costs_no_line(path, spoiled):
+    """A flipped byte behind a whole line is cut off like a torn tail, and kept."""
+    first, second = make_lines(2)
+    path.parent.mkdir()
+    path.write_bytes(first + second[:-1] + spoiled + b" " * 100 + b"\n")
+    found = scan(path)
+    assert [line.seq for line in found] == [1, 2]
+    assert (found.damage, found.position.offset) == ([], len(first + second))
+    assert found.torn
+    assert repair(path, path.parent / "quarantine")
+    assert path.read_bytes() == first + second
+
+
+def test_a_position_means_the_same_with_room_and_without(path, log):
+    """What a snapshot names is found, whoever wrote behind it since."""
+    log.append({"event": "one"})
+    marks = [log.position]
+    log.append({"event": "two"})
+    marks.append(log.position)
+    for _ in range(2):
+        with open(path, "rb") as file:
+            assert [line_ending_at(file.fileno(), mark.offset) for mark in marks] == marks
+        assert all(is_whole(path, mark) for mark in marks)
+        assert last_position(path) == marks[-1]
+        assert seqs(path) == [1, 2]
+        log.give_room_back()
+
+
+def test_a_repaired_journal_is_found_by_the_one_who_has_the_old_one_open(path, log, tmp_path):
+    """Also if the damage lies before its last line, where it never looks."""
+    for name in ("one", "two", "three"):
+        log.append({"event": name})
+    swap(path, b"one", b"eno")
+    assert repair(path, tmp_path / "quarantine")
+    log.append({"event": "after"})
+    assert [line.event()["event"] for line in scan(path)] == ["two", "three", "journal_repaired", "after"]
+
+
+def test_a_journal_removed_in_use_is_missed(path, log):
+    """The quick look cannot see it; the next look for news does."""
+    log.append({"event": "one"})
+    path.unlink()
+    log.has_news()
+    with pytest.raises(CheckpointCorruptionError, match="removed"):
+        log.append({"event": "two"})
+
+
+def test_a_journal_cut_short_in_use_is_missed(path, log):
+    """Our own lines are gone: that is never written over."""
+    log.append({"event": "one"})
+    log.append({"event": "two"})
+    os.truncate(path, log.position.offset - 30)
+    with pytest.raises(CheckpointCorruptionError, match="does not contain line 2"):
+        log.append({"event": "three"})

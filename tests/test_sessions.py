@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from holdfast.engine.commit import Committer
+from holdfast.engine.commit import Committer, Entry
 from holdfast.journal.log import EventLog
 from holdfast.sessions import OpenRun
 from holdfast.state import RunState
@@ -16,7 +16,7 @@ from holdfast.stores.objects import ObjectStore
 PATIENCE_S = 30
 
 
-class Noted:
+class Noted(Entry):
     """An entry that notes whether it was applied."""
 
     durable = False
@@ -24,9 +24,6 @@ class Noted:
 
     def apply(self) -> None:
         self.applied = True
-
-    def done(self, error: BaseException | None) -> None:
-        """Nobody waits."""
 
 
 def test_an_entry_is_recorded_when_record_returns_also_if_another_thread_commits(tmp_path: Path) -> None:

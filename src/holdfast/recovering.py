@@ -23,6 +23,7 @@ from holdfast.collecting import seldom
 from holdfast.decisions import Planned
 from holdfast.editing import foreseen_wishes, kept_events, lost_wishes, turned_back, wanted
 from holdfast.engine.attempt import Attempts
+from holdfast.engine.commit import Entry
 from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
@@ -239,7 +240,7 @@ def _lost_wishes(layout: ProjectLayout, walker: Walker, views: Views) -> list[ev
     return found
 
 
-class _Stretch:
+class _Stretch(Entry):
     """A part of the walk, as one batch of the journal."""
 
     durable = False
@@ -250,9 +251,6 @@ class _Stretch:
 
     def apply(self) -> None:
         self.goes_on = self.walker.advance(STRETCH)
-
-    def done(self, error: BaseException | None) -> None:
-        """Nobody waits."""
 
 
 def _walk(opened: OpenRun, views: Views) -> Walker:

@@ -14,7 +14,14 @@ import msgspec
 
 from holdfast import clock
 from holdfast.engine.drawing import draw
-from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError, UnknownRunError, UsageError
+from holdfast.errors import (
+    CheckpointCorruptionError,
+    FormatTooNewError,
+    HoldfastError,
+    StorageError,
+    UnknownRunError,
+    UsageError,
+)
 from holdfast.history import History, read_history, require_run
 from holdfast.journal.scan import Position, last_position
 from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
@@ -144,7 +151,7 @@ def _mark(run: RunLayout) -> Position | None:
     """What changes whenever the journal does: its last line, whose sum rests on all lines before it."""
     try:
         return last_position(run.journal)
-    except PermissionError:
+    except (PermissionError, FormatTooNewError):
         return _UNREADABLE
     except OSError:
         return None
@@ -226,7 +233,7 @@ class _Summary(msgspec.Struct):
 
 
 def _from_summary(run: RunLayout, run_id: str, last: Position | None) -> RunInfo | None:
-    """The summary, if it was written after the journal's last line, or as long as nobody may read that."""
+    """The summary, if it was written after the journal's last line, or as long as we may not read that."""
     summary = _read_summary(run, run_id)
     if summary is None or last is None or (last.seq != summary.stamp.seq and last != _UNREADABLE):
         return None

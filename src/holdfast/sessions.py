@@ -69,13 +69,16 @@ def locked(layout: ProjectLayout, run_id: str) -> Iterator[EngineLock]:
         lock.release()
 
 
-class _Awaited:
+class _Awaited(Entry):
     """An entry, and whether it is over with it."""
 
     def __init__(self, entry: Entry) -> None:
         self.durable = entry.durable
         self.over = threading.Event()
         self._entry = entry
+
+    def ready(self) -> None:
+        self._entry.ready()
 
     def apply(self) -> None:
         self._entry.apply()

@@ -26,6 +26,8 @@ from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, RunState
 from holdfast.wording import message_of, raised_at, writable
 
+QUICK_BYTES_MAX = 64 << 10
+
 
 @dataclass(slots=True, eq=False)
 class Attempt:
@@ -134,6 +136,15 @@ class Attempts:
             return None
 
     # --- after ---------------------------------------------------------------------------------------------
+
+    def is_quick_to_judge(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Whether judging asks nobody else's code and writes no large file: then any thread may do it."""
+        spec, output = attempt.node.spec, outcome.value
+        if outcome.error is not None or attempt.node.kind == "items" or self.compiled.checks.get(spec.name):
+            return False
+        if spec.writes is None:
+            return True
+        return sum(map(_weight, output.values() if type(output) is dict else (output,))) <= QUICK_BYTES_MAX
 
     def judge_outcome(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         """Accept the output, or say why not. Writes objects and files; records nothing."""
@@ -292,6 +303,10 @@ class Attempts:
             value_ref=ref,
         )
         return Verdict(exited=exited, items=items)
+
+
+def _weight(output: Any) -> int:
+    return len(output) if type(output) in (str, bytes) else QUICK_BYTES_MAX + 1
 
 
 def _refuse_others_files(attempt: Attempt, output: Any) -> None:

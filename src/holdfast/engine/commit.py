@@ -1,8 +1,10 @@
 """Group commit: many finished steps, one append, one sync; whoever finds nobody committing does it.
 
-The thread that finished a body puts its report into the inbox and pumps. If nobody leads, it leads: it applies
-every report in the inbox to the state, writes all events with one append, syncs once, and delivers. Reports that
-arrive meanwhile are the next batch. Nothing is handed to another thread, so a chain of steps costs one sync each.
+The thread that finished a body puts its report into the inbox and pumps. If nobody leads, it leads: it stores
+the small outputs of all reports in the inbox, applies them to the state, writes all events with one append, syncs
+once, and delivers. Reports that arrive meanwhile are the next batch. Nothing is handed to another thread, so a
+chain of steps costs one sync each; and of many threads that end at once one works and the others sleep, instead of
+all asking for the interpreter after every write.
 
 Crash story: objects are synced before the events that name them are appended. A crash before the append loses
 only what nobody was told; between append and sync, a power cut may cut the tail; after the sync, nothing.
@@ -13,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast import clock
 from holdfast import events as ev
@@ -24,14 +26,19 @@ from holdfast.state import RunState
 from holdfast.stores.objects import ObjectStore
 
 
-class Entry(Protocol):
-    """Something to record. `apply` runs while the batch is open; `done` once it is durable, or has failed."""
+class Entry:
+    """Something to record; whoever leads the commit calls these."""
 
-    durable: bool
+    durable = True
 
-    def apply(self) -> None: ...
+    def ready(self) -> None:
+        """Before the batch is opened."""
 
-    def done(self, error: BaseException | None) -> None: ...
+    def apply(self) -> None:
+        """While it is open: record."""
+
+    def done(self, error: BaseException | None) -> None:
+        """Once it is durable, or has failed."""
 
 
 class Recorded:
@@ -150,6 +157,8 @@ class Committer:
 
     def _append(self, entries: list[Entry]) -> None:
         self._guard()
+        for entry in entries:
+            entry.ready()
         self._objects.sync()
         batch = self._batch = self._journal.begin()
         self._at = clock.now()  # one time for the batch: its events became true together

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast import events as ev
 from holdfast.artifacts import LostValueError
-from holdfast.engine.commit import Committer
+from holdfast.engine.commit import Committer, Entry
 from holdfast.errors import StorageError
 from holdfast.stores import disk
 from holdfast.stores.objects import ObjectStore
@@ -19,7 +19,7 @@ from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
 
 
-class Saying:
+class Saying(Entry):
     """Events to record as they are; `done` wakes whoever waits for them to be durable."""
 
     def __init__(self, committer: Committer, events: tuple[ev.Event, ...], *, durable: bool) -> None:

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast import events as ev
 from holdfast.engine.attempt import Attempt, Verdict
+from holdfast.engine.commit import Entry
 from holdfast.engine.considering import Considering
 from holdfast.engine.outcomes import Outcomes
+from holdfast.executors.base import Outcome
 from holdfast.state import COMPLETED
 
 
-class _Entry:
-    """An entry nobody waits for."""
-
-    durable = True
-
-    def apply(self) -> None:
-        """Nothing to record."""
-
-    def done(self, error: BaseException | None) -> None:
-        """Nobody waits."""
-
-
-class Nudge(_Entry):
+class Nudge(Entry):
     """Makes a batch happen, so that what became due is considered and started."""
 
 
-class Heard(_Entry):
+class Heard(Entry):
     """What somebody wants, noticed by this process itself: recorded, and acted on as if another had done so."""
 
     def __init__(self, considering: Considering, events: Sequence[ev.Event]) -> None:
@@ -39,7 +29,24 @@ class Heard(_Entry):
             self.considering.heard(event)
 
 
-class Report(_Entry):
+class Unjudged(Entry):
+    """How an attempt ended, to be judged by whoever leads the commit."""
+
+    __slots__ = ("attempt", "judge", "judged", "outcome")
+
+    def __init__(self, judge: Callable[[Attempt, Outcome], Entry], attempt: Attempt, outcome: Outcome) -> None:
+        self.judge = judge
+        self.attempt = attempt
+        self.outcome = outcome
+
+    def ready(self) -> None:
+        self.judged = self.judge(self.attempt, self.outcome)
+
+    def apply(self) -> None:
+        self.judged.apply()
+
+
+class Report(Entry):
     """An attempt's verdict, on its way into the journal."""
 
     __slots__ = ("attempt", "duration", "outcomes", "verdict")
@@ -62,7 +69,7 @@ class Report(_Entry):
             self.outcomes.fail(self.attempt, verdict, self.duration)
 
 
-class Overdue(_Entry):
+class Overdue(Entry):
     """The time of a sync body is up."""
 
     def __init__(self, outcomes: Outcomes, attempt: Attempt) -> None:
@@ -72,7 +79,7 @@ class Overdue(_Entry):
         self.outcomes.overrun(self.attempt)
 
 
-class Late(_Entry):
+class Late(Entry):
     """A body that ended after it had been declared dead, or was cancelled by a stop."""
 
     durable = False
@@ -84,7 +91,7 @@ class Late(_Entry):
         self.outcomes.came_back(self.attempt)
 
 
-class Broken(_Entry):
+class Broken(Entry):
     """Something of ours, or the disk, failed while an outcome was judged: the run stops."""
 
     durable = False
@@ -96,7 +103,7 @@ class Broken(_Entry):
         raise self.error
 
 
-class Ending(_Entry):
+class Ending(Entry):
     """The last entry of a run."""
 
     def __init__(self, outcomes: Outcomes, status: str, reason: str) -> None:

@@ -27,7 +27,7 @@ from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Board
 from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
-from holdfast.engine.entries import Broken, Ending, Heard, Late, Nudge, Overdue, Report
+from holdfast.engine.entries import Broken, Ending, Heard, Late, Nudge, Overdue, Report, Unjudged
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
@@ -294,7 +294,12 @@ class Runner:
         try:
             outcome = self._execute(attempt)
             self._workers.body_ended()
-            self._commit(self._judged(attempt, outcome))
+            if self.attempts.is_quick_to_judge(attempt, outcome):
+                self._commit(Unjudged(self._judged, attempt, outcome))
+            else:
+                self._commit(self._judged(attempt, outcome))
+        except BaseException as error:  # a mistake of ours: the run would wait for this attempt for ever
+            self._commit(Broken(error))
         finally:
             current_task.reset(token)
 
@@ -333,11 +338,14 @@ class Runner:
         stopped = outcome.cancelled and self.board.stopping
         if attempt.overran or stopped or self.committer.failed is not None:
             return Late(self._outcomes, attempt)
+        token = current_task.set(attempt.node.id)
         try:
             verdict = self.attempts.judge_outcome(attempt, outcome)
         except BaseException as error:
             self.committer.fail(error)  # at once: the commit to come may meet the same disk, and must not mask it
             return Broken(error)
+        finally:
+            current_task.reset(token)
         return Report(self._outcomes, attempt, verdict, outcome.duration)
 
     # --- the event loop ------------------------------------------------------------------------------------
@@ -387,11 +395,7 @@ class Runner:
         """Judge what ran on the loop, in a worker; all of it is one batch."""
         for attempt in ended:
             assert attempt.outcome is not None
-            token = current_task.set(attempt.node.id)
-            try:
-                self.committer.submit(self._judged(attempt, attempt.outcome))
-            finally:
-                current_task.reset(token)
+            self.committer.submit(self._judged(attempt, attempt.outcome))
         self.committer.pump()
 
 

@@ -1,0 +1,107 @@
+"""Who judges what a body gave: the leader of a commit if it is quick, else the thread that ran the body."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Pipeline
+from holdfast.engine.attempt import QUICK_BYTES_MAX, Attempts
+from holdfast.engine.commit import Committer
+
+from .projects import PATIENCE_S, in_thread
+
+
+def judges(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
+    """Task -> whether it was judged inside a commit, filled as tasks end."""
+    found: dict[str, bool] = {}
+    leading = threading.local()
+    append, judge = Committer._append, Attempts.judge_outcome
+
+    def appending(committer: Committer, entries: list[Any]) -> None:
+        leading.now = True
+        try:
+            append(committer, entries)
+        finally:
+            leading.now = False
+
+    def judging(attempts: Attempts, attempt: Any, outcome: Any) -> Any:
+        found[attempt.node.id] = getattr(leading, "now", False)
+        return judge(attempts, attempt, outcome)
+
+    monkeypatch.setattr(Committer, "_append", appending)
+    monkeypatch.setattr(Attempts, "judge_outcome", judging)
+    return found
+
+
+def test_the_leader_judges_what_is_small_and_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check, an exception, items and large files stay with the thread that ran the body."""
+    found = judges(monkeypatch)
+    pipe = Pipeline("p")
+    pipe.step(lambda: 1, name="value")
+    pipe.step(lambda: "text", name="file", writes="file.md")
+    pipe.step(lambda: {"a": "x", "b": b"y"}, name="files", writes={"a": "a.md", "b": "b.bin"})
+    pipe.step(lambda: "x" * QUICK_BYTES_MAX + "y", name="large", writes="large.md")
+    pipe.step(lambda: "text", name="checked", writes="checked.md", check=lambda output: True)
+    pipe.step(lambda: 1 / 0, name="failing", retries=0)
+
+    @pipe.step(writes="made.bin")
+    def made(ctx: Context) -> Path:
+        ctx.out.write_bytes(b"1")
+        return ctx.out
+
+    @pipe.items("one")
+    def some() -> list[str]:
+        return ["a"]
+
+    pipe.step(lambda one: one, name="each", each="one")
+    pipe.run(dir=tmp_path)
+    assert {task for task, by_leader in found.items() if by_leader} == {"value", "file", "files", "each[a]"}
+    assert {task for task, by_leader in found.items() if not by_leader} == {
+        "large",
+        "checked",
+        "failing",
+        "made",
+        "some",
+    }
+
+
+def test_a_check_may_record_while_others_commit(tmp_path: Path) -> None:
+    """It asks the committer itself: the leader of a commit would wait for ever for itself."""
+    pipe = Pipeline("p")
+    pipe.items("n", [str(number) for number in range(20)])
+
+    def paid(output: str, ctx: Context) -> bool:
+        return bool(ctx.once("check", lambda: len(output)))
+
+    pipe.step(lambda n: f"text {n}", name="text", each="n", writes="{n}.md", check=paid)
+    pipe.step(lambda n: n, name="value", each="n")
+    assert in_thread(lambda: pipe.run(dir=tmp_path, concurrency=8)).status == "completed"
+
+
+@pytest.mark.parametrize("where", ["is_quick_to_judge", "judge_outcome"])
+def test_a_mistake_of_ours_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Wherever a worker meets it: nobody would ever hear of that attempt again."""
+
+    def broken(*_: Any) -> None:
+        raise AttributeError("a mistake of ours")
+
+    monkeypatch.setattr(Attempts, where, broken)
+    pipe = Pipeline("p")
+    pipe.step(lambda: 1, name="a")
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            pipe.run(dir=tmp_path)
+        except AttributeError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert [str(error) for error in raised] == ["a mistake of ours"]

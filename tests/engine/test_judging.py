@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
+from holdfast.engine import commit
 from holdfast.engine.attempt import QUICK_BYTES_MAX, Attempts
-from holdfast.engine.commit import Committer
+from holdfast.engine.commit import Committer, Entry
 
 from .projects import PATIENCE_S, in_thread
 
@@ -19,12 +20,12 @@ def judges(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """Task -> whether it was judged inside a commit, filled as tasks end."""
     found: dict[str, bool] = {}
     leading = threading.local()
-    append, judge = Committer._append, Attempts.judge_outcome
+    take, judge = Committer._take, Attempts.judge_outcome
 
-    def appending(committer: Committer, entries: list[Any]) -> None:
+    def taking(committer: Committer) -> list[Entry]:
         leading.now = True
         try:
-            append(committer, entries)
+            return take(committer)
         finally:
             leading.now = False
 
@@ -32,13 +33,14 @@ def judges(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
         found[attempt.node.id] = getattr(leading, "now", False)
         return judge(attempts, attempt, outcome)
 
-    monkeypatch.setattr(Committer, "_append", appending)
+    monkeypatch.setattr(Committer, "_take", taking)
     monkeypatch.setattr(Attempts, "judge_outcome", judging)
     return found
 
 
 def test_the_leader_judges_what_is_small_and_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check, an exception, items and large files stay with the thread that ran the body."""
+    monkeypatch.setattr(commit, "QUICK_SYNC_S", 1000.0)
     found = judges(monkeypatch)
     pipe = Pipeline("p")
     pipe.step(lambda: 1, name="value")
@@ -80,6 +82,17 @@ def test_a_check_may_record_while_others_commit(tmp_path: Path) -> None:
     pipe.step(lambda n: f"text {n}", name="text", each="n", writes="{n}.md", check=paid)
     pipe.step(lambda n: n, name="value", each="n")
     assert in_thread(lambda: pipe.run(dir=tmp_path, concurrency=8)).status == "completed"
+
+
+def test_on_a_slow_disk_every_thread_stores_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread that stored for all would make them wait for each other."""
+    monkeypatch.setattr(commit, "QUICK_SYNC_S", 0.0)
+    found = judges(monkeypatch)
+    pipe = Pipeline("p")
+    pipe.items("n", [str(number) for number in range(20)])
+    pipe.step(lambda n: n, name="text", each="n", writes="{n}.md")
+    pipe.run(dir=tmp_path, concurrency=1)
+    assert list(found.values()) == [False] * 20
 
 
 @pytest.mark.parametrize("where", ["is_quick_to_judge", "judge_outcome"])

@@ -25,6 +25,12 @@ from holdfast.journal.log import Batch, EventLog
 from holdfast.state import RunState
 from holdfast.stores.objects import ObjectStore
 
+SYNCS_WORTH = 10
+BATCH_MIN = 4
+"""A batch of more entries than that is made ready for no longer than so many syncs take."""
+
+QUICK_SYNC_S = 0.005
+
 
 class Entry:
     """Something to record; whoever leads the commit calls these."""
@@ -32,7 +38,7 @@ class Entry:
     durable = True
 
     def ready(self) -> None:
-        """Before the batch is opened."""
+        """Before the batch is opened. Must not raise."""
 
     def apply(self) -> None:
         """While it is open: record."""
@@ -72,6 +78,7 @@ class Committer:
         self._recorded: list[Recorded] = []
         self._at = 0.0
         self._ts = ""
+        self._sync_s = 1.0  # how long a sync takes
 
     # --- anyone --------------------------------------------------------------------------------------------
 
@@ -99,6 +106,13 @@ class Committer:
     def waiting(self) -> bool:
         """Whether something lies in the inbox that nobody is committing."""
         return bool(self._inbox) and not self._leader.locked()
+
+    def has_time(self) -> bool:
+        """Whether entries may leave it to the leader to make them ready.
+
+        Not on a slow disk: many threads wait for that sooner than one.
+        """
+        return self._sync_s < QUICK_SYNC_S
 
     def exclusively(self, look: Callable[[], Any]) -> Any:
         """The result of `look` while nothing is being applied: for snapshots and pictures of the state."""
@@ -131,18 +145,13 @@ class Committer:
         self._recorded.append(Recorded(seq, at, event))
 
     def _commit(self) -> None:
-        entries = []
-        durable = False
-        while self._inbox:
-            entry = self._inbox.popleft()
-            entries.append(entry)
-            durable = durable or entry.durable
+        entries = self._take()
         try:
             if self.failed is not None:
                 raise self.failed
             self._append(entries)
-            if durable:
-                self._journal.sync()
+            if any(entry.durable for entry in entries):
+                self._sync()
         except BaseException as error:
             self.failed = self.failed or _told(error)
             for entry in entries:
@@ -155,10 +164,30 @@ class Committer:
             entry.done(None)
         self.on_durable(recorded)
 
+    def _take(self) -> list[Entry]:
+        """What is in the inbox, made ready: no more of it than is worth waiting for.
+
+        Those who are in the batch go on together. If storing for all took much longer than the sync that they
+        share, they would all be idle, then all at work, then all here at once again.
+        """
+        entries: list[Entry] = []
+        enough_at = clock.monotonic() + self._sync_s * SYNCS_WORTH
+        while self._inbox:
+            entry = self._inbox.popleft()
+            entry.ready()
+            entries.append(entry)
+            if clock.monotonic() > enough_at and len(entries) >= BATCH_MIN:
+                break
+        return entries
+
+    def _sync(self) -> None:
+        began = clock.monotonic()
+        self._journal.sync()
+        # One that took long may have waited for the interpreter; many in a row did not.
+        self._sync_s = min(clock.monotonic() - began, self._sync_s * 1.5)
+
     def _append(self, entries: list[Entry]) -> None:
         self._guard()
-        for entry in entries:
-            entry.ready()
         self._objects.sync()
         batch = self._batch = self._journal.begin()
         self._at = clock.now()  # one time for the batch: its events became true together

@@ -294,7 +294,7 @@ class Runner:
         try:
             outcome = self._execute(attempt)
             self._workers.body_ended()
-            if self.attempts.is_quick_to_judge(attempt, outcome):
+            if self.committer.has_time() and self.attempts.is_quick_to_judge(attempt, outcome):
                 self._commit(Unjudged(self._judged, attempt, outcome))
             else:
                 self._commit(self._judged(attempt, outcome))

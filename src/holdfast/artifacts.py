@@ -348,11 +348,13 @@ class Artifacts:
 
     def load(self, accepted: Accepted) -> Any:
         """The output as consumers receive it: a fresh copy, verified against what was accepted."""
+        if not accepted.files:
+            return self.load_value(accepted.value, accepted.value_ref)
         loaded = {record.key: self._load_file(record) for record in accepted.files}
         if set(loaded) == {""}:
             return loaded[""]
         value = self.load_value(accepted.value, accepted.value_ref)
-        return {**value, **loaded} if loaded else value
+        return {**value, **loaded}
 
     def load_value(self, value: msgspec.Raw, ref: str) -> Any:
         if not ref:

@@ -11,9 +11,8 @@ def now() -> float:
     return round(time.time(), 3)
 
 
-def monotonic() -> float:
-    """Seconds that only go forward within this process: for durations, timeouts and delays."""
-    return time.monotonic()
+monotonic = time.monotonic
+"""Seconds that only go forward within this process: for durations, timeouts and delays."""
 
 
 def iso(seconds: float) -> str:

@@ -177,8 +177,8 @@ class Considering:
 
     def _forget_calls(self, node: Node, digest: str) -> None:
         """Begin a new round if the paid calls of this one were made for other inputs: they answer nothing now."""
-        calls = self.board.state.once.get(node.id, {})
-        if not all(fits(call, digest) for call in calls.values()):
+        calls = self.board.state.once.get(node.id)
+        if calls and not all(fits(call, digest) for call in calls.values()):
             reason = "what its paid calls were made from has changed"
             self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason))
 
@@ -234,7 +234,7 @@ class Considering:
     def _start(self, node: Node) -> None:
         record = self.board.state.task(node.id)
         parts, digest, partial = self.board.prepared[node.id]
-        parents = tuple(parent.id for parent in node.parents)
+        parents = tuple([parent.id for parent in node.parents])
         first = parents[0] if parents else ""
         attempt = Attempt(node, record.attempt + 1, record.round, digest, parts, partial, first)
         self.board.committer.record(

@@ -16,7 +16,7 @@ from holdfast.engine.commit import Recorded
 from holdfast.errors import HoldfastError
 from holdfast.state import COMPLETED
 
-PAUSE_S = 0.3
+PAUSE_S = 0.4
 SHARE = 0.05
 SNAPSHOT_EVENTS_MIN = 2000
 

@@ -109,9 +109,10 @@ class Scheduler:
     @property
     def timed(self) -> bool:
         """Whether something waits for time to pass: a delay, or a rate."""
-        return bool(self._delayed) or any(
-            heap and name is not None and self.limits[name].spec.per_minute for name, heap in self._ready.items()
-        )
+        return bool(self._delayed) or (bool(self.limits) and any(map(self._waits_for_rate, self._ready)))
+
+    def _waits_for_rate(self, limit: str | None) -> bool:
+        return limit is not None and bool(self._ready[limit]) and self.limits[limit].spec.per_minute is not None
 
     def has_work(self) -> bool:
         """Whether anything is ready or delayed."""

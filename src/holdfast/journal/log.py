@@ -122,7 +122,8 @@ class EventLog:
 
     def begin(self) -> Batch:
         """Take the append lock and catch up; the batch must be committed or aborted."""
-        self._refuse_if_failed()
+        if self._failure:
+            raise self._refusal()
         try:
             if self._fd < 0:
                 atomic.make_dirs(self.path.parent, sync=True)
@@ -156,7 +157,8 @@ class EventLog:
         """Everything committed so far is durable when this returns."""
         goal = self._commits
         with self._sync_mutex:
-            self._refuse_if_failed()
+            if self._failure:
+                raise self._refusal()
             if self._synced >= goal or self._fd < 0:
                 return
             covered = self._commits
@@ -182,18 +184,17 @@ class EventLog:
 
     # -- inside ---------------------------------------------------------------------------------------
 
-    def _refuse_if_failed(self) -> None:
-        if self._failure:
-            raise StorageError(
-                f"The journal {self._name} could not be written before: {self._failure}.",
-                fix="What was recorded is safe: mend that, then run the same command.",
-            )
+    def _refusal(self) -> StorageError:
+        return StorageError(
+            f"The journal {self._name} could not be written before: {self._failure}.",
+            fix="What was recorded is safe: mend that, then run the same command.",
+        )
 
     def _catch_up(self) -> list[Line]:
         """Lines that others appended since; in the common case none, found by one look."""
         if self._fd < 0:
             return self._open()
-        if not self._is_doubted and self._is_untouched():
+        if self._makes_room and not self._is_doubted and is_untouched(self._fd, self.position.offset):
             return []
         self._is_doubted = False
         now = os.fstat(self._fd)

@@ -87,13 +87,13 @@ class Judge:
         reshaped = other_form(spec, record) if record is not None else None
         if reshaped is not None or is_memory(spec):
             return reshaped or self.sections.decide(node, self._policy(spec), parts, input_digest)
-        paths = self.inputs.paths(node)
-        if record is None and self.state.rebuilt and not paths and self.policy.adopt:
-            opening = self.openings.decide(node, parts, input_digest)
-            if opening is not None:
-                return opening
-        if record is None and not (isinstance(spec, StepSpec) and (spec.writes or self.state.rebuilt)):
+        if record is None and not (isinstance(spec, StepSpec) and spec.writes) and not self.state.rebuilt:
             return _NOT_STARTED
+        paths = self.inputs.paths(node)
+        if record is None and not paths:
+            opening = self.openings.decide(node, parts, input_digest) if self.policy.adopt else None
+            if opening is not None or not isinstance(spec, StepSpec):
+                return opening or _NOT_STARTED
         other = self._claimed_by(node, paths)
         if other:
             return Decision(decisions.ASK, f"it would write to the same file as {other}", about="path")
@@ -184,7 +184,9 @@ class Judge:
 
         Gives the events that record it, each to be recorded at once.
         """
-        return self._moving.bring_home(node) if self._moving.is_away(node) else ()
+        if node.id not in self.state.tasks or not self._moving.is_away(node):
+            return ()
+        return self._moving.bring_home(node)
 
     def apply(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str

@@ -48,29 +48,36 @@ def open_file(path: str, flags: int, *, dir_fd: int | None = None, mode: int = 0
 
 def write_all(fd: int, data: bytes, path: str = "") -> None:
     """Write all of `data`; a short write is legal and simply continued."""
-    _write(data, path, lambda piece, _: os.write(fd, piece))
+    _about_to_write(path, lambda: os.write(fd, data[: len(data) // 2]))
+    try:
+        done = os.write(fd, data)
+        while done < len(data):
+            done += os.write(fd, memoryview(data)[done:])
+    except OSError as error:
+        raise _named(error, path) from None
 
 
 def write_at(fd: int, data: bytes, offset: int, path: str = "") -> None:
     """As `write_all`, from byte `offset` on."""
-    _write(data, path, lambda piece, done: os.pwrite(fd, piece, offset + done))
-
-
-def _write(data: bytes, path: str, put: Callable[[bytes | memoryview, int], int]) -> None:
-    global writes
-    writes += 1
-    if hook is not None:
-        try:
-            hook("write", path)
-        except TornWrite as torn:
-            put(data[: len(data) // 2], 0)
-            torn.then()
+    _about_to_write(path, lambda: os.pwrite(fd, data[: len(data) // 2], offset))
     try:
-        done = put(data, 0)
+        done = os.pwrite(fd, data, offset)
         while done < len(data):
-            done += put(memoryview(data)[done:], done)
+            done += os.pwrite(fd, memoryview(data)[done:], offset + done)
     except OSError as error:
         raise _named(error, path) from None
+
+
+def _about_to_write(path: str, write_half: Callable[[], object]) -> None:
+    global writes
+    writes += 1
+    if hook is None:
+        return
+    try:
+        hook("write", path)
+    except TornWrite as torn:
+        write_half()
+        torn.then()
 
 
 def sync_file(fd: int, path: str = "") -> None:

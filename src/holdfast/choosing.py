@@ -281,11 +281,15 @@ def _seals_of_step(
 ) -> Iterator[tuple[str, Seal]]:
     fan = spec.fan_path(step.each)
     wanted = [template for template in step.files.values() if "run_id" not in templates.fields(template)]
+    is_there: dict[str, bool] = {}  # folder -> whether anything can be in it
     for path in _known_paths(spec, step.each) if wanted else ():
         values = {**fields, **dict(zip(fan, path, strict=True))}
         for template in wanted:
             target = templates.render_path(template, values)
-            seal = _seal_at(layout, target)
+            folder = os.path.dirname(target)
+            if folder not in is_there:
+                is_there[folder] = os.path.lexists(layout.root / folder)
+            seal = _seal_at(layout, target) if is_there[folder] else None
             if seal is not None and seal.task == task_id(step.name, path):
                 yield target, seal
 

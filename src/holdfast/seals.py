@@ -101,9 +101,13 @@ def write_seal(seal: Seal) -> bytes:
     if seal.known_as:
         words.append(f"known={seal.known_as}")
     if seal.made_from:
-        words.append("from=" + ",".join([f"{quote(n, '')}:{quote(v, '')}" for n, v in seal.made_from.items()]))
+        words.append("from=" + ",".join([f"{_quoted(n)}:{_quoted(v)}" for n, v in seal.made_from.items()]))
     line = f"<!-- {' '.join(words)}".encode()
     return b"%b sum=%b -->\n" % (line, seal_sum(line))
+
+
+def _quoted(text: str) -> str:
+    return text if text.isascii() and text.isalnum() else quote(text, "")
 
 
 def read_seal(line: bytes) -> Seal | None:

@@ -13,6 +13,7 @@ from holdfast.seals import (
     author_body,
     ends_in_marker,
     is_inline,
+    name_inputs,
     read_seal,
     take_apart,
     vary,
@@ -66,14 +67,23 @@ def test_a_seal_without_a_sum_is_one_if_it_has_nothing_else_unknown() -> None:
 
 def test_every_bit_of_a_seal_line_counts() -> None:
     """Whatever one bit of it becomes, it is no seal any more."""
-    seal = vary(SEAL, newline_added=True, set_digest="5e7", made_from={"item": "ch05", "param a b": "0123"})
+    seal = vary(
+        SEAL, newline_added=True, set_digest="5e7", inputs=name_inputs({"item": "ch05", "param a b": "0123"})
+    )
     line = write_seal(seal).rstrip()
     assert read_seal(line) == seal
+    assert seal.made_from == {"item": "ch05", "param a b": "0123"}
     for place in range(len(line)):
         for bit in range(8):
             damaged = bytearray(line)
             damaged[place] ^= 1 << bit
             assert read_seal(bytes(damaged)) is None, bytes(damaged)
+
+
+@pytest.mark.parametrize("inputs", ["item", "a:b:c", "a:b,", "a:b,c"])
+def test_inputs_that_do_not_read_make_no_seal(inputs: str) -> None:
+    """Nearly a seal is no seal, also where only its inputs are wrong."""
+    assert read_seal(write_seal(vary(SEAL, inputs=inputs))) is None
 
 
 def test_a_seal_counts_only_as_the_last_line() -> None:

@@ -342,7 +342,7 @@ def _refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: M
     Only tasks that take nothing from other tasks can be compared before anything has run. If one of them fits,
     the run is the same, and what does not fit is redone as usual.
     """
-    named = [seal for seal in found.values() if seal.made_from]
+    named = [seal for seal in found.values() if seal.inputs]
     if named:
         _refuse_other_params(params, found)
         return

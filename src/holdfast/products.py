@@ -121,7 +121,7 @@ def task_seal(task: str, step: StepSpec, run_id: str, record: TaskState) -> Seal
         cost_usd=record.cost_usd,
         tokens=record.input_tokens + record.output_tokens,
         step_version=record.version,
-        made_from={name: part.removeprefix("?") for name, part in parts if part != "?"},
+        inputs=seals.name_inputs({name: part.removeprefix("?") for name, part in parts if part != "?"}),
     )
 
 

@@ -12,6 +12,8 @@ the line itself: a seal that was damaged is no seal. Nothing here opens a file.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -20,6 +22,7 @@ from holdfast.layout import SEAL_SUFFIX
 from holdfast.stores.reader import last_line, seal_sum, seal_words
 
 SEAL_VERSION = 1
+_INPUTS = re.compile("[^:,]*:[^:,]*(?:,[^:,]*:[^:,]*)*")
 INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
 
 
@@ -39,8 +42,16 @@ class Seal(msgspec.Struct, frozen=True):
     step_version: int = 1
     kind: str = "text"
     value_digest: str = ""  # of the value a step gave beside its files; it is kept in objects/ by this name
-    made_from: dict[str, str] = {}  # each input's digest, shortened: which of them differ, when not all are known
+    inputs: str = ""  # as `name_inputs` writes them; read only where they matter, which is seldom
     known_as: str = ""  # of a migrated output: the digest that its consumers know it by
+
+    @property
+    def made_from(self) -> dict[str, str]:
+        """Each input's digest, shortened: which of them differ, when not all are known."""
+        pairs = dict([pair.split(":") for pair in self.inputs.split(",")]) if self.inputs else {}
+        if "%" in self.inputs:
+            return {unquote(name): unquote(part) for name, part in pairs.items()}
+        return pairs
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -100,10 +111,15 @@ def write_seal(seal: Seal) -> bytes:
         words.append(f"kind={seal.kind}")
     if seal.known_as:
         words.append(f"known={seal.known_as}")
-    if seal.made_from:
-        words.append("from=" + ",".join([f"{_quoted(n)}:{_quoted(v)}" for n, v in seal.made_from.items()]))
+    if seal.inputs:
+        words.append(f"from={seal.inputs}")
     line = f"<!-- {' '.join(words)}".encode()
     return b"%b sum=%b -->\n" % (line, seal_sum(line))
+
+
+def name_inputs(parts: Mapping[str, str]) -> str:
+    """Inputs and their digests as a seal has them."""
+    return ",".join([f"{_quoted(name)}:{_quoted(part)}" for name, part in parts.items()])
 
 
 def _quoted(text: str) -> str:
@@ -138,17 +154,18 @@ def _seal_of(words: bytes) -> Seal | None:
             int(more.get("version", "1")),
             more.get("kind", "text"),
             more.get("value", ""),
-            _made_from(more["from"]) if "from" in more else {},
+            _inputs(more["from"]) if "from" in more else "",
             more.get("known", ""),
         )
     except ValueError:
         return None
 
 
-def _made_from(text: str) -> dict[str, str]:
-    """The inputs that a seal names; ValueError if it does not read."""
-    pairs = dict([pair.split(":") for pair in text.split(",")])
-    return {unquote(name): unquote(part) for name, part in pairs.items()} if "%" in text else pairs
+def _inputs(text: str) -> str:
+    """The inputs that a seal names, unread; ValueError if they cannot be read."""
+    if _INPUTS.fullmatch(text) is None:
+        raise ValueError(text)
+    return text
 
 
 def take_apart(data: bytes) -> Sealed:

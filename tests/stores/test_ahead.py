@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.seals import Seal, take_apart, taken_apart, write_seal
+from holdfast.seals import Seal, name_inputs, take_apart, taken_apart, write_seal
 from holdfast.stores import ahead as ahead_module
 from holdfast.stores import reader
 from holdfast.stores.ahead import ReadAhead
@@ -60,7 +60,9 @@ def test_a_file_comes_with_the_hash_of_all_above_its_last_line(tmp_path: Path, s
 @pytest.mark.parametrize("below", [b"", b"\n \n", b"more\n", b"\0"], ids=["nothing", "blanks", "text", "a zero"])
 def test_a_seal_is_found_as_the_judging_process_finds_it(tmp_path: Path, start: Start, below: bytes) -> None:
     """Body and seal are the same, whoever takes the file apart; what is no seal here is none there."""
-    seal = Seal("draft[ch05]", "ID", 0, "IN", "SUM", "DONE", 0.5, 7, made_from={"a,b": "c:d", "item": "x"})
+    seal = Seal(
+        "draft[ch05]", "ID", 0, "IN", "SUM", "DONE", 0.5, 7, inputs=name_inputs({"a,b": "c:d", "item": "x"})
+    )
     data = b"text\n" + write_seal(seal) + below
     (tmp_path / "a.md").write_bytes(data)
     found = start(["a.md"]).take("a.md", patiently=True)

@@ -199,7 +199,7 @@ class Scan:
 
 def _is_beyond_telling(seal: Seal, parts: Mapping[str, str]) -> bool:
     """Whether an input is unknown and nothing that is known differs from what the seal says."""
-    return UNKNOWN in parts.values() and not (seal.made_from and differing(seal.made_from, parts))
+    return UNKNOWN in parts.values() and not (seal.inputs and differing(seal.made_from, parts))
 
 
 def _other_version(seal: Seal, node: Node) -> str:

@@ -109,7 +109,7 @@ def _may_fit(evidence: Evidence, seal: Seal) -> bool:
         return False
     if seal.input_digest == evidence.old_version_digest:
         return True
-    if not seal.made_from:
+    if not seal.inputs:
         return UNKNOWN in evidence.parts.values()
     others = differing(seal.made_from, evidence.parts)
     return all(name in evidence.taken for name in others) and (not others or evidence.is_rebuilt)

@@ -27,6 +27,7 @@ FILES_MIN = 1000
 _FRESH_S = 0.5
 _PASSED_MAX = 500
 _BUFFER = 1 << 18
+_HEADER_SIZE = reader.HEADER.size
 
 
 class Read(msgspec.Struct, frozen=True, gc=False):
@@ -48,6 +49,7 @@ class ReadAhead:
         self._next = 0  # the place of the file whose answer comes next
         self._passed: dict[str, Read] = {}  # answers about files that were not asked for in their turn
         self._received, self._at = b"", 0
+        self._header = (0, 0, 0, b"", 0.0)  # of the answer that comes next, once it has come
         self._process = _start(root)
 
     def send(self, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
@@ -100,11 +102,20 @@ class ReadAhead:
             if len(self._passed) > _PASSED_MAX:
                 del self._passed[next(iter(self._passed))]
 
+    def _has_come(self, patiently: bool) -> bool:
+        """Whether all that is said of the next file has been received."""
+        received = len(self._received) - self._at
+        if received < _HEADER_SIZE and not self._receive(_HEADER_SIZE, patiently):
+            return False
+        self._header = reader.HEADER.unpack_from(self._received, self._at)
+        whole = _HEADER_SIZE + self._header[0] + self._header[2]
+        return received >= whole or self._receive(whole, patiently)
+
     def _answer(self) -> Read | None:
         """What is said of the next file, all of which has come."""
         self._next += 1
-        size, covered, more, sha256, read_at = reader.HEADER.unpack_from(self._received, self._at)
-        begins = self._at + reader.HEADER.size
+        size, covered, more, sha256, read_at = self._header
+        begins = self._at + _HEADER_SIZE
         ends = begins + size
         self._at = ends + more
         if covered > size:
@@ -112,14 +123,8 @@ class ReadAhead:
         received = self._received
         return Read(received[begins:ends], covered, sha256.hex(), received[ends : self._at], read_at)
 
-    def _has_come(self, patiently: bool) -> bool:
-        if not self._is_here(reader.HEADER.size, patiently):
-            return False
-        size, _, more, _, _ = reader.HEADER.unpack_from(self._received, self._at)
-        return self._is_here(reader.HEADER.size + size + more, patiently)
-
-    def _is_here(self, size: int, patiently: bool) -> bool:
-        """Whether so many bytes have been received; takes in what lies in the pipe."""
+    def _receive(self, size: int, patiently: bool) -> bool:
+        """Take in what lies in the pipe; whether so many bytes are here then."""
         assert self._process is not None and self._process.stdout is not None
         while len(self._received) < self._at + size:
             try:

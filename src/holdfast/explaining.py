@@ -11,7 +11,7 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import SETTLE, Node
 from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, RunState, TaskState
-from holdfast.wording import counted
+from holdfast.wording import counted, span
 
 if TYPE_CHECKING:
     from holdfast.decisions import Planned
@@ -148,7 +148,7 @@ _FAILURES = {"timeout": ", the last one out of time", "refused": ", the last one
 
 def _past(record: TaskState) -> Iterator[str]:
     if record.status == COMPLETED and record.completed_at is not None:
-        how = _EVIDENCE.get(record.evidence) or f"ran in {record.duration:.3g} s, attempt {record.attempt}"
+        how = _EVIDENCE.get(record.evidence) or f"ran in {span(record.duration)}, attempt {record.attempt}"
         yield f"  completed {clock.iso(record.completed_at)}: {how}"
     if record.status == IN_PROGRESS:
         yield f"  attempt {record.attempt} is running, or was cut off"

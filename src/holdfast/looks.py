@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 
 import msgspec
 
 from holdfast import memory, seals
 from holdfast.seals import Seal
+from holdfast.stores import atomic
 from holdfast.stores.ahead import Read
 from holdfast.values import digest, is_text
 
 UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
 """A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
 
-_UNREADABLE_WORDS = {errno.ELOOP: "it is a symbolic link", errno.EISDIR: "it is a folder"}
+_UNREADABLE_WORDS = {
+    os.strerror(errno.ELOOP): "it is a symbolic link",
+    os.strerror(errno.EISDIR): "it is a folder",
+    atomic.NOT_REGULAR: "it is no regular file",
+}
 
 
 def why_unreadable(error: OSError) -> str:
     """Why a file cannot be read, for people: links are never followed, so the system's own words would mislead."""
-    return _UNREADABLE_WORDS.get(error.errno or 0) or error.strerror or "cannot be read"
+    words = error.strerror or "cannot be read"
+    return _UNREADABLE_WORDS.get(words, words)
 
 
 SEAL_DAMAGED = "its seal is; the rest is whole"

@@ -16,6 +16,17 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def span(seconds: float) -> str:
+    """`0.4s`, `42s`, `3m 05s`, `2h 10m`."""
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s"
+
+
 def writable(text: str) -> str:
     """`text` with each lone surrogate spelt out: half a character, as `json.loads` gives it, fits into no file."""
     return text.encode("utf-8", "backslashreplace").decode()

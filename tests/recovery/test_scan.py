@@ -127,12 +127,21 @@ def test_an_accepted_file_without_its_seal_is_damaged(project: Path) -> None:
     assert kinds(scan(project, run_id=run.name))["outline.md"] == "damaged"
 
 
-def test_a_link_is_called_a_link(project: Path) -> None:
-    """Not by what the system says of it, which is about loops."""
-    (project / "free.txt").unlink()
-    (project / "free.txt").symlink_to("outline.md")
-    found = {finding.path: finding for finding in scan(project).findings}["free.txt"]
-    assert (found.kind, found.detail) == ("damaged", "it is a symbolic link")
+@pytest.mark.parametrize(
+    ("put", "word"),
+    [
+        (lambda path: path.symlink_to("free.txt"), "a symbolic link"),
+        (lambda path: path.mkdir(), "a folder"),
+        (lambda path: os.mkfifo(path), "no regular file"),
+    ],
+)
+def test_what_is_no_file_is_called_what_it_is(project: Path, put: Any, word: str) -> None:
+    """The system's own words would mislead: nothing is followed, and nothing waited for."""
+    path = project / "outline.md"
+    path.unlink()
+    put(path)
+    details = {finding.path: finding.detail for finding in scan(project).findings}
+    assert details["outline.md"] == f"it is {word}"
 
 
 def test_what_was_made_from_an_edited_file_is_stale(project: Path) -> None:

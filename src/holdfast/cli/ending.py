@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.cli.printing import addressed, money, span
+from holdfast.cli.printing import addressed, money
 from holdfast.layout import ProjectLayout
 from holdfast.picture import Picture
 from holdfast.runs import newest
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED
+from holdfast.wording import span
 
 if TYPE_CHECKING:
     from holdfast.cli.running import Tally

@@ -13,11 +13,12 @@ from rich.text import Text
 
 from holdfast import clock
 from holdfast.cli.console import PlainConsole, standing
-from holdfast.cli.printing import hour, span
+from holdfast.cli.printing import hour
 from holdfast.cli.progress import Told
 from holdfast.escaping import terminal
 from holdfast.picture import Picture
 from holdfast.views.matrix import text_matrix
+from holdfast.wording import span
 
 REFRESH_S = 0.25
 LOG_LINES = 6

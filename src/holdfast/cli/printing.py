@@ -99,17 +99,6 @@ def money(usd: float) -> str:
     return f"${usd:.3f}" if 0 < abs(usd) < 1 else f"${usd:,.2f}"
 
 
-def span(seconds: float) -> str:
-    """`0.4s`, `42s`, `3m 05s`, `2h 10m`."""
-    if seconds < 10:
-        return f"{max(seconds, 0):.1f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    if not minutes:
-        return f"{rest}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s"
-
-
 def size(count: int) -> str:
     """`512 B`, `1.5 MB`."""
     amount = float(count)

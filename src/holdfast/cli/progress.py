@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import events as ev
-from holdfast.cli.printing import money, span
+from holdfast.cli.printing import money
 from holdfast.state import COMPLETED, FAILED, SKIPPED
-from holdfast.wording import counted, shortened
+from holdfast.wording import counted, shortened, span
 
 LINE_MAX = 2000
 GOOD, BAD, WARN, INFO = "green", "red", "yellow", "cyan"

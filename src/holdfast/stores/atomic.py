@@ -31,6 +31,7 @@ _NAME_KEPT = 200
 _counter = itertools.count(1)
 
 TAIL = "tail"
+NOT_REGULAR = "Not a regular file"
 """What the cut-off end of a file is labelled with in quarantine."""
 
 
@@ -214,13 +215,14 @@ def _open_sized(path: str, dir_fd: int | None) -> tuple[int, int]:
         fd = os.open(path, disk.READ_FLAGS, dir_fd=dir_fd)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket
-            raise OSError(errno.EISDIR, "Not a regular file", path) from None
+            raise OSError(errno.EISDIR, NOT_REGULAR, path) from None
         raise
     status = os.fstat(fd)
     if stat.S_ISREG(status.st_mode):
         return fd, status.st_size
     os.close(fd)
-    raise OSError(errno.EISDIR, "Not a regular file", path)
+    is_folder = stat.S_ISDIR(status.st_mode)
+    raise OSError(errno.EISDIR, os.strerror(errno.EISDIR) if is_folder else NOT_REGULAR, path)
 
 
 def set_aside(path: Path, into: Path, *, label: str = "", dir_fd: int | None = None) -> Path:

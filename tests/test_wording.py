@@ -13,5 +13,5 @@ def test_a_number_agrees_with_its_noun() -> None:
 
 def test_a_time_is_told_as_people_would() -> None:
     """Neither the shortest nor the longest is told in powers of ten."""
-    spans = [span(seconds) for seconds in (0.000079, 0.42, 42, 185, 12_345)]
-    assert spans == ["0.0s", "0.4s", "42s", "3m 05s", "3h 25m"]
+    spans = [span(seconds) for seconds in (-1, 0.000079, 0.44, 42.4, 185, 12_345)]
+    assert spans == ["0.0s", "0.0s", "0.4s", "42s", "3m 05s", "3h 25m"]

@@ -10,7 +10,7 @@ import pytest
 from holdfast import events as ev
 from holdfast.cli import console as console_module
 from holdfast.cli.console import Console, PlainConsole, make_console
-from holdfast.cli.printing import addressed, money, size, span, table
+from holdfast.cli.printing import addressed, money, size, table
 from holdfast.cli.progress import Progress
 from holdfast.engine.commit import Recorded
 from holdfast.picture import Picture
@@ -190,7 +190,6 @@ def test_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None
 def test_amounts_read_well() -> None:
     """Money, time and sizes are shown with the digits that matter."""
     assert [money(usd) for usd in (0, 0.0042, 0.1234, 1234.5)] == ["$0.00", "$0.0042", "$0.123", "$1,234.50"]
-    assert [span(s) for s in (-1, 0.44, 42.4, 185, 7800)] == ["0.0s", "0.4s", "42s", "3m 05s", "2h 10m"]
     assert [size(n) for n in (512, 1500, 2_500_000, 3_000_000_000)] == ["512 B", "1.5 kB", "2.5 MB", "3.0 GB"]
 
 

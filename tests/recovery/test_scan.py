@@ -132,7 +132,7 @@ def test_an_accepted_file_without_its_seal_is_damaged(project: Path) -> None:
     [
         (lambda path: path.symlink_to("free.txt"), "a symbolic link"),
         (lambda path: path.mkdir(), "a folder"),
-        (lambda path: os.mkfifo(path), "no regular file"),
+        (os.mkfifo, "no regular file"),
     ],
 )
 def test_what_is_no_file_is_called_what_it_is(project: Path, put: Any, word: str) -> None:

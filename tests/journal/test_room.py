@@ -173,3 +173,52 @@ def test_a_journal_cut_short_in_use_is_missed(path, log):
     os.truncate(path, log.position.offset - 30)
     with pytest.raises(CheckpointCorruptionError, match="does not contain line 2"):
         log.append({"event": "three"})
+
+
+@pytest.mark.parametrize("spaces", [0, 1, 2])
+def test_room_that_is_all_but_used_up_is_no_torn_tail(path, spaces):
+    """Whether the journal is read from its beginning or from where somebody had come."""
+    first, second = make_lines(2)
+    path.parent.mkdir()
+    path.write_bytes(first + second[:-1] + b" " * spaces + b"\n")
+    whole = scan(path)
+    assert [line.seq for line in whole] == [1, 2]
+    rest = scan(path, whole.position)
+    assert list(rest) == []
+    assert [(found.torn, found.damage, found.anchored) for found in (whole, rest)] == [(0, [], True)] * 2
+
+
+def test_the_last_line_is_found_behind_the_largest_room(path, log):
+    """It is looked for from the end."""
+    for _ in range(4):
+        log.append({"event": "e", "pad": "x" * 2 * ROOM_MAX})
+        assert path.stat().st_size - log.position.offset in (0, ROOM_MAX)
+        assert last_position(path) == log.position
+
+
+def test_a_last_line_without_its_newline_was_not_written_to_its_end(path):
+    """Also for somebody who had read it when it was."""
+    first, second = make_lines(2)
+    path.parent.mkdir()
+    path.write_bytes(first + second)
+    whole = scan(path)
+    assert [line.seq for line in whole] == [1, 2]
+    os.truncate(path, len(first + second) - 1)
+    rest = scan(path, whole.position)
+    assert [line.seq for line in rest] == [1]
+    assert not rest.anchored
+    assert last_position(path) is None
+
+
+def test_room_of_any_size_is_filled_to_its_end(path):
+    """However the lines fit into it, nothing is cut off."""
+    for number in range(60):
+        with EventLog(path.with_name(f"{number}.jsonl"), makes_room=True) as log:
+            log.append({"event": "e"})
+            room = log._size - log.position.offset
+            log.append({"event": "e", "pad": "x" * (room - 180 - number)})
+            for _ in range(3):
+                log.append({"event": "e"})
+                assert not log.has_news()
+            assert log.notices == []
+            assert seqs(log.path) == [1, 2, 3, 4, 5]

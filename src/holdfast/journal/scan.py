@@ -123,21 +123,24 @@ class Scan:
             self.position = START
         self._first = self.position.seq
         last = self.position.offset
-        for raw, end in _split(fd, self.position.offset):
+        pieces = _split(fd, max(0, last - 1))  # from the byte where the last line read has its newline, or room
+        if last:
+            behind, end = next(pieces)
+            last = self._after(self.position.seq, self.position.offset, behind, end)
+        for raw, end in pieces:
             if is_room(raw):
                 continue
             line = self._judge(raw, end)
             if line is not None and self._place(line):
                 yield line
-            last = end if line is None else self._after(line, raw, end)
+            last = end if line is None else self._after(line.seq, line.end, raw[len(line.raw) - 1 :], end)
         self.torn = max(0, last - self.position.offset)
 
-    def _after(self, line: Line, raw: bytes, end: int) -> int:
-        """Where that ends which counts of `raw`, a good line and whatever stands behind it."""
-        behind = raw[len(line.raw) - 1 :]
+    def _after(self, seq: int, line_end: int, behind: bytes, end: int) -> int:
+        """Where that ends which counts of a good line and of what stands behind it on the same line."""
         if behind == b"\n" or is_room(behind):
-            return line.end
-        self._note_bad(f"what stands behind line {line.seq}, up to byte {end}, is no line of a journal")
+            return line_end
+        self._note_bad(f"what stands behind line {seq}, up to byte {end}, is no line of a journal")
         return end
 
     @property
@@ -284,10 +287,12 @@ def line_ending_at(fd: int, end: int) -> Position | None:
     size = 4096
     while end > 0:
         start = max(0, end - size)
-        block = os.pread(fd, end - 1 - start, start)
-        newline = block.rfind(b"\n")
+        block = os.pread(fd, end - start, start)
+        if len(block) < end - start:
+            return None
+        newline = block.rfind(b"\n", 0, len(block) - 1)
         if newline >= 0 or start == 0 or size > LINE_MAX:
-            return _position_of(block[newline + 1 :] + b"\n", end)
+            return _position_of(block[newline + 1 : -1] + b"\n", end)
         size *= 8
     return None
 
@@ -296,9 +301,9 @@ def last_position(path: Path) -> Position | None:
     """The position after the last line, found from the end; None if what stands there is no good line."""
     fd = atomic.open_regular(os.fspath(path))
     try:
-        end = os.fstat(fd).st_size
-        block = os.pread(fd, ROOM_MAX + 1, max(0, end - ROOM_MAX - 1)).rstrip(b" \n")
-        return line_ending_at(fd, max(0, end - ROOM_MAX - 1) + len(block) + 1)
+        begin = max(0, os.fstat(fd).st_size - 2 * ROOM_MAX)
+        written = os.pread(fd, 2 * ROOM_MAX, begin).rstrip(b" \n")
+        return line_ending_at(fd, begin + len(written) + 1)
     finally:
         os.close(fd)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
@@ -29,8 +29,7 @@ from holdfast.wording import message_of, raised_at, writable
 QUICK_BYTES_MAX = 64 << 10
 
 
-@dataclass(slots=True, eq=False)
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """What the engine knows of a body that runs, or is about to."""
 
     node: Node
@@ -48,8 +47,7 @@ class Attempt:
     overran: bool = False  # declared dead by its timeout, or by the end of the run
 
 
-@dataclass(slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, eq=False):
     """What an attempt's outcome comes to: an accepted output, an objection, or a failure."""
 
     exited: ev.NodeExited | None = None
@@ -58,8 +56,8 @@ class Verdict:
     kind: str = "error"
     message: str = ""
     new_round: bool = False
-    items: list[dict[str, Any]] = field(default_factory=list)
-    set_aside: list[ev.Event] = field(default_factory=list)
+    items: list[dict[str, Any]] = []
+    set_aside: list[ev.Event] = []
 
 
 class Attempts:

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import HoldfastError, StorageError
@@ -47,15 +49,12 @@ class Entry:
         """Once it is durable, or has failed."""
 
 
-class Recorded:
+class Recorded(msgspec.Struct, eq=False):
     """An event with its place in the journal, as observers see it."""
 
-    __slots__ = ("at", "event", "seq")
-
-    def __init__(self, seq: int, at: float, event: Any) -> None:
-        self.seq = seq
-        self.at = at
-        self.event = event
+    seq: int
+    at: float
+    event: Any
 
 
 class Committer:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from holdfast.clock import monotonic
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One body to run."""
 
     task_id: str
@@ -20,8 +20,7 @@ class Call:
     function_name: str = ""  # by which a worker process finds the function
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, eq=False):
     """How a body ended: with a value, or with an exception."""
 
     value: Any = None

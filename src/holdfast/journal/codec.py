@@ -49,15 +49,19 @@ def encode_line(seq: int, ts: str, body: bytes, prev: str) -> tuple[bytes, str]:
     """The line for the JSON object `body` (without envelope), and its sum."""
     if body[:1] != b"{" or b"\n" in body:
         raise ValueError("the body of a line must be one JSON object on one line")
-    fields = b"," + body[1:-1] if len(body) > 2 else b""
-    return close_line(b'{"seq":%d,"ts":"%b","v":%d%b' % (seq, ts.encode(), FORMAT, fields), prev)
+    comma = b"," if len(body) > 2 else b""
+    envelope = (seq, ts.encode(), FORMAT, comma, body[1:-1], prev.encode())
+    return _summed(b'{"seq":%d,"ts":"%b","v":%d%b%b,"prev":"%b"' % envelope)
 
 
 def close_line(head: bytes, prev: str) -> tuple[bytes, str]:
     """`head`, everything before `,"prev":`, as a whole line chained to `prev`; and its sum."""
-    covered = b'%s,"prev":"%s"' % (head, prev.encode())
+    return _summed(b'%b,"prev":"%b"' % (head, prev.encode()))
+
+
+def _summed(covered: bytes) -> tuple[bytes, str]:
     digest = sha256(covered).hexdigest()[:16]
-    line = b'%s,"sum":"%s"}\n' % (covered, digest.encode())
+    line = b'%b,"sum":"%b"}\n' % (covered, digest.encode())
     if len(line) > LINE_MAX:
         raise ValueRefusedError(
             f"An event of {len(line)} bytes is larger than {LINE_MAX}.",

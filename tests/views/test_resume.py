@@ -79,6 +79,20 @@ def test_progress_is_counted_by_state_and_by_step():
     ]
 
 
+def test_of_very_many_steps_those_are_listed_at_which_the_work_is():
+    """A letter of a thousand lines is read by nobody; how many are left out is said."""
+    pipe = Pipeline("p")
+    for number in range(100):
+        pipe.step(lambda: 1, name=f"s{number:02d}")
+    story = Story(pipe)
+    for number in range(50):
+        story.finish(f"s{number:02d}")
+    text = render(story.picture())
+    rows = [line for line in text.splitlines() if line.endswith(" of 1 |")]
+    assert (rows[0], rows[-1], len(rows)) == ("| s50 |  | 0 of 1 |", "| s89 |  | 0 of 1 |", 40)
+    assert "60 of 100 steps are left out here: `checkpoint.md` has all." in text
+
+
 def test_steps_whose_items_are_not_known_are_said_so():
     """Of a fan-out that has not been expanded nobody can say how many there will be."""
     assert "| Draft | chapter | 0 of 0 known so far |" in render(Story(book()).picture())

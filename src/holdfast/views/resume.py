@@ -5,6 +5,7 @@ Its overview is also evidence: `letter.py` reads it back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from holdfast import layout
@@ -158,19 +159,28 @@ def _counted(picture: Picture) -> Iterator[str]:
 
 
 def _by_step(picture: Picture) -> Iterator[str]:
-    """What a stranger wants to know of the work itself: its steps in their order, and how far each is."""
-    tasks: dict[str, list[str]] = {step.name: [] for step in picture.spec.steps}
+    """What a stranger wants to know of the work itself: its steps in their order, and how far each is.
+
+    Of very many, those at which the work is.
+    """
+    steps = picture.spec.steps
+    done, known = Counter[str](), Counter[str]()
     for task in picture.tasks:
-        tasks.get(task.partition("[")[0], []).append(picture.status(task))
-    if not tasks:
+        name = task.partition("[")[0]
+        known[name] += 1
+        done[name] += picture.status(task) in (COMPLETED, SKIPPED)
+    if not steps:
         return
+    begin = next((place for place, step in enumerate(steps) if done[step.name] < known[step.name]), len(steps))
+    begin = max(0, min(begin, len(steps) - LISTED_MAX))
     yield from ("", "| step | for each | finished |", "| --- | --- | --- |")
-    for step in picture.spec.steps:
-        found = tasks[step.name]
-        done = found.count(COMPLETED) + found.count(SKIPPED)
-        known = "" if step.each is None or matrix.is_expanded(picture, step.each) else " known so far"
+    for step in steps[begin : begin + LISTED_MAX]:
+        more = "" if step.each is None or matrix.is_expanded(picture, step.each) else " known so far"
         each = markdown_cell(step.each) if step.each else ""
-        yield f"| {markdown_cell(step.title)} | {each} | {done} of {len(found)}{known} |"
+        yield f"| {markdown_cell(step.title)} | {each} | {done[step.name]} of {known[step.name]}{more} |"
+    if len(steps) > LISTED_MAX:
+        left_out = f"{len(steps) - LISTED_MAX} of {len(steps)} steps are left out here"
+        yield from ("", f"{left_out}: {markdown_code(layout.CHECKPOINT_VIEW)} has all.")
 
 
 def _incomplete(picture: Picture) -> str:

@@ -102,6 +102,7 @@ def test_a_mistake_of_ours_stops_the_run(tmp_path: Path, monkeypatch: pytest.Mon
     def broken(*_: Any) -> None:
         raise AttributeError("a mistake of ours")
 
+    monkeypatch.setattr(commit, "QUICK_SYNC_S", 1000.0)  # else, on a busy disk, nobody asks whether it is quick
     monkeypatch.setattr(Attempts, where, broken)
     pipe = Pipeline("p")
     pipe.step(lambda: 1, name="a")

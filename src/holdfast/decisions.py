@@ -18,7 +18,6 @@ RUN = "run"  # not done yet
 KEEP = "keep"  # finished; stays accepted against other inputs, or with a person's edit
 MIGRATE = "migrate"  # finished; its value is brought to the step's version
 MOVE = "move"  # finished; the pipeline names another path
-REINSTATE = "reinstate"  # finished; was to run again, but what it was made from is there again
 SKIP = "skip"  # left out on purpose
 HOLD = "hold"  # waits for a person already
 LEAVE = "leave"  # finished; what is lost of it is not needed by anything unfinished
@@ -46,8 +45,12 @@ BEHIND = "behind"
 """What a decision is about that holds only if what the task was made from comes out differently."""
 
 
-PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, REINSTATE: TRUST, SKIP: TRUST, HOLD: ASK}
+PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, HOLD: ASK}
 """The words of `plan --json` are fewer: each of ours as one of them."""
+
+
+BACK_AGAIN = "what it was made from is there again"
+"""Why finished work is trusted that was to run again, and has not begun to."""
 
 
 REFUSED = "refused by its check"

@@ -245,7 +245,8 @@ class _Session:
     def _redo_ids(self) -> tuple[str, ...]:
         """The tasks that `--redo` names, by task id or by step, as the pipeline calls them now.
 
-        Of those that are not finished only the ones that would get the result of a paid call back: the others run.
+        Of those that are not finished only the ones that would count again, or get the result of a paid call back:
+        the others run.
         """
         renamed = renamed_steps(decode_spec(self.state), self.compiled.spec)
         found: list[str] = []
@@ -253,7 +254,7 @@ class _Session:
             name, path = split_task_id(task)
             name = renamed.get(name, name)
             now = task_id(name, path)
-            has_made = record.status == COMPLETED or task in self.state.once
+            has_made = record.status == COMPLETED or record.before is not None or task in self.state.once
             if has_made and (name in self.request.redo or now in self.request.redo):
                 found.append(now)
         return tuple(found)

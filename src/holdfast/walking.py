@@ -293,20 +293,21 @@ class Walker:
 
     def _decide(self, node: Node, fresh: list[str]) -> Decision:
         """The decision about a task, carried out."""
-        record = self.state.tasks.get(node.id)
         if node.id in self.state.recalls:
             feedback = "; ".join(filter(None, self.state.recalls[node.id].feedback))
             return Decision(decisions.REDO, f"sent back: {feedback}" if feedback else "sent back")
+        news = decisions.BACK_AGAIN if self._reinstate(node, fresh) else ""
+        record = self.state.tasks.get(node.id)
         if fresh and record is not None and record.status == COMPLETED:
             return self._decide_behind(node, record, fresh)
         if record is not None and record.status == NEEDS_REVIEW and record.kind != "rounds":
             return Decision(decisions.RUN, f"failed before, and is tried again: {record.error}")
         parts = self._parts(node, fresh)
         digest = self.inputs.digest(node, parts)
-        is_moved = self._bring_home(node)
+        news = "the pipeline names another path" if self._bring_home(node) else news
         decision = self.judge.decide(node, parts, digest)
-        if is_moved and decision.action == decisions.TRUST:
-            decision = replace(decision, reason="the pipeline names another path")
+        if news and decision.action == decisions.TRUST:
+            decision = replace(decision, reason=news)
         if self._inferred and self._is_guess(node) and not self._may_act_on_guess(node, decision):
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
         if (
@@ -316,6 +317,15 @@ class Walker:
             return decision  # what is half finished stays where it is: the next run may be told to continue it
         self._carry_out(node, decision, parts, digest)
         return self._told(node, decision, fresh) if decision.action == decisions.RUN else decision
+
+    def _reinstate(self, node: Node, fresh: list[str]) -> bool:
+        """Whether work that was out of date is so no longer: then it counts as finished from here on."""
+        if self.state.task(node.id).before is None:
+            return False
+        parts, before = self._parts(node, fresh), self.recorded
+        for event in self.judge.reinstate(node, parts, self.inputs.digest(node, parts)):
+            self._record(event)
+        return self.recorded > before
 
     def _bring_home(self, node: Node) -> bool:
         """Have its finished files where the pipeline names them; whether there was anything to do."""

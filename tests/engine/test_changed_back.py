@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.people import reject
-from holdfast.run import RunResult
+from holdfast.choosing import Request
+from holdfast.decisions import Planned
+from holdfast.layout import ProjectLayout
+from holdfast.people import decide, reject
+from holdfast.planning import make_plan
+from holdfast.run import RunResult, execute
 from holdfast.runs import open_project
+from holdfast.settings import Settings
 
 
 class Project:
-    """draft (a file) and score (a value) of two parts, tags (items): all from `topic`; `ran` lists what ran."""
+    """draft (a file) and score (a value) of two parts, tags (items): all from `topic`.
+
+    `ran` lists what ran in the latest run, `calls` the paid calls of the drafts in all of them.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.ran: list[str] = []
+        self.calls: list[str] = []
         self.version = 1
         self.fails = False
         self.run_id = ""
 
-    def run(self, topic: str, **options: object) -> RunResult:
+    def run(self, topic: str, resume: str | None = None, budget_usd: float = 99.0, redo: str = "") -> RunResult:
         self.ran.clear()
-        result = self.pipeline().run(params={"topic": topic}, dir=self.root, **options)  # type: ignore[arg-type]
+        settings, again = Settings(budget_usd=budget_usd), (redo,) if redo else ()
+        request = Request({"topic": topic}, resume, redo=again, settings=settings)
+        result = execute(self.pipeline().compile(), open_project(self.root), request)
         self.run_id = result.run_id
         return result
 
-    def again(self, topic: str, budget_usd: float = 99.0) -> RunResult:
-        return self.run(topic, resume=self.run_id, budget_usd=budget_usd)
+    def again(self, topic: str, budget_usd: float = 99.0, redo: str = "") -> RunResult:
+        return self.run(topic, self.run_id, budget_usd, redo)
+
+    def plan(self, topic: str) -> list[Planned]:
+        compiled, layout = self.pipeline().compile(), ProjectLayout(self.root)
+        return make_plan(compiled, layout, self.run_id, {"topic": topic}).tasks
+
+    def _pay(self, part: str) -> str:
+        self.calls.append(part)
+        return part
 
     def pipeline(self) -> Pipeline:
         pipe = Pipeline("p", params={"topic": str})
@@ -44,6 +65,7 @@ class Project:
         @pipe.step(each="part", writes="{part}.md", version=self.version)
         def draft(ctx: Context, part: str, topic: str) -> str:
             self.ran.append(ctx.task_id)
+            ctx.once("model", self._pay, part)
             ctx.usage(cost_usd=1.0)
             if self.fails:
                 raise ValueError("no")
@@ -93,14 +115,87 @@ def test_what_has_begun_to_run_again_is_not_taken_back(project: Project) -> None
     assert {"draft[a]", "draft[b]"} <= set(project.ran)
 
 
-def test_what_was_edited_meanwhile_does_not_count_again(project: Project) -> None:
-    """It is no longer what was accepted: it is set aside, and its step runs."""
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")], ids=["deleted", "emptied"])
+def test_what_is_lost_meanwhile_is_put_back(project: Project, damage: Callable[[Path], object]) -> None:
+    """It counts again, and objects/ has a whole copy of it: nothing runs, and nothing is paid."""
+    assert project.again("klep", budget_usd=0.0).status == "paused"
+    path = project.root / "a.md"
+    damage(path)
+    result = project.again("kelp")
+    assert (result.status, project.ran, result.cost_usd) == ("completed", [], 4.0)
+    assert path.read_text().startswith("a of kelp")
+
+
+def test_what_is_lost_without_a_copy_is_made_again_from_its_paid_calls(project: Project) -> None:
+    """It is the same work in the same round: the call that was paid for it is replayed."""
+    assert project.again("klep", budget_usd=0.0).status == "paused"
+    (project.root / "a.md").unlink()
+    shutil.rmtree(project.root / ".holdfast" / "objects")
+    result = project.again("kelp")
+    assert (result.status, project.ran.count("draft[a]"), project.calls) == ("completed", 1, ["a", "b"])
+    assert result.picture.state.task("draft[a]").round == 0
+
+
+def test_paid_calls_of_other_inputs_are_not_replayed(project: Project) -> None:
+    """They were kept in case their inputs come back; the others are paid for."""
+    assert project.again("klep", budget_usd=0.0).status == "paused"
+    assert project.again("klep").status == "completed"
+    assert project.calls == ["a", "b", "a", "b"]
+
+
+def test_what_was_edited_meanwhile_is_asked_about(project: Project) -> None:
+    """It counts again, but it is not what was accepted: neither trusted nor overwritten."""
     assert project.again("klep", budget_usd=0.0).status == "paused"
     path = project.root / "a.md"
     path.write_text("mine " + path.read_text())
-    assert project.again("kelp").status == "completed"
-    assert "draft[a]" in project.ran and "draft[b]" not in project.ran
+    result = project.again("kelp")
+    assert (result.status, project.ran, path.read_text()[:4]) == ("paused", [], "mine")
+    assert result.picture.state.task("draft[a]").question == "changed"
+
+
+def test_an_answer_given_meanwhile_holds(project: Project) -> None:
+    """Whoever edits the file and says that it is to be kept is not asked again."""
+    assert project.again("klep", budget_usd=0.0).status == "paused"
+    path = project.root / "a.md"
+    path.write_text("mine " + path.read_text())
+    decide(open_project(project.root), project.run_id, "draft[a]", "keep")
+    result = project.again("kelp")
+    assert (result.status, project.ran, result.outputs["draft"]["a"]) == ("completed", [], "mine a of kelp\n")
+
+
+def test_what_was_edited_before_it_was_out_of_date_is_put_back(project: Project) -> None:
+    """The edit was set aside when it was to run again; the accepted version is whole in objects/."""
+    path = project.root / "a.md"
+    path.write_text("mine " + path.read_text())
+    assert project.again("klep", budget_usd=0.0).status == "paused"
+    assert (project.again("kelp").status, project.ran) == ("completed", [])
+    assert path.read_text().startswith("a of kelp")
     assert [p.read_text()[:4] for p in project.root.glob("a.md.bak.*")] == ["mine"]
+
+
+def test_what_was_left_out_meanwhile_stays_left_out(project: Project) -> None:
+    """A person said so: the work that is there does not overrule them."""
+    assert project.again("klep", budget_usd=0.0).status == "paused"
+    decide(open_project(project.root), project.run_id, "draft[a]", "skip")
+    result = project.again("kelp")
+    assert result.picture.state.task("draft[a]").status == "skipped"
+
+
+def test_what_is_wanted_anew_does_not_count_again(project: Project) -> None:
+    """`--redo` names it, whether or not it was to run anyhow."""
+    assert project.again("klep", budget_usd=0.0).status == "paused"
+    assert project.again("kelp", redo="score[a]").status == "completed"
+    assert project.ran == ["score[a]"]
+
+
+def test_a_plan_says_that_it_counts_again(project: Project) -> None:
+    """What is whole is reused, what is lost is put back; nothing would run."""
+    assert project.again("klep", budget_usd=0.0).status == "paused"
+    (project.root / "a.md").unlink()
+    planned = {task.id: (task.action, task.reason) for task in project.plan("kelp")}
+    assert planned["draft[a]"] == ("heal", "a.md is missing")
+    assert planned["draft[b]"] == ("trust", "what it was made from is there again")
+    assert {action for action, _ in planned.values()} == {"heal", "trust"}
 
 
 def test_what_somebody_wants_again_runs_again(project: Project) -> None:

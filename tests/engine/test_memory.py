@@ -199,6 +199,21 @@ def test_a_section_once_accepted_stands(tmp_path: Path) -> None:
     assert [*sections_of(tmp_path)] == ["first_terms", "glossary[a]", "glossary[b]"]
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_version_that_is_taken_back_costs_no_section(tmp_path: Path, is_lost: bool) -> None:
+    """Nobody ran the newer one: the sections count again, and are put back if the file was deleted meanwhile."""
+    book = Book(["a", "b"])
+    assert book.run(tmp_path).status == "completed"
+    before = text_of(tmp_path)
+    book.version = 2
+    assert book.run(tmp_path, budget_usd=0.0).status == "paused"
+    if is_lost:
+        (tmp_path / FILE).unlink()
+    book.version = 1
+    assert book.run(tmp_path, budget_usd=9.0).status == "completed"
+    assert (book.ran, text_of(tmp_path)) == ([], before)
+
+
 # --- what others take from it ----------------------------------------------------------------------------
 
 

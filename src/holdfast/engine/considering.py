@@ -35,6 +35,8 @@ class Judge(Protocol):
 
     def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision: ...
 
+    def reinstate(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Iterable[ev.Event]: ...
+
     def bring_home(self, node: Node) -> Iterable[ev.Event]: ...
 
     def apply(
@@ -143,6 +145,8 @@ class Considering:
             return
         parts = board.inputs.parts(node)
         digest = board.inputs.digest(node, parts)
+        for event in self.judge.reinstate(node, parts, digest):
+            board.committer.record(event)
         for event in self.judge.bring_home(node):
             board.committer.record(event)
         decision = self.judge.decide(node, parts, digest)
@@ -178,7 +182,8 @@ class Considering:
     def _forget_calls(self, node: Node, digest: str) -> None:
         """Begin a new round if the paid calls of this one were made for other inputs: they answer nothing now."""
         calls = self.board.state.once.get(node.id)
-        if calls and not all(fits(call, digest) for call in calls.values()):
+        is_kept = self.board.state.task(node.id).before is not None  # until it begins: its inputs may come back
+        if calls and not is_kept and not all(fits(call, digest) for call in calls.values()):
             reason = "what its paid calls were made from has changed"
             self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason))
 

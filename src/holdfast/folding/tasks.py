@@ -24,7 +24,7 @@ from holdfast.state import (
 
 def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
     task = state.task(event.step_id)
-    if event.round != task.round:  # written by a version that began a new round here
+    if event.round != task.round or task.before is not None:  # other inputs: there is no way back any more
         state.once.pop(event.step_id, None)
     state.tasks[event.step_id] = replace(
         task,
@@ -146,6 +146,7 @@ def _not_wasted(state: RunState, task: TaskState, event: ev.TaskAdopted) -> floa
 def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
     task = state.task(event.step_id)
     before = task if event.stale and task.status == COMPLETED else None
+    calls = state.once.get(event.step_id)
     state.keeps.pop(event.step_id, None)
     if event.damaged:
         _lose_loose_spend(state, event.step_id, task)
@@ -153,6 +154,8 @@ def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
         if task.status == COMPLETED:  # other work than the one that was sent back then
             task = replace(task, previous=None, feedback=())
         new_round(state, event.step_id, task)
+    if before is not None and calls:
+        state.once[event.step_id] = calls
     state.tasks[event.step_id] = replace(
         state.task(event.step_id),
         status=PENDING,
@@ -170,11 +173,11 @@ def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
 
 
 def _reinstated(state: RunState, event: ev.TaskReinstated, at: float) -> None:
-    """As if it had never been invalidated; only its paid calls are not kept any more."""
-    before = state.task(event.step_id).before
-    if before is not None:
-        state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - before.round_cost_usd)
-        state.tasks[event.step_id] = before
+    """As if it had never been invalidated; an answer that a person gave meanwhile holds."""
+    task = state.task(event.step_id)
+    if task.before is not None:
+        state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - task.before.round_cost_usd)
+        state.tasks[event.step_id] = replace(task.before, decided=task.decided)
 
 
 def _lose_loose_spend(state: RunState, task_id: str, task: TaskState) -> None:

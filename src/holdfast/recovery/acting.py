@@ -72,7 +72,6 @@ class Acting:
             decisions.ASK: self._ask,
             decisions.KEEP: self._keep,
             decisions.MIGRATE: self._migrate,
-            decisions.REINSTATE: self._reinstate,
         }
 
     def apply(
@@ -200,10 +199,6 @@ class Acting:
         known = {file.path for file in record.accepted.files} if record.accepted is not None else set()
         paths = self.inputs.paths(node).values() if record.status == COMPLETED else ()
         return [path for path in paths if path not in known]
-
-    def _reinstate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
-        """Its files were left as they are when it was to run again: nothing has to be touched."""
-        return [ev.TaskReinstated(step_id=node.id, reason=decision.reason)]
 
     def _look(self, node: Node, record: TaskState, path: str) -> Look:
         files = record.accepted.files if record.accepted and record.status == COMPLETED else ()

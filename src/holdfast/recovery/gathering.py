@@ -74,7 +74,27 @@ class Gathering:
         known = record or _NOTHING
         finished = known.accepted if known.status == COMPLETED else None
         facts = self._open_facts(node, known, paths) if finished is None else self._facts(node, finished)
-        evidence = Evidence(
+        evidence = replace(
+            self._evidence(node, known, facts, parts, input_digest),
+            recorded=record is not None,
+            consumed=_is_consumed(node),
+            wanted=wanted,
+            was_done=self._was_done(node) if not paths else "",
+        )
+        made_by = known.version if finished is not None else _sealed_version(facts.files)
+        return self._with_migration(node, evidence, made_by)
+
+    def gather_inputs(
+        self, node: Node, finished: TaskState, parts: Mapping[str, str], input_digest: str
+    ) -> Evidence:
+        """What finished work was made from, and what is there now; its files are not looked at."""
+        evidence = self._evidence(node, finished, _Facts({}), parts, input_digest)
+        return self._with_migration(node, evidence, finished.version)
+
+    def _evidence(
+        self, node: Node, known: TaskState, facts: _Facts, parts: Mapping[str, str], input_digest: str
+    ) -> Evidence:
+        return Evidence(
             files=facts.files,
             parts_files=facts.parts_files,
             healable=facts.healable,
@@ -84,22 +104,16 @@ class Gathering:
             task=node.id,
             run_id=self.state.run_id,
             record=known,
-            recorded=record is not None,
+            recorded=True,
             input_digest=input_digest,
             parts=parts,
             version=getattr(node.spec, "version", 1),
             kept_by=self.state.keeps.get(node.id, ""),
             marker=getattr(node.spec, "marker", None),
             living_runs=self.living_runs,
-            consumed=_is_consumed(node),
-            wanted=wanted,
             taken=self._taken(node, known) if node.parents else {},
             is_rebuilt=self.state.rebuilt,
-            was_done=self._was_done(node) if not paths else "",
         )
-        made_by = known.version if finished is not None else _sealed_version(facts.files)
-        is_older = 0 < made_by < evidence.version
-        return self._with_migration(node, evidence, made_by) if is_older else evidence
 
     def _taken(self, node: Node, record: TaskState) -> dict[str, bool]:
         """The inputs that are outputs of other tasks, and whether a person kept those as they are."""
@@ -140,7 +154,7 @@ class Gathering:
         return replace(found, kind=look.DAMAGED, detail="holds another file of its step")
 
     def _with_migration(self, node: Node, evidence: Evidence, made_by: int) -> Evidence:
-        if self.chain(node, made_by) is None:
+        if not 0 < made_by < evidence.version or self.chain(node, made_by) is None:
             return evidence
         old = self.inputs.parts(node, made_by)
         return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))

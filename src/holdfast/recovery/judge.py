@@ -16,7 +16,7 @@ from holdfast import decisions
 from holdfast import events as ev
 from holdfast import looks as look
 from holdfast.artifacts import LostValueError
-from holdfast.decisions import Decision
+from holdfast.decisions import BACK_AGAIN, Decision
 from holdfast.inputs import Inputs
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
@@ -28,7 +28,7 @@ from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import Sections, is_memory, other_form
 from holdfast.remembering import Remembering
-from holdfast.state import COMPLETED
+from holdfast.state import COMPLETED, PENDING
 
 Checker = Callable[[Node, Callable[[], Any]], str]
 """The objection to a task's output, or ""; the output is loaded only if there is something to check."""
@@ -102,9 +102,6 @@ class Judge:
         wanted = node.id in self._wanted or node.kind == "items"  # without its items nothing can go on
         evidence = self._gathering.gather(node, record, paths, parts, input_digest, wanted=wanted)
         decision = reconcile.decide(evidence, self._policy(spec))
-        if record is not None and record.before is not None:
-            before = self._gathering.gather(node, record.before, paths, parts, input_digest, wanted=wanted)
-            decision = _BACK_AGAIN if self._is_intact(before) else decision
         if decision.action not in _NO_ACT:
             decision = self._seen(node, decision, evidence)
         is_lost = evidence.value_lost and decision.action != decisions.REDO
@@ -113,10 +110,6 @@ class Judge:
         if decision.action == decisions.LEAVE and decision.paths:
             self.left_alone[node.id] = decision.paths
         return decision
-
-    def _is_intact(self, evidence: Evidence) -> bool:
-        """Whether finished work is whole and made from the inputs that are there now, whatever anybody wants."""
-        return evidence.has_same_inputs and reconcile.decide(evidence, self.policy) == reconcile.INTACT
 
     def _seen(self, node: Node, decision: Decision, evidence: Evidence) -> Decision:
         """The decision with what was read for it; an output that `check` refuses is not adopted."""
@@ -179,6 +172,20 @@ class Judge:
 
     # --- acting --------------------------------------------------------------------------------------------
 
+    def reinstate(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Iterable[ev.Event]:
+        """Have work count as finished again that was out of date and is so no longer, before it is judged.
+
+        Its files are not looked at: what was lost or edited meanwhile is dealt with as in all finished work.
+        """
+        record = self.state.tasks.get(node.id)
+        if record is None or record.before is None or record.status != PENDING:
+            return ()
+        if is_memory(node.spec):
+            is_back = self.sections.is_back(node, record.before)
+        else:
+            is_back = reconcile.is_back(self._gathering.gather_inputs(node, record.before, parts, input_digest))
+        return [ev.TaskReinstated(step_id=node.id, reason=BACK_AGAIN)] if is_back else ()
+
     def bring_home(self, node: Node) -> Iterable[ev.Event]:
         """Have a finished task's files where the pipeline names them now, before they are judged.
 
@@ -231,5 +238,4 @@ class Judge:
 _TAKES_PATHS = frozenset({decisions.REDO, decisions.CONTINUE})
 _BRINGS_BACK = frozenset({decisions.HEAL, decisions.ADOPT, decisions.KEEP})
 _NOT_STARTED = Decision(decisions.RUN, "not started")
-_BACK_AGAIN = Decision(decisions.REINSTATE, "what it was made from is there again")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})

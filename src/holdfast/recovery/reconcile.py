@@ -40,8 +40,7 @@ from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
 from holdfast.recovery.unfinished import decide_unfinished
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED
 
-INTACT = Decision(TRUST, "intact, and made from the inputs that are there now")
-"""The decision about finished work of which nothing is wrong."""
+_INTACT = Decision(TRUST, "intact, and made from the inputs that are there now")
 
 
 def decide(evidence: Evidence, policy: Policy) -> Decision:
@@ -130,6 +129,16 @@ def _is_beyond_telling(recorded: str, then: Mapping[str, str], unknown_now: Coll
     return not unknown_now and recorded != UNKNOWN and not all(then.values())
 
 
+def is_back(evidence: Evidence) -> bool:
+    """Whether work that was out of date is so no longer: all that it was made from is there again, and known."""
+    stale = _stale(evidence)
+    if stale is not None and stale.action == REDO:
+        return False
+    then = evidence.record.inputs
+    unknown = [name for name, part in evidence.parts.items() if part == UNKNOWN]
+    return all(then.get(name, "").startswith(UNKNOWN) for name in unknown)
+
+
 def _what_changed(evidence: Evidence, names: list[str]) -> str:
     """Which of the known inputs differ, in words; "" if none does."""
     if names:
@@ -168,4 +177,4 @@ def _decide_intact(evidence: Evidence) -> Decision:
         return Decision(MIGRATE, f"its value is brought from version {record.version} to {evidence.version}")
     if evidence.moved:
         return Decision(MOVE, "the pipeline names another path", tuple(evidence.moved))
-    return INTACT
+    return _INTACT

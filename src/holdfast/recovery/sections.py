@@ -55,6 +55,10 @@ class Sections:
         found = self.artifacts.sections.look(self.path(node), node.names)
         return found.kind == look.SEALED and found.seal is not None and found.seal.run not in self._living_runs
 
+    def is_back(self, node: Node, finished: TaskState) -> bool:
+        """Whether a section that was out of date is so no longer: nothing but the version makes it so."""
+        return finished.version == int(node.spec.version)
+
     # --- deciding ------------------------------------------------------------------------------------------
 
     def decide(self, node: Node, policy: Policy, parts: Mapping[str, str], input_digest: str) -> Decision:
@@ -156,7 +160,8 @@ class Sections:
             return [self._kept(node, decision)]
         if decision.action == decisions.REDO and record.status == COMPLETED:
             is_lost = decision.about in (decisions.DAMAGED, decisions.VALUE)
-            return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason, damaged=is_lost)]
+            is_stale = decision.about == decisions.STALE
+            return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason, damaged=is_lost, stale=is_stale)]
         if decision.action == decisions.ASK and record.question != decision.about:
             return [ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason)]
         return []

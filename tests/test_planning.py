@@ -223,3 +223,25 @@ def test_a_plan_knows_the_budget(tmp_path: Path) -> None:
     assert (plan.cost_usd, plan.budget_usd, plan.is_over_budget) == (0.5, 0.5, True)
     raised = make_plan(book().compile(), ProjectLayout(tmp_path), settings=Settings(budget_usd=2.0))
     assert not raised.is_over_budget
+
+
+def test_what_runs_now_is_not_called_cut_off(tmp_path: Path) -> None:
+    """While an engine is at work, plan and why say of its tasks that they run, whatever lies there of them."""
+    pipe, told = Pipeline("p"), {}
+
+    @pipe.step(writes="a.md")
+    def a(ctx: Context) -> str:
+        ctx.write("half of it")
+        plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), ctx.run_id)
+        told["plan"] = [plan.is_running, *((task.action, task.reason) for task in plan.tasks)]
+        told["why"] = explain(ProjectLayout(tmp_path), ctx.run_id, "a")
+        raise SystemExit
+
+    result = pipe.run(dir=tmp_path)
+    assert told["plan"] == [True, ("run", "it is running now")]
+    assert told["why"] == ["a: in progress", "  attempt 1 is running now"]
+    after = make_plan(pipe.compile(), ProjectLayout(tmp_path), result.run_id)
+    assert (after.is_running, after.tasks[0].reason) == (
+        False,
+        "a.md.part is there, but nothing proves that it is complete",
+    )

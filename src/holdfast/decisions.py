@@ -53,6 +53,10 @@ BACK_AGAIN = "what it was made from is there again"
 """Why finished work is trusted that was to run again, and has not begun to."""
 
 
+RUNNING = "it is running now"
+"""What is said of a task whose step an engine is carrying out at this moment."""
+
+
 REFUSED = "refused by its check"
 """What a redo is about of which everything is there, but its `check` objects to it."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast import clock
+from holdfast.decisions import RUNNING
 from holdfast.errors import UsageError
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import did_you_mean, printable
@@ -49,7 +50,7 @@ def tell(
     waited_for = _waited_for(task, graph, state)
     lines = [f"{task}: {_status(record, waited_for)}"]
     if record is not None:
-        lines += _past(record)
+        lines += _past(record, is_running=planned is not None and planned.reason == RUNNING)
         inputs = {name: part.removeprefix("?") or "not known" for name, part in record.inputs.items()}
         lines += [f"  made from {name}: {part}" for name, part in inputs.items()]
         lines += [f"  made by version {record.version} of the step"] if record.version > 1 else []
@@ -91,7 +92,7 @@ def _next(
         yield f"  next: it waits for a person: {commands[task]}"
     elif planned is not None and planned.action == "trust":
         yield f"  next: nothing, it is used as it is ({planned.reason})"
-    elif planned is not None:
+    elif planned is not None and planned.reason != RUNNING:  # of which the record tells
         yield f"  next: {_NEXT.get(planned.action, planned.action)}, because: {planned.reason}"
 
 
@@ -146,12 +147,12 @@ def _after(record: TaskState) -> str:
 _FAILURES = {"timeout": ", the last one out of time", "refused": ", the last one refused by its check"}
 
 
-def _past(record: TaskState) -> Iterator[str]:
+def _past(record: TaskState, *, is_running: bool) -> Iterator[str]:
     if record.status == COMPLETED and record.completed_at is not None:
         how = _EVIDENCE.get(record.evidence) or f"ran in {span(record.duration)}, attempt {record.attempt}"
         yield f"  completed {clock.iso(record.completed_at)}: {how}"
     if record.status == IN_PROGRESS:
-        yield f"  attempt {record.attempt} is running, or was cut off"
+        yield f"  attempt {record.attempt} {'is running now' if is_running else 'was cut off'}"
     if record.round:
         yield f"  round {record.round}: it ran before, and was done again"
     if record.redo_reason:

@@ -17,9 +17,9 @@ from holdfast.picture import decode_spec, needs_of
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import PipelineSpec, renamed_steps
 from holdfast.recovery.sources import NO_VIEWS, read_views
-from holdfast.runs import read_run
+from holdfast.runs import holder_of, read_run
 from holdfast.settings import Settings
-from holdfast.state import RunState
+from holdfast.state import IN_PROGRESS, RunState
 from holdfast.walking import looking
 
 
@@ -36,6 +36,7 @@ class Plan:
     cost_usd: float = 0.0  # spent so far
     budget_usd: float | None = None
     is_lost: bool = False  # the record of the run is, and would be made anew from its files and views
+    is_running: bool = False  # an engine is at work on it
 
     @property
     def is_over_budget(self) -> bool:
@@ -65,12 +66,15 @@ def make_plan(
     request = Request(dict(params or {}), run_id, settings=settings or Settings(), known_params=known_params or {})
     choice = choose(compiled, layout, request)
     state = RunState(run_id=choice.run_id) if choice.is_new else read_run(layout, choice.run_id).state
+    is_running = not choice.is_new and holder_of(layout, state) is not None
+    running = _begun(state) if is_running else []
     changes = [] if choice.is_new else _continue(state, compiled, layout, choice)
     state.params = choice.params
     state.rebuilt = state.rebuilt or choice.found_again
     views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
     with looking(compiled.spec, layout, state, request, compiled, views) as walker:
         walker.go()
+        walker.tell_running(running)
         if state.rebuilt:
             walker.send_back(turned_back(lost_wishes(layout, compiled.spec, state, views)))
         return Plan(
@@ -82,6 +86,7 @@ def make_plan(
             state.cost_usd,
             state.budget_usd if request.settings.budget_usd is None else request.settings.budget_usd,
             choice.found_again,
+            is_running,
         )
 
 
@@ -94,6 +99,11 @@ def _continue(state: RunState, compiled: CompiledPipeline, layout: ProjectLayout
     for event in (declared, ev.RunContinued(fresh_attempts=True), *wishes):
         fold(state, event, state.seq, clock.now())
     return changes
+
+
+def _begun(state: RunState) -> list[str]:
+    """The tasks whose attempt has begun and not ended."""
+    return [task for task, record in state.tasks.items() if record.status == IN_PROGRESS]
 
 
 def _wanted(wishes: Sequence[ev.Event]) -> list[str]:
@@ -117,8 +127,10 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
     spec = decode_spec(state)
     for wish in foreseen_wishes(layout, spec, state):
         fold(state, wish, state.seq, clock.now())
+    running = _begun(state) if holder_of(layout, state) is not None else []
     with looking(spec, layout, state, Request()) as walker:
         walker.go()
+        walker.tell_running(running)
         needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]
         return tell(task, walker.state, walker.graph, walker.planned.get(task), needs)
 

@@ -28,8 +28,9 @@ from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
 from holdfast.picture import Picture
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.snapshots import snapshots
-from holdfast.state import COMPLETED, IN_PROGRESS, Accepted
+from holdfast.state import COMPLETED, IN_PROGRESS, Accepted, RunState
 from holdfast.stores import atomic
+from holdfast.stores.lock import read_holder
 from holdfast.stores.objects import ObjectStore
 from holdfast.values import decode_json
 from holdfast.views.letter import Letter
@@ -337,3 +338,15 @@ def newest(layout: ProjectLayout, *, unfinished_first: bool = True) -> RunInfo:
             if info.status != COMPLETED:
                 return info
     return readable[0]
+
+
+def holder_of(layout: ProjectLayout, state: RunState) -> dict[str, Any] | None:
+    """Who runs this very run now, or None. A project has one engine, which may be busy with another run."""
+    holder = read_holder(layout.engine_lock)
+    if holder is None:
+        return None
+    if holder.get("run_id"):
+        is_ours = holder["run_id"] == state.run_id
+    else:
+        is_ours = (holder.get("host"), holder.get("pid")) == (state.host, state.pid)
+    return {name: holder.get(name) for name in ("host", "pid", "since")} if is_ours else None

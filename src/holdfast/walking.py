@@ -14,7 +14,7 @@ done is then on record, and is trusted.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -239,6 +239,14 @@ class Walker:
         for task, source in wished.items():
             reason = f"{source} was edited: it is to be done again"
             self.planned[task] = replace(self.planned[task], action=decisions.REDO, reason=reason)
+
+    def tell_running(self, tasks: Iterable[str]) -> None:
+        """An engine is at work on these: what is there of them now is not what a later run would find."""
+        for task in tasks:
+            if task in self.planned:
+                self.planned[task] = replace(
+                    self.planned[task], action=decisions.RUN, reason=decisions.RUNNING, problem=""
+                )
 
     # --- one node ------------------------------------------------------------------------------------------
 

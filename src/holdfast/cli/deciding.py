@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.cli.options import holder_of, pick_run
+from holdfast.cli.options import pick_run
 from holdfast.cli.printing import addressed, print_json, say
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def decide(directory: str, run_id: str | None, as_json: bool, record: Callable[[ProjectLayout, str], str]) -> None:
     """Call `record` with the run that is meant, and print its sentence and the way on."""
-    from holdfast.runs import open_project, read_picture
+    from holdfast.runs import holder_of, open_project, read_picture
     from holdfast.state import COMPLETED
 
     layout = open_project(directory)

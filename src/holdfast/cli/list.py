@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import LOST_FIX, holder_of, json_option, project_options
+from holdfast.cli.options import LOST_FIX, json_option, project_options
 from holdfast.cli.printing import addressed, money, plain, print_json, say, say_all, table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def command(directory: str, as_json: bool) -> None:
 
 def _held_run(layout: ProjectLayout, runs: list[RunInfo]) -> str | None:
     """The run that an engine is busy with now."""
-    from holdfast.runs import read_run
+    from holdfast.runs import holder_of, read_run
     from holdfast.state import IN_PROGRESS
     from holdfast.stores.lock import read_holder
 

@@ -97,17 +97,3 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
             fix=f"Name its pipeline: holdfast run FILE.py --resume {runs[0].run_id}",
         )
     return newest(layout).run_id
-
-
-def holder_of(layout: ProjectLayout, state: RunState) -> dict[str, Any] | None:
-    """Who runs this very run now, or None. A project has one engine, which may be busy with another run."""
-    from holdfast.stores.lock import read_holder
-
-    holder = read_holder(layout.engine_lock)
-    if holder is None:
-        return None
-    if holder.get("run_id"):
-        is_ours = holder["run_id"] == state.run_id
-    else:
-        is_ours = (holder.get("host"), holder.get("pid")) == (state.host, state.pid)
-    return {name: holder.get(name) for name in ("host", "pid", "since")} if is_ours else None

@@ -112,12 +112,14 @@ def _document(plan: Plan) -> dict[str, Any]:
         "cost_usd": plan.cost_usd,
         "budget_usd": plan.budget_usd,
         "record_lost": plan.is_lost,
+        "running": plan.is_running,
     }
 
 
 def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
     lost = " (its record is lost)" if plan.is_lost else ""
-    yield f"{pipeline}: {f'run {plan.run_id}{lost}' if plan.run_id else 'a new run'}"
+    running = ", which is running now" if plan.is_running else ""
+    yield f"{pipeline}: {f'run {plan.run_id}{lost}{running}' if plan.run_id else 'a new run'}"
     for change in plan.changes:
         yield f"  changed: {change}"
     groups: dict[str, list[Planned]] = {}

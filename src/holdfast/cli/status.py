@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import holder_of, json_option, pick_run, project_options, run_argument
+from holdfast.cli.options import json_option, pick_run, project_options, run_argument
 from holdfast.cli.printing import addressed, day_and_hour, plain, print_json, say_all
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @json_option
 def command(run_id: str | None, directory: str, as_json: bool) -> None:
     """Show how a run stands, what needs a person, what it has cost, and the command that continues it."""
-    from holdfast.runs import open_project, read_picture
+    from holdfast.runs import holder_of, open_project, read_picture
 
     layout = open_project(directory)
     picture = read_picture(layout, pick_run(layout, run_id))

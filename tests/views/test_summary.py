@@ -163,6 +163,17 @@ def test_a_task_in_status_json():
     assert tasks["research[ch02]"]["error"] == "no answer"
 
 
+def test_attempts_whose_output_was_refused_are_counted():
+    """Each began a new round, in which none was made yet."""
+    story = Story(book())
+    for round, status in enumerate(("failed", "failed", "needs_review")):
+        story.tell(ev.NodeEntered(step_id="outline", node="outline", round=round, attempt=1))
+        refused = {"status": status, "kind": "refused", "round": round, "attempt": 1, "new_round": True}
+        story.tell(ev.NodeExited(step_id="outline", node="outline", **refused))
+    document = status_document(story.picture(), None, NOTHING_KEPT.get)
+    assert {task["id"]: task["attempts"] for task in document["tasks"]}["outline"] == 3
+
+
 def test_values_are_shown_wherever_they_are_kept():
     """A small value comes from the record, a large one from objects; one that is lost is null."""
     story = Story(book()).finish("outline", value={"title": "x"})

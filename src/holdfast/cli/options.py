@@ -11,7 +11,6 @@ from holdfast.cli.completion import complete_dir, complete_run
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
-    from holdfast.state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -217,7 +217,7 @@ def _task(picture: Picture, task: str, kept: Kept) -> Json:
         "step": step,
         "item": "/".join(path) if path else None,
         "status": status,
-        "attempts": record.attempt,
+        "attempts": record.attempt or record.failures,  # a refused output begins a round with no attempt yet
         "round": record.round,
         "started_at": _time(record.started_at),
         "completed_at": _time(record.completed_at),

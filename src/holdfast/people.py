@@ -116,7 +116,8 @@ def _require_answerable(picture: Picture, task: str, choice: str, *, going_on: b
         raise UsageError(f"{task} was never accepted: there is nothing to restore.", fix="Use redo, or skip.")
     if choice == "skip" and status == COMPLETED and not record.question:
         raise UsageError(f"{task} is finished: there is nothing to skip.")
-    if choice == "redo" and status in (PENDING, BLOCKED) and not record.question:
+    runs_anyway = record.before is None  # else it counts again if its inputs come back
+    if choice == "redo" and status in (PENDING, BLOCKED) and not record.question and runs_anyway:
         raise UsageError(f"{task} is not done yet: it runs anyway.", fix=f"holdfast resume {picture.state.run_id}")
 
 

@@ -188,6 +188,14 @@ def test_what_is_wanted_anew_does_not_count_again(project: Project) -> None:
     assert project.ran == ["score[a]"]
 
 
+def test_what_a_person_wants_anew_meanwhile_does_not_count_again(project: Project) -> None:
+    """It would have run anyway, but not if its inputs come back: the answer is taken."""
+    assert project.again("klep", budget_usd=0.0).status == "paused"
+    decide(open_project(project.root), project.run_id, "score[a]", "redo")
+    assert project.again("kelp").status == "completed"
+    assert project.ran == ["score[a]"]
+
+
 def test_a_plan_says_that_it_counts_again(project: Project) -> None:
     """What is whole is reused, what is lost is put back; nothing would run."""
     assert project.again("klep", budget_usd=0.0).status == "paused"

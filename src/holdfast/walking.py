@@ -306,8 +306,9 @@ class Walker:
             return Decision(decisions.REDO, f"sent back: {feedback}" if feedback else "sent back")
         news = decisions.BACK_AGAIN if self._reinstate(node, fresh) else ""
         record = self.state.tasks.get(node.id)
-        if fresh and record is not None and record.status == COMPLETED:
-            return self._decide_behind(node, record, fresh)
+        finished = self._finished(node, record, fresh) if fresh and record is not None else None
+        if finished is not None:
+            return self._decide_behind(node, finished, fresh)
         if record is not None and record.status == NEEDS_REVIEW and record.kind != "rounds":
             return Decision(decisions.RUN, f"failed before, and is tried again: {record.error}")
         parts = self._parts(node, fresh)
@@ -355,6 +356,13 @@ class Walker:
             return replace(decision, reason="the items it made were lost with the record")
         fresh = fresh or [source.id for source in node.material if source.id in self.fresh]
         return replace(decision, reason=f"after {_listed(fresh)}") if fresh else decision
+
+    def _finished(self, node: Node, record: TaskState, fresh: list[str]) -> TaskState | None:
+        """Finished work behind a task that will run; also what was out of date, and may be so no longer then."""
+        if record.status == COMPLETED or record.before is None:
+            return record if record.status == COMPLETED else None
+        parts = self._parts(node, fresh)
+        return record.before if self.judge.may_reinstate(node, parts, self.inputs.digest(node, parts)) else None
 
     def _decide_behind(self, node: Node, record: TaskState, fresh: list[str]) -> Decision:
         """Finished work behind a task that will run: compared when that is through, and left alone until then."""

@@ -196,6 +196,32 @@ def test_what_a_person_wants_anew_meanwhile_does_not_count_again(project: Projec
     assert project.ran == ["score[a]"]
 
 
+def test_a_plan_says_what_may_count_again(tmp_path: Path) -> None:
+    """What stands behind a task that runs counts again if that comes out as it was: its price is not certain."""
+    pipe = Pipeline("p", params={"topic": str})
+
+    @pipe.step
+    def outline(ctx: Context, topic: str) -> str:
+        ctx.usage(cost_usd=1.0)
+        return topic
+
+    @pipe.step
+    def draft(ctx: Context, outline: str) -> str:
+        ctx.usage(cost_usd=1.0)
+        return outline
+
+    run_id = pipe.run(params={"topic": "kelp"}, dir=tmp_path).run_id
+    away = pipe.run(params={"topic": "klep"}, dir=tmp_path, resume=run_id, budget_usd=3.0)
+    assert (away.status, away.picture.state.task("draft").before is not None) == ("paused", True)
+    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), run_id, {"topic": "kelp"})
+    assert [(task.id, task.action, task.if_different) for task in plan.tasks] == [
+        ("outline", "redo", False),
+        ("draft", "redo", True),
+    ]
+    result = pipe.run(params={"topic": "kelp"}, dir=tmp_path, resume=run_id, budget_usd=99.0)
+    assert (result.status, result.cost_usd) == ("completed", 4.0)
+
+
 def test_a_plan_says_that_it_counts_again(project: Project) -> None:
     """What is whole is reused, what is lost is put back; nothing would run."""
     assert project.again("klep", budget_usd=0.0).status == "paused"

@@ -177,14 +177,23 @@ class Judge:
 
         Its files are not looked at: what was lost or edited meanwhile is dealt with as in all finished work.
         """
+        evidence = self._may_be_back(node, parts, input_digest)
+        if evidence is None or (reconcile.lacks_input(evidence) and not is_memory(node.spec)):
+            return ()
+        return [ev.TaskReinstated(step_id=node.id, reason=BACK_AGAIN)]
+
+    def may_reinstate(self, node: Node, parts: Mapping[str, str], input_digest: str) -> bool:
+        """Whether work that was out of date would count again if inputs that are unknown come out as they were."""
+        return self._may_be_back(node, parts, input_digest) is not None
+
+    def _may_be_back(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Evidence | None:
         record = self.state.tasks.get(node.id)
         if record is None or record.before is None or record.status != PENDING:
-            return ()
+            return None
+        evidence = self._gathering.gather_inputs(node, record.before, parts, input_digest)
         if is_memory(node.spec):
-            is_back = self.sections.is_back(node, record.before)
-        else:
-            is_back = reconcile.is_back(self._gathering.gather_inputs(node, record.before, parts, input_digest))
-        return [ev.TaskReinstated(step_id=node.id, reason=BACK_AGAIN)] if is_back else ()
+            return evidence if self.sections.is_back(node, record.before) else None
+        return evidence if reconcile.may_be_back(evidence) else None
 
     def bring_home(self, node: Node) -> Iterable[ev.Event]:
         """Have a finished task's files where the pipeline names them now, before they are judged.

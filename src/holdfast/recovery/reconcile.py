@@ -129,14 +129,17 @@ def _is_beyond_telling(recorded: str, then: Mapping[str, str], unknown_now: Coll
     return not unknown_now and recorded != UNKNOWN and not all(then.values())
 
 
-def is_back(evidence: Evidence) -> bool:
-    """Whether work that was out of date is so no longer: all that it was made from is there again, and known."""
+def may_be_back(evidence: Evidence) -> bool:
+    """Whether work that was out of date is so no longer, as far as its inputs are known."""
     stale = _stale(evidence)
-    if stale is not None and stale.action == REDO:
-        return False
+    return stale is None or stale.action != REDO
+
+
+def lacks_input(evidence: Evidence) -> bool:
+    """Whether something is not known now that was known when the work was made."""
     then = evidence.record.inputs
     unknown = [name for name, part in evidence.parts.items() if part == UNKNOWN]
-    return all(then.get(name, "").startswith(UNKNOWN) for name in unknown)
+    return not all(then.get(name, "").startswith(UNKNOWN) for name in unknown)
 
 
 def _what_changed(evidence: Evidence, names: list[str]) -> str:

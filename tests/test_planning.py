@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from holdfast import Context, Pipeline
 from holdfast import events as ev
 from holdfast.choosing import Request
 from holdfast.layout import ProjectLayout
+from holdfast.people import decide
 from holdfast.planning import Plan, explain, make_plan
 from holdfast.recovering import recover
 from holdfast.settings import Settings
@@ -245,3 +247,67 @@ def test_what_runs_now_is_not_called_cut_off(tmp_path: Path) -> None:
         False,
         "a.md.part is there, but nothing proves that it is complete",
     )
+
+
+def lossy(*, version: int = 1) -> Pipeline:
+    """outline and score leave no file; cover, draft and final leave one without a copy."""
+    pipe = Pipeline("lossy", params={"size": (int, 1)})
+
+    @pipe.step
+    def outline() -> str:
+        return "kelp"
+
+    @pipe.step(writes="cover.md", copy=False)
+    def cover(outline: str) -> str:
+        return f"# {outline}\n"
+
+    @pipe.step(writes="draft.md", copy=False, version=version)
+    def draft(outline: str, size: int) -> str:
+        return f"{outline} {version} {size}\n"
+
+    @pipe.step
+    def score(draft: str) -> int:
+        return len(draft)
+
+    @pipe.step(writes="final.md", copy=False)
+    def final(draft: str, score: int) -> str:
+        return f"{draft} {score}\n"
+
+    return pipe
+
+
+def rebuilt(root: Path) -> ProjectLayout:
+    """Such a project after the loss of all state: everything was adopted, and nothing ran."""
+    lossy().run(dir=root)
+    shutil.rmtree(root / ".holdfast")
+    result = lossy().run(dir=root)
+    assert result.status == "completed"
+    assert result.picture.state.task("score").value_lost
+    return ProjectLayout(root)
+
+
+def certain(plan: Plan) -> set[str]:
+    return {task.id for task in plan.tasks if task.action in ("run", "redo") and not task.if_different}
+
+
+def test_behind_a_lost_input_that_comes_back_a_raised_version_still_counts(tmp_path: Path) -> None:
+    """The cover needs the outline again; whatever that gives, the draft is made by a newer version."""
+    layout = rebuilt(tmp_path)
+    (tmp_path / "cover.md").unlink()
+    assert {"outline", "cover", "draft"} <= certain(make_plan(lossy(version=2).compile(), layout))
+
+
+def test_behind_work_that_is_redone_a_lost_value_that_is_needed_comes_back(tmp_path: Path) -> None:
+    """Draft and final are gone, and final takes the score: nobody has that any more."""
+    layout = rebuilt(tmp_path)
+    (tmp_path / "draft.md").unlink()
+    (tmp_path / "final.md").unlink()
+    assert certain(make_plan(lossy().compile(), layout)) == {"outline", "draft", "score", "final"}
+
+
+def test_behind_work_that_is_redone_a_changed_parameter_is_certain(tmp_path: Path) -> None:
+    """The draft runs also if the outline comes out as it was; what takes it, only if it differs."""
+    run_id = lossy().run(dir=tmp_path).run_id
+    decide(ProjectLayout(tmp_path), run_id, "outline", "redo")
+    plan = make_plan(lossy().compile(), ProjectLayout(tmp_path), run_id, {"size": 2})
+    assert certain(plan) == {"outline", "draft"}

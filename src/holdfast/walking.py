@@ -366,7 +366,12 @@ class Walker:
 
     def _decide_behind(self, node: Node, record: TaskState, fresh: list[str]) -> Decision:
         """Finished work behind a task that will run: compared when that is through, and left alone until then."""
-        named = [name for name, part in self._parts(node, fresh).items() if part == UNKNOWN]
+        parts = self._parts(node, fresh)
+        if self.state.task(node.id).status == COMPLETED:
+            decision = self.judge.decide(node, parts, self.inputs.digest(node, parts))
+            if decision.action == decisions.REDO:
+                return decision  # whatever comes out: something else has changed, or is lost
+        named = [name for name, part in parts.items() if part == UNKNOWN]
         if all(record.inputs.get(name, "").startswith(UNKNOWN) for name in named):
             return Decision(decisions.TRUST, f"finished; asked about if it does not fit {_listed(fresh)}")
         return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently", about=BEHIND)

@@ -311,3 +311,15 @@ def test_behind_work_that_is_redone_a_changed_parameter_is_certain(tmp_path: Pat
     decide(ProjectLayout(tmp_path), run_id, "outline", "redo")
     plan = make_plan(lossy().compile(), ProjectLayout(tmp_path), run_id, {"size": 2})
     assert certain(plan) == {"outline", "draft"}
+
+
+def test_a_lost_value_that_may_be_needed_is_not_certain(tmp_path: Path) -> None:
+    """The draft is done again; only if it differs does the final run, and need the score."""
+    layout = rebuilt(tmp_path)
+    run_id = make_plan(lossy().compile(), layout).run_id or ""
+    decide(layout, run_id, "draft", "redo")
+    plan = make_plan(lossy().compile(), layout, run_id)
+    assert certain(plan) == {"outline", "draft"}
+    assert {task.id for task in plan.tasks if task.if_different} == {"score", "final"}
+    result = lossy().run(dir=tmp_path, resume=run_id)
+    assert (result.status, result.picture.state.task("score").value_lost) == ("completed", True)

@@ -419,15 +419,26 @@ class Walker:
         elif status == COMPLETED and decision.action not in _RUNS:
             self._pass(node, fresh=False)
         else:
-            self._bring_back(node)
+            self._bring_back(node, decision)
             self._pass(node, fresh=True)
 
-    def _bring_back(self, node: Node) -> None:
+    def _bring_back(self, node: Node, decision: Decision) -> None:
         """A task that must run needs what is lost of those it takes from: they come back first."""
-        if self.judge.lacking:
-            for producer in self.inputs.producers(node):
-                if self.judge.want(producer):
-                    self._consider_task(producer)
+        for producer in self.inputs.producers(node) if self.judge.lacking else ():
+            if decision.about == BEHIND:
+                self._note_perhaps(producer, node)
+            elif self.judge.want(producer):
+                self._consider_task(producer)
+
+    def _note_perhaps(self, producer: Node, consumer: Node) -> None:
+        """What is lost of it comes back only if its consumer runs: nothing is done about it yet."""
+        if producer.id not in self.judge.lacking or self.planned[producer.id].if_different:
+            return
+        self._note(
+            producer, Decision(decisions.REDO, f"it is lost, and needed if {consumer.id} runs", about=BEHIND)
+        )
+        for further in self.inputs.producers(producer):
+            self._note_perhaps(further, producer)
 
     def _pass(self, node: Node, fresh: bool) -> None:
         if fresh:

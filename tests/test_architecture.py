@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 LAYERS: list[set[str]] = [
     {"__main__", "cli", "testing"},
     {"run", "planning", "recovering", "foreseeing", "scanning", "people", "cleaning", "outputs", "verifying"},
+    {"setting_out"},
     {"walking", "inspecting"},
     {"sessions", "showing", "answering"},
     {"editing"},

@@ -18,9 +18,9 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import PipelineSpec, renamed_steps
 from holdfast.recovery.sources import NO_VIEWS, read_views
 from holdfast.runs import holder_of, read_run
+from holdfast.setting_out import looking
 from holdfast.settings import Settings
 from holdfast.state import IN_PROGRESS, RunState
-from holdfast.walking import looking
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,10 +41,11 @@ from holdfast.recovery.sources import Views, read_views
 from holdfast.recovery.strangers import Strangers
 from holdfast.runs import list_runs, load_value
 from holdfast.sessions import OpenRun, copied, encoded_spec, locked, make_folders
+from holdfast.setting_out import looking, make_walker
 from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, WAITS_FOR_PERSON, RunState
 from holdfast.stores.paper import Action
 from holdfast.views.shelf import ViewShelf
-from holdfast.walking import Walker, looking, make_walker
+from holdfast.walking import Walker
 
 STRETCH = 2500
 """So many nodes are considered in one batch: the append lock is not held for longer."""

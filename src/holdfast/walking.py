@@ -15,116 +15,31 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast import clock, decisions
 from holdfast import events as ev
-from holdfast.artifacts import Artifacts
-from holdfast.choosing import Choice, Request
 from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_action
-from holdfast.engine.attempt import Attempts
 from holdfast.engine.considering import was_passed
-from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import recorded_graph
 from holdfast.engine.scheduler import Scheduler
 from holdfast.folding import fold
-from holdfast.inputs import UNKNOWN, Inputs, known_items
-from holdfast.layout import ProjectLayout
+from holdfast.inputs import UNKNOWN, Inputs
 from holdfast.looks import FOREIGN, MARKED, SEALED
-from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, build_graph, in_order
-from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
+from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.inferring import Items, is_inferred
 from holdfast.pipeline.nodes import OK, OPEN, SETTLE, SKIPPED, Node, split_task_id, task_id
-from holdfast.pipeline.spec import ItemsSpec, PipelineSpec
+from holdfast.pipeline.spec import ItemsSpec
 from holdfast.recovery.judge import Judge
-from holdfast.recovery.scan import named_items
-from holdfast.recovery.sources import NO_VIEWS, Views
-from holdfast.sessions import judge_for
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
-from holdfast.stores.paper import Paper, PaperObjects, PaperTree
 
 Record = Callable[[ev.Event], None]
 
 _RUNS = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
 _WAITS = (decisions.ASK, decisions.HOLD)
 _NOT_LOOKED_AT = "finished, and not looked at now: what it depends on waits for a person"
-
-
-@contextmanager
-def looking(
-    spec: PipelineSpec,
-    layout: ProjectLayout,
-    state: RunState,
-    request: Request,
-    compiled: CompiledPipeline | None = None,
-    views: Views = NO_VIEWS,
-    paper: Paper | None = None,
-) -> Iterator[Walker]:
-    """A walker that changes nothing on disk: what it would do is on `paper`, migrations too if that is given.
-
-    Without `compiled` no `check` is asked.
-    """
-    quarantine, rehearses = layout.run(state.run_id).quarantine, paper is not None
-    paper = paper or Paper(layout.root)
-    objects = PaperObjects(layout.objects, state.run_id, layout.tmp, quarantine, paper)
-    tree = PaperTree(layout.root, layout.tmp, paper)
-    artifacts = Artifacts(tree, objects, quick=request.quick)
-    choice = Choice(state.run_id, False, state.params)
-
-    def make_judge(inputs: Inputs) -> Judge:
-        desk = DeafDesk(objects, layout.tmp)
-        attempts = Attempts(state, inputs, artifacts, compiled, quarantine, desk) if compiled else None
-        return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
-
-    try:
-        yield make_walker(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
-    finally:
-        objects.close()
-        tree.close()
-
-
-def make_walker(
-    spec: PipelineSpec,
-    state: RunState,
-    artifacts: Artifacts,
-    make_judge: Callable[[Inputs], Judge],
-    *,
-    views: Views = NO_VIEWS,
-    record: Record | None = None,
-    rehearses: bool = False,
-) -> Walker:
-    """A walker over all tasks that can be known: also those of items that files and views only suggest."""
-    known = known_items(spec, state, artifacts)
-    inferred = _inferred(spec, state, artifacts, known, views)
-    graph = build_graph(spec, {**known, **inferred})
-    inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
-    sure = frozenset(
-        path for view in _listed_items(spec, state, views) for paths in view.values() for path in paths
-    )
-    judge = make_judge(inputs)
-    inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
-    return Walker(
-        graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses
-    )
-
-
-def _inferred(
-    spec: PipelineSpec, state: RunState, artifacts: Artifacts, known: Mapping[str, Any], views: Views
-) -> Items:
-    """Items of functions without a record, of a run that has begun: a new one has none to be found."""
-    if not (state.rebuilt or state.tasks) or not spec.makes_items:
-        return {}
-    listed = _listed_items(spec, state, views)
-    return infer_items(spec, known, listed, named_items(spec, artifacts.tree, state))
-
-
-def _listed_items(spec: PipelineSpec, state: RunState, views: Views) -> list[dict[str, list[tuple[str, ...]]]]:
-    """The items that views and the record itself name."""
-    return [*views.listed, item_paths(spec, state.tasks)]
 
 
 class Walker:

@@ -23,6 +23,7 @@ from typing import Any
 from holdfast.stores import disk
 
 ROOT = 0
+SECTOR = 512
 
 
 @dataclass
@@ -266,11 +267,24 @@ class Fate:
         return bytes(data)
 
     def _tear(self, data: bytearray, op: Op) -> None:
-        """A write that did not get there whole: a part of it, or room for it that nothing was written to."""
+        """A write that did not get there whole: its beginning, any of its sectors, or nothing but room for it."""
+        if op.kind != "data":
+            return
         part = self.dice.randint(0, len(op.data))
-        torn = op.data[:part] if self.dice.random() < 0.5 else b"\0" * part
-        if op.kind == "data":
-            _apply(data, Op("data", at=op.at, data=torn))
+        torn = self.dice.choice((op.data[:part], b"\0" * part, b""))
+        _apply(data, Op("data", at=op.at, data=torn))
+        for start, end in _sectors(op) if not torn else ():
+            if self.dice.random() < 0.5:
+                _apply(data, Op("data", at=start, data=op.data[start - op.at : end - op.at]))
+
+
+def _sectors(op: Op) -> Iterator[tuple[int, int]]:
+    """Where the parts of a write begin and end that reach the medium one by one, in any order."""
+    start = op.at
+    while start < op.at + len(op.data):
+        end = min(start - start % SECTOR + SECTOR, op.at + len(op.data))
+        yield start, end
+        start = end
 
 
 def _apply(data: bytearray, op: Op) -> None:

@@ -118,6 +118,26 @@ def test_a_write_torn_at_any_byte_of_the_room_costs_only_itself(path):
         assert path.read_bytes().startswith(first)
 
 
+@pytest.mark.parametrize("kept", [0b01, 0b10, 0b100, 0b110, 0b101, 0b1010, 0b1000])
+def test_sectors_of_a_write_that_are_kept_without_the_first_cost_no_line_before_it(path, log, kept):
+    """A power cut may leave the end of later lines on the line of the last one that was synced."""
+    log.append({"event": "synced", "like": {"a": 1, "prev": "0" * 16, "sum": "0" * 16}})
+    before = path.read_bytes()
+    for _ in range(5):
+        log.append({"event": "unsynced", "pad": "x" * 300})
+    after = path.read_bytes()
+    sectors = [
+        (after if kept >> n & 1 else before)[n * 512 : n * 512 + 512] for n in range(len(before) // 512 + 1)
+    ]
+    path.write_bytes(b"".join(sectors))
+    found = scan(path)
+    assert [line.seq for line in found][:1] == [1]
+    assert found.torn or found.damage
+    repair(path, path.parent / "quarantine")
+    assert seqs(path)[:1] == [1]
+    assert not scan(path).damage
+
+
 @pytest.mark.parametrize("spoiled", [b"\0" * 40, b"x", b"\xff\n\xff", b'{"seq":2', b"   y"])
 def test_damage_in_the_room_costs_no_line(path, spoiled):
     """A flipped byte behind a whole line is cut off like a torn tail, and kept."""

@@ -20,15 +20,17 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from holdfast.journal.codec import LINE_MAX, NO_SUM, SUM_BYTES, LineDamaged, check_line, sum_after
+from holdfast.journal.codec import LINE_MAX, NO_SUM, SUM_BYTES, Envelope, LineDamaged, check_line, sum_after
 from holdfast.journal.room import ROOM_MAX, is_room
 from holdfast.journal.upgrade import upgrade
 from holdfast.stores import atomic
@@ -37,6 +39,7 @@ _BLOCK = 1 << 20
 _DAMAGE_TOLD = 100  # a journal of garbage must not become a list of a million complaints
 # A link, a folder, a socket: nobody's journal. A file that may not be read could be one, so that is an error.
 _NO_JOURNAL = (errno.ELOOP, errno.EISDIR)
+_LINE_END = re.compile(rb',"prev":"[0-9a-f]{16}"(,"sum":"([0-9a-f]{16})"\})')
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -155,8 +158,7 @@ class Scan:
         try:
             if not raw:
                 raise LineDamaged(f"longer than {LINE_MAX} bytes")
-            line = raw if raw.endswith(b'"}\n') else _framed(raw)
-            envelope = check_line(line)
+            line, envelope = _first_line(raw)
         except LineDamaged as damaged:
             self._note_bad(f"the line ending at byte {end} is damaged: {damaged}")
             return None
@@ -244,14 +246,30 @@ def lines_named(first: int, last: int) -> str:
     return f"line {first} is" if first == last else f"lines {first} to {last} are"
 
 
+def _first_line(raw: bytes) -> tuple[bytes, Envelope]:
+    """The good line that `raw` is, or begins with."""
+    try:
+        return raw, check_line(raw)
+    except LineDamaged:
+        line = _framed(raw)
+        if line == raw:
+            raise
+        return line, check_line(line)
+
+
 def _framed(raw: bytes) -> bytes:
     """The line in front of room, or of what a later write left behind it; `raw` itself if there is none.
 
-    One that nothing follows was not written to its end.
+    That may be the end of another line: a power cut can keep the second sector of a write without the first. So
+    the first end whose sum fits counts. One that nothing follows was not written to its end.
     """
-    frame = raw.rfind(b',"sum":"')
-    end = frame + SUM_BYTES - 1
-    return raw[:end] + b"\n" if frame >= 0 and end < len(raw) else raw
+    covered, upto = sha256(), 0
+    for end in _LINE_END.finditer(raw):
+        covered.update(memoryview(raw)[upto : end.start(1)])
+        upto = end.start(1)
+        if covered.hexdigest()[:16].encode() == end[2] and end.end() < len(raw):
+            return raw[: end.end()] + b"\n"
+    return raw
 
 
 def _prev(line: Line) -> str:

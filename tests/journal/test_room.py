@@ -83,6 +83,22 @@ def test_others_write_into_the_room_and_are_heard(path, log):
     assert seqs(path) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("pad", [700, 701, 703])
+def test_a_reader_who_is_overtaken_by_the_writer_meets_no_damage(path, log, pad):
+    """It has read room where lines stand now, and then meets what was written behind the room."""
+    log.append({"event": "e"})
+    size = path.stat().st_size
+    reading = scan(path)
+    lines = iter(reading)
+    read = [next(lines).seq]
+    while path.stat().st_size == size:
+        log.append({"event": "e", "pad": "x" * pad})
+    log.append({"event": "last"})
+    read += [line.seq for line in lines]
+    assert read == list(range(1, log.position.seq + 1))
+    assert (reading.damage, reading.torn, reading.position) == ([], 0, log.position)
+
+
 def test_a_line_of_others_that_is_larger_than_the_room_stays_whole(path, log):
     """They make the file as long as they need."""
     log.append({"event": "mine"})

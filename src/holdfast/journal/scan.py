@@ -10,6 +10,8 @@ chained without a break, so a jump alone is no damage; a broken chain is.
 - Something that is no regular file is damage, and never followed.
 - Bad lines followed by a good one are damage. Bad bytes with no good line after them are the torn tail. Where it
   begins, `position` ends: whoever appends cuts it off first.
+- Readers take no lock, and lines are written over room that they may have read before. So whatever
+  does not continue a good line is read a second time, together with the room before it.
 - What stands behind a good line on the same line is judged by itself: room (see there) is nothing, anything else
   is bad.
 
@@ -23,7 +25,7 @@ import os
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from holdfast.journal.upgrade import upgrade
 from holdfast.stores import atomic
 
 _BLOCK = 1 << 20
+_SECOND_LOOKS_MAX = 100
 _DAMAGE_TOLD = 100  # a journal of garbage must not become a list of a million complaints
 # A link, a folder, a socket: nobody's journal. A file that may not be read could be one, so that is an error.
 _NO_JOURNAL = (errno.ELOOP, errno.EISDIR)
@@ -98,6 +101,8 @@ class Scan:
         self._seqs = array("Q")
         self._bad: list[str] = []
         self._first = 0
+        self._looked_again_at = -1
+        self._second_looks = 0
 
     def __iter__(self) -> Iterator[Line]:
         try:
@@ -125,19 +130,37 @@ class Scan:
             self.anchored = False
             self.position = START
         self._first = self.position.seq
+        while not (yield from self._pass(fd)):
+            pass
+
+    def _pass(self, fd: int) -> Generator[Line, None, bool]:
+        """Yield what follows the position; False if what came then has to be read a second time."""
         last = self.position.offset
         pieces = _split(fd, max(0, last - 1))  # from the byte where the last line read has its newline, or room
         if last:
-            behind, end = next(pieces)
-            last = self._after(self.position.seq, self.position.offset, behind, end)
+            last = self._after(self.position.seq, last, *next(pieces, (b"\n", last)))
         for raw, end in pieces:
             if is_room(raw):
                 continue
             line = self._judge(raw, end)
+            if (line is None or _prev(line) != self.position.sum) and self._is_worth_a_second_look():
+                return False
             if line is not None and self._place(line):
                 yield line
             last = end if line is None else self._after(line.seq, line.end, raw[len(line.raw) - 1 :], end)
         self.torn = max(0, last - self.position.offset)
+        return not (self.torn and self._is_worth_a_second_look())
+
+    def _is_worth_a_second_look(self) -> bool:
+        """Whether what does not fit may be a write under way, whose second half we met before its first."""
+        if self._looked_again_at == self.position.offset or self._second_looks >= _SECOND_LOOKS_MAX:
+            return False
+        self._looked_again_at = self.position.offset
+        self._second_looks += 1
+        self.duplicates -= self.repeated
+        self.repeated = 0
+        self._bad.clear()
+        return True
 
     def _after(self, seq: int, line_end: int, behind: bytes, end: int) -> int:
         """Where that ends which counts of a good line and of what stands behind it on the same line."""

@@ -202,6 +202,30 @@ def test_a_journal_removed_in_use_is_missed(path, log):
         log.append({"event": "two"})
 
 
+def test_a_journal_replaced_in_use_is_found_although_somebody_keeps_the_old_one(path, log):
+    """An editor that keeps a backup renames the old file: it is whole, and still not the journal any more."""
+    log.append({"event": "one"})
+    old = path.rename(path.with_name("events.jsonl~"))
+    path.write_bytes(old.read_bytes())
+    assert log.has_news()
+    log.append({"event": "two"})
+    assert seqs(path) == [1, 2]
+    assert not log.has_news()
+
+
+def test_what_somebody_put_behind_the_room_is_not_taken_away_with_it(path, log):
+    """It is no line of ours, but nothing is deleted that nobody looked at: the next one who opens it keeps it."""
+    log.append({"event": "one"})
+    with open(path, "ab") as file:
+        file.write(b"a remark\n")
+    log.give_room_back()
+    assert b"a remark" in path.read_bytes()
+    with EventLog(path, makes_room=True) as later:
+        later.append({"event": "two"})
+        assert len(later.notices) == 1
+    assert seqs(path) == [1, 2]
+
+
 def test_a_journal_cut_short_in_use_is_missed(path, log):
     """Our own lines are gone: that is never written over."""
     log.append({"event": "one"})

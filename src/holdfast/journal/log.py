@@ -24,7 +24,7 @@ from holdfast import clock
 from holdfast.errors import CheckpointCorruptionError, StorageError, ValueRefusedError
 from holdfast.journal.codec import RESERVED, encode_line
 from holdfast.journal.repair import cut, repair
-from holdfast.journal.room import end_line, is_untouched, room_after
+from holdfast.journal.room import end_line, is_all_room, is_untouched, room_after
 from holdfast.journal.scan import START, Line, Position, Scan, scan
 from holdfast.stores import atomic, disk
 from holdfast.stores.lock import AppendLock
@@ -144,14 +144,15 @@ class EventLog:
         if self._fd < 0:
             return False
         try:
-            there, ours = os.lstat(self._name), os.fstat(self._fd)
+            ours = os.fstat(self._fd)
+            is_ours = self._is_ours(ours)
         except OSError:
             self._is_doubted = True  # the next batch meets the same trouble, and tells it
             return False
-        if (there.st_ino, there.st_dev) != (ours.st_ino, ours.st_dev):
+        if not is_ours:
             self._is_doubted = True
-            return True
-        return not self._is_untouched() and there.st_size != self.position.offset
+            return os.path.lexists(self._name)
+        return not self._is_untouched() and ours.st_size != self.position.offset
 
     def sync(self) -> None:
         """Everything committed so far is durable when this returns."""
@@ -175,7 +176,8 @@ class EventLog:
             return
         try:
             with self._lock:
-                if self._is_untouched() and os.fstat(self._fd).st_nlink:
+                now = os.fstat(self._fd)
+                if self._is_ours(now) and is_all_room(self._fd, self.position.offset, now.st_size):
                     end_line(self._fd, self.position.offset, self._name)
                     disk.truncate(self._fd, self.position.offset, self._name)
                     self._size = self.position.offset
@@ -198,7 +200,9 @@ class EventLog:
             return []
         self._is_doubted = False
         now = os.fstat(self._fd)
-        if not now.st_nlink:  # removed, or replaced by a repaired one
+        if not self._is_ours(
+            now
+        ):  # removed, or replaced: by a repaired one, or by an editor that kept the old one
             if not os.path.lexists(self._name):
                 raise _lost(self._name, "was removed while in use")
             with self._sync_mutex:
@@ -208,6 +212,14 @@ class EventLog:
         if now.st_size == self.position.offset:
             return []
         return self._read_on()
+
+    def _is_ours(self, status: os.stat_result) -> bool:
+        """Whether the file of that status, which we have open, is still the one at the path."""
+        try:
+            there = os.lstat(self._name)
+        except FileNotFoundError:
+            return False
+        return (there.st_ino, there.st_dev) == (status.st_ino, status.st_dev)
 
     def _is_untouched(self) -> bool:
         return self._makes_room and is_untouched(self._fd, self.position.offset)

@@ -38,6 +38,13 @@ def is_untouched(fd: int, offset: int) -> bool:
     return os.pread(fd, 1, offset - 1) == _SPACE if offset else False
 
 
+def is_all_room(fd: int, offset: int, size: int) -> bool:
+    """Whether nothing but room stands behind the line that ends at `offset`, in a file of that size."""
+    if not 0 < offset <= size <= offset + ROOM_MAX + 1:
+        return False
+    return is_room(os.pread(fd, size - offset + 1, offset - 1))
+
+
 def end_line(fd: int, offset: int, path: str) -> None:
     """Put the newline behind the line that ends at `offset`, where room or nothing may be."""
     if offset and os.pread(fd, 1, offset - 1) != b"\n":

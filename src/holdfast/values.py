@@ -82,10 +82,15 @@ def _check(value: Any, where: str, depth: int) -> None:
 def _check_dict(value: dict[Any, Any], where: str, depth: int) -> None:
     for key, item in value.items():
         if type(key) is not str:
-            raise _refused(where, f"a key that is not text: {key!r:.40}")
+            raise _refused(where, f"a key that is not text: {_shown(key)}")
         kind = type(item)
         if kind is not str and kind is not int:
             _check(item, f"{where}.{key}", depth + 1)
+
+
+def _shown(key: Any) -> str:
+    """A key in words; of one that is somebody's own object only the type, for nobody knows what its words do."""
+    return f"{key!r:.40}" if type(key) in (int, float, bool, type(None), bytes) else f"a {type(key).__qualname__}"
 
 
 def _refused(where: str, what: str) -> ValueRefusedError:

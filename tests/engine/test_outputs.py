@@ -223,6 +223,13 @@ def test_a_retry_does_not_continue_the_stream_of_the_attempt_before(tmp_path: Pa
     assert pipe.run(dir=tmp_path).outputs["stream"] == "attempt 2\n"
 
 
+class Unspeakable:
+    """An object whose words cannot be had."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
 @pytest.mark.parametrize(
     ("value", "where"),
     [
@@ -230,7 +237,8 @@ def test_a_retry_does_not_continue_the_stream_of_the_attempt_before(tmp_path: Pa
         ({"a": [b"x"]}, r"value.a\[0\]"),
         ({"when": datetime(2026, 1, 1)}, "value.when"),
         ({"n": float("nan")}, "value.n"),
-        ({1: "x"}, "a key that is not text"),
+        ({1: "x"}, "a key that is not text: 1"),
+        ({Unspeakable(): "x"}, "a key that is not text: a Unspeakable"),
     ],
 )
 def test_what_json_cannot_hold_is_refused_by_name(tmp_path: Path, value: Any, where: str) -> None:

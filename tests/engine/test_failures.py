@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, HoldfastError, Pipeline, Rewind
+from holdfast import Context, HoldfastError, Pipeline, Rewind, clock
 from holdfast.artifacts import Artifacts
+from holdfast.engine.attempt import Attempt, Attempts, Verdict
+from holdfast.engine.runner import Runner
 from holdfast.errors import StorageError
+from holdfast.executors.base import Outcome
 
 from .projects import events_of, exits_of, in_thread
 
@@ -168,6 +171,61 @@ def test_a_skipped_item_is_left_out_of_the_gather(tmp_path: Path) -> None:
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.outputs["gather"]) == ("completed", ["b", "b"])
     assert result.picture.status("second[a]") == "skipped"
+
+
+def _runner_to_be(monkeypatch: pytest.MonkeyPatch) -> list[Runner]:
+    """Holds the runner once there is one."""
+    made: list[Runner] = []
+    begin = Runner.run
+
+    def run(runner: Runner) -> str:
+        made.append(runner)
+        return begin(runner)
+
+    monkeypatch.setattr(Runner, "run", run)
+    return made
+
+
+def test_a_sync_body_that_ended_in_time_is_not_failed_for_a_slow_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timeout is the body's, as it is an async one's: what it gave is judged, and counts."""
+    made, pipe = _runner_to_be(monkeypatch), Pipeline("p")
+
+    def takes_for_ever(output: str) -> bool:
+        made[0]._expire(clock.monotonic() + 1000)
+        return True
+
+    @pipe.step(timeout=500, check=takes_for_ever)
+    def a() -> str:
+        return "a"
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
+    assert not events_of(tmp_path, "overran")
+
+
+def test_a_body_whose_time_runs_out_just_as_it_ends_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread is back, so nobody waits for it."""
+    made, pipe = _runner_to_be(monkeypatch), Pipeline("p")
+    judge = Attempts.judge_outcome
+
+    def expire_meanwhile(attempts: Attempts, attempt: Attempt, outcome: Outcome) -> Verdict:
+        attempt.outcome = None  # as it was when the deadline was looked at
+        if attempt.number == 1:
+            made[0]._expire(clock.monotonic() + 1000)
+        return judge(attempts, attempt, outcome)
+
+    monkeypatch.setattr(Attempts, "judge_outcome", expire_meanwhile)
+
+    @pipe.step(timeout=500, retries=1, backoff=0.0001, check=lambda output: True)
+    def a() -> str:
+        return "a"
+
+    result = in_thread(lambda: pipe.run(dir=tmp_path))
+    assert result.status == "completed"
+    assert [end["status"] for end in exits_of(tmp_path, "a")] == ["failed", "completed"]
 
 
 @pytest.mark.parametrize("last_words", ["a result", "an error", "an objection"])

@@ -60,6 +60,7 @@ class Report(Entry):
     def apply(self) -> None:
         verdict = self.verdict
         if not self.outcomes.end(self.attempt):
+            self.outcomes.came_back(self.attempt)  # its time ran out just as it ended
             return
         if verdict.exited is not None:
             self.outcomes.accept(self.attempt, verdict)

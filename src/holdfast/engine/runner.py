@@ -281,10 +281,17 @@ class Runner:
         self._bell.put(None)
 
     def _expire(self, now: float) -> None:
-        """Declare sync bodies dead whose time is up. Their threads go on; their contexts do not."""
+        """Declare sync bodies dead whose time is up. Their threads go on; their contexts do not.
+
+        One that has ended has met its deadline, however long its checks take, or the commit before its own.
+        """
         while self._deadlines and self._deadlines[0][0] <= now:
             _, _, attempt = heapq.heappop(self._deadlines)
-            if self.board.running.get(attempt.node.id) is attempt and not attempt.overran:
+            if (
+                attempt.outcome is None
+                and self.board.running.get(attempt.node.id) is attempt
+                and not attempt.overran
+            ):
                 self._commit(Overdue(self._outcomes, attempt))
 
     # --- worker threads ------------------------------------------------------------------------------------
@@ -292,7 +299,7 @@ class Runner:
     def _work_on(self, attempt: Attempt) -> None:
         token = current_task.set(attempt.node.id)
         try:
-            outcome = self._execute(attempt)
+            outcome = attempt.outcome = self._execute(attempt)
             self._workers.body_ended()
             if self.committer.has_time() and self.attempts.is_quick_to_judge(attempt, outcome):
                 self._commit(Unjudged(self._judged, attempt, outcome))

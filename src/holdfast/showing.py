@@ -49,6 +49,9 @@ def append(layout: ProjectLayout, run_id: str, events: Sequence[ev.Event]) -> No
         with EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine) as log:
             for event in events:
                 log.append(msgspec.to_builtins(event))
+            found = tuple(f"the journal: {words}" for words in log.take_notices())
+            if found:
+                log.append(msgspec.to_builtins(ev.StateMended(findings=found)))
 
 
 def _drawn(layout: ProjectLayout, run_id: str) -> tuple[Picture, Graph]:

@@ -74,6 +74,7 @@ class Committer:
         self._inbox: deque[Entry] = deque()
         self._leader = threading.Lock()
         self._batch: Batch | None = None
+        self._has_begun = False
         self._recorded: list[Recorded] = []
         self._at = 0.0
         self._ts = ""
@@ -194,6 +195,7 @@ class Committer:
         try:
             for line in batch.foreign:
                 self._take_in(line)
+            self._tell_mended()
             for entry in entries:
                 entry.apply()
             self.on_batch()
@@ -204,6 +206,13 @@ class Committer:
         finally:
             self._batch = None
         batch.commit()
+
+    def _tell_mended(self) -> None:
+        """Record what a dead appender left, and the journal cut off; of the first look whoever opened it tells."""
+        found = self._journal.take_notices()
+        if found and self._has_begun:
+            self.record(ev.StateMended(findings=tuple(f"the journal: {words}" for words in found)))
+        self._has_begun = True
 
     def _take_in(self, line: Any) -> None:
         """An event that another process recorded: `approve`, `note`, `retry`."""

@@ -154,6 +154,11 @@ class EventLog:
             return os.path.lexists(self._name)
         return not self._is_untouched() and ours.st_size != self.position.offset
 
+    def take_notices(self) -> list[str]:
+        """What was found damaged, and what was done about it, since this was asked last."""
+        taken, self.notices = self.notices, []
+        return taken
+
     def sync(self) -> None:
         """Everything committed so far is durable when this returns."""
         goal = self._commits

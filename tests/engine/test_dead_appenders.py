@@ -1,0 +1,65 @@
+"""What somebody left half written at the journal's end is cut off by whoever appends next, and told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast import Pipeline, people
+from holdfast.journal.scan import last_position
+from holdfast.runs import open_project
+
+from .projects import events_of, in_thread, journal_of
+
+
+def leave_half_a_line(project: Path) -> None:
+    """As `holdfast note` does that is killed in the middle of its write."""
+    journal = journal_of(project)
+    last = last_position(journal)
+    assert last is not None
+    with open(journal, "r+b") as file:
+        file.seek(last.offset - 1)
+        file.write(b'\n{"seq":%d,"ts":"2026-01-09T14:30:22Z","v":1,"ev' % (last.seq + 1))
+
+
+def mended(project: Path) -> list[str]:
+    return [words for event in events_of(project, "state_mended") for words in event["findings"]]
+
+
+def test_an_engine_that_cuts_off_a_torn_line_tells_it(tmp_path: Path) -> None:
+    """In the journal and in RESUME.md; the bytes are kept, and the run goes on."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def a() -> int:
+        leave_half_a_line(tmp_path)
+        return 1
+
+    @pipe.step
+    def b(a: int) -> int:
+        return a
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
+    assert [("torn line" in words, "kept as" in words) for words in mended(tmp_path)] == [(True, True)]
+    assert "a torn line" in (tmp_path / "RESUME.md").read_text()
+    assert list((journal_of(tmp_path).parent / "quarantine").iterdir())
+
+
+def test_a_person_s_word_that_comes_behind_a_torn_line_tells_it(tmp_path: Path) -> None:
+    """Also where no engine is at work."""
+    pipe = Pipeline("p")
+    pipe.step(lambda: 1, name="a")
+    result = pipe.run(dir=tmp_path)
+    leave_half_a_line(tmp_path)
+    people.note(open_project(tmp_path), result.run_id, "hello")
+    assert ["torn line" in words for words in mended(tmp_path)] == [True]
+
+
+def test_a_torn_line_found_at_the_start_is_told_once(tmp_path: Path) -> None:
+    """Whoever opens the run tells it, not the first append as well."""
+    pipe = Pipeline("p")
+    pipe.step(lambda: 1, name="a")
+    pipe.run(dir=tmp_path)
+    leave_half_a_line(tmp_path)
+    pipe.step(lambda: 2, name="b")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert ["torn line" in words for words in mended(tmp_path)] == [True]

@@ -38,12 +38,22 @@ def judges(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     return found
 
 
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def test_the_leader_judges_what_is_small_and_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A check, an exception, items and large files stay with the thread that ran the body."""
+    """A check, an exception, items, large files and large values stay with the thread that ran the body."""
     monkeypatch.setattr(commit, "QUICK_SYNC_S", 1000.0)
     found = judges(monkeypatch)
     pipe = Pipeline("p")
     pipe.step(lambda: 1, name="value")
+    pipe.step(lambda: list(range(QUICK_BYTES_MAX)), name="long")
+    pipe.step(lambda: {"a": [{"b": "x" * QUICK_BYTES_MAX}]}, name="heavy")
+    pipe.step(lambda: nested(100_000), name="deep")
     pipe.step(lambda: "text", name="file", writes="file.md")
     pipe.step(lambda: {"a": "x", "b": b"y"}, name="files", writes={"a": "a.md", "b": "b.bin"})
     pipe.step(lambda: "x" * QUICK_BYTES_MAX + "y", name="large", writes="large.md")
@@ -63,6 +73,9 @@ def test_the_leader_judges_what_is_small_and_asks_nobody(tmp_path: Path, monkeyp
     pipe.run(dir=tmp_path)
     assert {task for task, by_leader in found.items() if by_leader} == {"value", "file", "files", "each[a]"}
     assert {task for task, by_leader in found.items() if not by_leader} == {
+        "long",
+        "heavy",
+        "deep",
         "large",
         "checked",
         "failing",

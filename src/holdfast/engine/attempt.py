@@ -27,6 +27,8 @@ from holdfast.state import COMPLETED, Accepted, RunState
 from holdfast.wording import message_of, raised_at, writable
 
 QUICK_BYTES_MAX = 64 << 10
+_ENTRY_BYTES = 8
+_NEST_BYTES = 256  # so that deep nesting is soon too large
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -136,12 +138,12 @@ class Attempts:
     # --- after ---------------------------------------------------------------------------------------------
 
     def is_quick_to_judge(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Whether judging asks nobody else's code and writes no large file: then any thread may do it."""
+        """Whether judging asks nobody else's code and stores nothing large: then any thread may do it."""
         spec, output = attempt.node.spec, outcome.value
         if outcome.error is not None or attempt.node.kind == "items" or self.compiled.checks.get(spec.name):
             return False
         if spec.writes is None:
-            return True
+            return _left_after(output, QUICK_BYTES_MAX) >= 0
         return sum(map(_weight, output.values() if type(output) is dict else (output,))) <= QUICK_BYTES_MAX
 
     def judge_outcome(self, attempt: Attempt, outcome: Outcome) -> Verdict:
@@ -305,6 +307,22 @@ class Attempts:
 
 def _weight(output: Any) -> int:
     return len(output) if type(output) in (str, bytes) else QUICK_BYTES_MAX + 1
+
+
+def _left_after(value: Any, budget: int) -> int:
+    """What is left of a budget of bytes, roughly, after this value; below zero as soon as that is certain."""
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return budget - len(value)
+    if kind is not dict and kind is not list and kind is not tuple:
+        return budget - _ENTRY_BYTES
+    budget -= _NEST_BYTES + _ENTRY_BYTES * len(value)
+    if budget >= 0:
+        for part in (*value, *value.values()) if kind is dict else value:
+            budget = _left_after(part, budget)
+            if budget < 0:
+                break
+    return budget
 
 
 def _refuse_others_files(attempt: Attempt, output: Any) -> None:

@@ -96,11 +96,11 @@ class Artifacts:
             read = self.tree.take(path) if in_turn else Read(self.tree.read(path))
         except OSError as error:
             return look_unread(error)
-        if not read.data:
-            return Look(EMPTY)
         if seals.is_inline(path):
-            return look_inline(read, tasks, marker)
-        return self._look_beside(path, read, tasks, marker)
+            return look_inline(read, tasks, marker) if read.data else Look(EMPTY)
+        found = self._look_beside(path, read, tasks, marker)
+        # What was accepted may have been nothing: only the seal tells that from a file that was emptied.
+        return found if read.data or found.kind == SEALED else Look(EMPTY)
 
     def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
         data, sha = read.data, digest_of(read.data, read)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
+from holdfast.layout import ProjectLayout
+from holdfast.verifying import verify
 
 from .projects import events_of, exits_of, journal_of
 
@@ -303,3 +306,30 @@ def test_a_consumer_cannot_change_what_others_receive(tmp_path: Path) -> None:
     consumer("two")
     assert pipe.run(dir=tmp_path, concurrency=1).status == "completed"
     assert received == [[1], [1]]
+
+
+@pytest.mark.parametrize("nothing", ["", b""])
+def test_an_output_of_no_bytes_is_whole_in_a_file_with_its_seal_beside(
+    tmp_path: Path, nothing: str | bytes
+) -> None:
+    """It was accepted, and its seal says so: nothing is set aside, put back or found wanting."""
+    pipe = Pipeline("p")
+    pipe.step(lambda: nothing, name="a", writes="a.txt")
+    first = pipe.run(dir=tmp_path)
+    assert first.status == "completed"
+    assert not verify(ProjectLayout(tmp_path), first.run_id).findings
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert not events_of(tmp_path, "artifact_set_aside")
+    shutil.rmtree(tmp_path / ".holdfast")
+    pipe.run(dir=tmp_path)
+    assert not events_of(tmp_path, "node_enter")
+
+
+def test_a_file_that_was_emptied_is_put_back(tmp_path: Path) -> None:
+    """Its seal names other bytes than none."""
+    pipe = Pipeline("p")
+    pipe.step(lambda: "text", name="a", writes="a.txt")
+    pipe.run(dir=tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert (tmp_path / "a.txt").read_text() == "text"

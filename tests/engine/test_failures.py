@@ -149,6 +149,23 @@ def test_a_task_that_needs_review_blocks_only_what_depends_on_it(tmp_path: Path)
     assert len(list(exits_of(tmp_path, "first[a]"))) == 1
 
 
+def test_a_budget_used_up_before_a_retry_pauses_the_run(tmp_path: Path) -> None:
+    """The task has attempts left: nothing needs a person but the budget, and a higher one goes on."""
+    pipe = Pipeline("p")
+
+    @pipe.step(retries=1, backoff=0.0001)
+    def a(ctx: Context) -> int:
+        ctx.usage(cost_usd=1.0)
+        if ctx.attempt == 1:
+            raise BusyError("later")
+        return 1
+
+    first = pipe.run(dir=tmp_path, budget_usd=0.5)
+    assert (first.status, first.exit_code, first.needs_review) == ("paused", 3, [])
+    assert "budget" in first.picture.state.reason
+    assert pipe.run(dir=tmp_path, budget_usd=5.0).status == "completed"
+
+
 def test_a_skipped_item_is_left_out_of_the_gather(tmp_path: Path) -> None:
     """on_failure="skip": the item's later tasks are skipped too, the rest is gathered, exit 0."""
     pipe = Pipeline("p")

@@ -223,7 +223,8 @@ class Runner:
         board = self.board
         if self.interrupted:
             return IN_PROGRESS, "interrupted"
-        if board.overruns or any(_failed(board.state.task(node.id)) for node in board.graph.tasks()):
+        tasks = (board.state.task(node.id) for node in board.graph.tasks())
+        if board.overruns or any(_failed(task, is_over=not board.over_budget) for task in tasks):
             return FAILED, USED_UP
         if board.over_budget:
             return PAUSED, f"the budget of ${self._budget_usd:g} is used up"
@@ -409,8 +410,11 @@ class Runner:
 _SPOILED = "was spoiled again after it had been made good: a step of this run does that"
 
 
-def _failed(task: TaskState) -> bool:
-    return task.status == FAILED or (task.status == NEEDS_REVIEW and task.kind != "rounds")
+def _failed(task: TaskState, *, is_over: bool) -> bool:
+    """Whether it used up its attempts; unless all `is_over`, one that failed has another attempt before it."""
+    if task.status == FAILED:
+        return is_over
+    return task.status == NEEDS_REVIEW and task.kind != "rounds"
 
 
 def _stopped_by(loop: Sequence[str], unsettled: Sequence[Node]) -> str:

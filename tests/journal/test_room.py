@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from holdfast.errors import CheckpointCorruptionError
+from holdfast.errors import CheckpointCorruptionError, StorageError
 from holdfast.journal.log import EventLog, scan
 from holdfast.journal.repair import repair
 from holdfast.journal.room import ROOM_MAX, room_after
@@ -193,37 +193,22 @@ def test_a_repaired_journal_is_found_by_the_one_who_has_the_old_one_open(path, l
     assert [line.event()["event"] for line in scan(path)] == ["two", "three", "journal_repaired", "after"]
 
 
-def test_a_journal_removed_in_use_is_missed(path, log):
-    """The quick look cannot see it; the next look for news does."""
-    log.append({"event": "one"})
+@pytest.mark.parametrize("replacement", [b"", make_lines(1)[0]], ids=["nothing", "another"])
+def test_a_journal_lost_in_use_is_missed_and_kept(path, log, replacement):
+    """The quick look cannot see it; the next look for news does, and what we still have open is kept."""
+    for name in ("one", "two"):
+        log.append({"event": name})
     path.unlink()
+    if replacement:
+        path.write_bytes(replacement)
     log.has_news()
-    with pytest.raises(CheckpointCorruptionError, match="removed"):
-        log.append({"event": "two"})
-
-
-def test_a_journal_replaced_in_use_is_found_although_somebody_keeps_the_old_one(path, log):
-    """An editor that keeps a backup renames the old file: it is whole, and still not the journal any more."""
-    log.append({"event": "one"})
-    old = path.rename(path.with_name("events.jsonl~"))
-    path.write_bytes(old.read_bytes())
-    assert log.has_news()
-    log.append({"event": "two"})
-    assert seqs(path) == [1, 2]
-    assert not log.has_news()
-
-
-def test_what_somebody_put_behind_the_room_is_not_taken_away_with_it(path, log):
-    """It is no line of ours, but nothing is deleted that nobody looked at: the next one who opens it keeps it."""
-    log.append({"event": "one"})
-    with open(path, "ab") as file:
-        file.write(b"a remark\n")
-    log.give_room_back()
-    assert b"a remark" in path.read_bytes()
-    with EventLog(path, makes_room=True) as later:
-        later.append({"event": "two"})
-        assert len(later.notices) == 1
-    assert seqs(path) == [1, 2]
+    with pytest.raises(CheckpointCorruptionError, match=r"kept as events\.jsonl\.lost") as raised:
+        log.append({"event": "three"})
+    (kept,) = path.with_name("events.jsonl.quarantine").iterdir()
+    assert [line.event()["event"] for line in scan(kept)] == ["one", "two"]
+    assert kept.name in str(raised.value)
+    with pytest.raises(StorageError):
+        log.append({"event": "three"})
 
 
 def test_a_journal_cut_short_in_use_is_missed(path, log):

@@ -205,18 +205,31 @@ class EventLog:
             return []
         self._is_doubted = False
         now = os.fstat(self._fd)
-        if not self._is_ours(
-            now
-        ):  # removed, or replaced: by a repaired one, or by an editor that kept the old one
-            if not os.path.lexists(self._name):
-                raise _lost(self._name, "was removed while in use")
-            with self._sync_mutex:
-                self._close_file()
-            return self._open()
+        if not self._is_ours(now):
+            return self._take_up()
         self._size = now.st_size
         if now.st_size == self.position.offset:
             return []
         return self._read_on()
+
+    def _take_up(self) -> list[Line]:
+        """Go on in another file that stands at the path: a repaired one, or a copy that somebody made.
+
+        If it lacks lines of ours, or there is none, the one that we still have open is kept in quarantine.
+        """
+        with self._sync_mutex:
+            old, self._fd = self._fd, -1
+        try:
+            if not os.path.lexists(self._name):
+                raise _lost(self._name, "was removed while in use")
+            return self._open()
+        except CheckpointCorruptionError as error:
+            self._failure = error.message
+            kept_as = atomic.keep_open(old, self.path.name, self._quarantine)
+            words = f"{error.message} What was written to it until now is kept as {kept_as.name}."
+            raise CheckpointCorruptionError(words, fix=error.fix) from None
+        finally:
+            os.close(old)
 
     def _is_ours(self, status: os.stat_result) -> bool:
         """Whether the file of that status, which we have open, is still the one at the path."""

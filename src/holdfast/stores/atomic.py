@@ -304,6 +304,11 @@ def keep_copy(path: Path, into: Path, *, label: str) -> Path:
         os.close(reader)
 
 
+def keep_open(reader: int, name: str, into: Path) -> Path:
+    """As `keep_copy`, of a file that we have open, and that may have lost its name `name`."""
+    return _copy_aside(reader, 0, name, "lost", into)
+
+
 def copy_beside(name: str, *, dir_fd: int | None) -> str:
     """A second, durable copy of a file as `NAME.bak.TIMESTAMP` in its folder; gives the copy's name."""
     return os.fspath(write_beside(Path(name), read_at(name, dir_fd=dir_fd), dir_fd=dir_fd))

@@ -165,14 +165,16 @@ class Scan:
 
     def _remember(self, node: Node, paths: Mapping[str, str], looks: Mapping[str, Look]) -> str:
         """Keep by which digest others know this output; gives what `check` objects to."""
-        kinds = {found.kind for found in looks.values()}
-        if not kinds <= _USABLE or any(found.detail == NOT_JSON for found in looks.values()):
-            return ""
+        is_edited = False
+        for found in looks.values():
+            if found.kind not in _USABLE or found.detail == NOT_JSON:
+                return ""
+            is_edited = is_edited or found.kind == look.CHANGED
         seen = [file_seen(node, key, path, looks[path]) for key, path in paths.items()]
         seals_ = [found.seal for found in looks.values() if found.seal is not None]
         rest = seals_[0].value_digest if seals_ else _no_rest(node)
         known_as = seals_[0].known_as if seals_ else ""
-        return self._known_by(node, seen, rest, look.CHANGED in kinds, known_as)
+        return self._known_by(node, seen, rest, is_edited, known_as)
 
     def _known_by(
         self, node: Node, seen: list[tuple[FileRecord, bytes]], rest: str, edited: bool, known_as: str = ""

@@ -193,6 +193,21 @@ def test_a_repaired_journal_is_found_by_the_one_who_has_the_old_one_open(path, l
     assert [line.event()["event"] for line in scan(path)] == ["two", "three", "journal_repaired", "after"]
 
 
+def test_a_repair_leaves_a_second_name_of_the_damaged_journal_alone(path, log, tmp_path):
+    """A backup made with a hard link keeps its bytes, and whoever has the old one open still finds the new one."""
+    for name in ("one", "two"):
+        log.append({"event": name})
+    backup = tmp_path / "backup.jsonl"
+    os.link(path, backup)
+    swap(path, b"one", b"eno")
+    damaged = backup.read_bytes()
+    assert repair(path, tmp_path / "quarantine")
+    assert backup.read_bytes() == damaged
+    assert log.has_news()
+    log.append({"event": "after"})
+    assert [line.event()["event"] for line in scan(path)] == ["two", "journal_repaired", "after"]
+
+
 @pytest.mark.parametrize("replacement", [b"", make_lines(1)[0]], ids=["nothing", "another"])
 def test_a_journal_lost_in_use_is_missed_and_kept(path, log, replacement):
     """The quick look cannot see it; the next look for news does, and what we still have open is kept."""

@@ -187,7 +187,7 @@ class EventLog:
                     disk.truncate(self._fd, self.position.offset, self._name)
                     self._size = self.position.offset
         except OSError:
-            pass
+            pass  # the journal is whole, with room
 
     # -- inside ---------------------------------------------------------------------------------------
 

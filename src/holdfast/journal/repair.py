@@ -87,7 +87,8 @@ def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line], last_
 def _retired(path: Path) -> Iterator[None]:
     """Within the block, the journal is replaced; afterwards, whoever still has the old one open finds it empty.
 
-    An engine looks only at the byte behind its own last line, and would go on writing where nobody reads.
+    An engine looks only at the byte behind its own last line, and would go on writing where nobody reads. One that
+    somebody has under another name, too, is theirs, and left alone: the engine finds out a moment later.
     """
     try:
         old = disk.open_file(os.fspath(path), os.O_RDWR)
@@ -96,7 +97,8 @@ def _retired(path: Path) -> Iterator[None]:
         return
     try:
         yield
-        disk.truncate(old, 0)
+        if not os.fstat(old).st_nlink:
+            disk.truncate(old, 0)
     finally:
         os.close(old)
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import workloads
-from holdfast.choosing import Request
+from holdfast.commands.recover import recover
+from holdfast.commands.scan import scan_project
 from holdfast.layout import STATE_DIR, ProjectLayout
-from holdfast.recovering import recover
-from holdfast.scanning import scan_project
+from holdfast.runs.choosing import Request
 from holdfast.stores import disk
 from measure import Row, Sample, Setting, interleave, scratch, timed
 from throughput import run_whole

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.engine.drawing import draw
-from holdfast.picture import Picture
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 from holdfast.state import COMPLETED, IN_PROGRESS, RunState, TaskState
 from holdfast.views import checkpoint
+from holdfast.views.picture import Picture
 from measure import Row, Sample, Setting, interleave, timed
 
 STEPS = 8

@@ -13,10 +13,10 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.engine.drawing import draw
 from holdfast.folding import fold
-from holdfast.history import encode_state
 from holdfast.journal.log import EventLog
 from holdfast.layout import ProjectLayout, RunLayout
-from holdfast.runs import load_value
+from holdfast.runs.history import encode_state
+from holdfast.runs.listing import load_value
 from holdfast.snapshots import write_snapshot
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic

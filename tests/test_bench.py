@@ -134,7 +134,7 @@ def test_bytes_are_counted_by_what_they_are_for(bench, tmp_path: Path) -> None:
 def test_a_synthetic_run_reads_like_one_that_was_run(bench, tmp_path: Path) -> None:
     """The run that `status` is timed on has the tasks and statuses that really running it gives."""
     from holdfast.layout import ProjectLayout
-    from holdfast.runs import newest, read_picture
+    from holdfast.runs.listing import newest, read_picture
 
     made, real = tmp_path / "made", tmp_path / "real"
     made.mkdir()

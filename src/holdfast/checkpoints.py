@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from holdfast import clock
+from holdfast.artifacts.looks import UNREADABLE
 from holdfast.errors import (
     CheckpointCorruptionError,
     FormatTooNewError,
@@ -26,7 +27,6 @@ from holdfast.errors import (
 )
 from holdfast.escaping import markdown_block, markdown_code, markdown_line
 from holdfast.layout import RunLayout
-from holdfast.looks import UNREADABLE
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.snapshots import NUMBERED, names_in, newest_snapshot, next_number, rotate, write_snapshot
 from holdfast.stores import atomic, disk

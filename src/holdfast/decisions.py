@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.looks import Look
+from holdfast.artifacts.looks import Look
 
 TRUST = "trust"  # finished, intact, made from the inputs that are there now
 HEAL = "heal"  # finished, but a file is damaged: put back from objects/

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.artifacts.looks import UNREADABLE
 from holdfast.errors import (
     StorageError,
 )
 from holdfast.layout import QUARANTINE_DIR
-from holdfast.looks import UNREADABLE
 from holdfast.stores import atomic, disk
 
 KEEP_MIN = 2

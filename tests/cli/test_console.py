@@ -13,9 +13,9 @@ from holdfast.cli.console import Console, PlainConsole, make_console
 from holdfast.cli.printing import addressed, money, size, table
 from holdfast.cli.progress import Progress
 from holdfast.engine.commit import Recorded
-from holdfast.picture import Picture
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import RunState
+from holdfast.views.picture import Picture
 
 
 def exited(task: str, status: str = "completed", **facts: Any) -> ev.NodeExited:

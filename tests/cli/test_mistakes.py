@@ -194,7 +194,7 @@ def _broken_list(directory: object) -> None:
 
 def test_internal_error_is_one_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error nobody foresaw is exit 70 and one line; --debug, or the variable, adds the traceback."""
-    monkeypatch.setattr("holdfast.runs.open_project", _broken_list)
+    monkeypatch.setattr("holdfast.runs.listing.open_project", _broken_list)
     said = project("list")
     assert said.code == 70
     assert said.err == "Internal error: ZeroDivisionError: an accident (run again with --debug)\n"
@@ -209,7 +209,7 @@ def _interrupted(directory: object) -> None:
 
 def test_interrupted_command_is_exit_130(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in any command is exit 130 and one line."""
-    monkeypatch.setattr("holdfast.runs.open_project", _interrupted)
+    monkeypatch.setattr("holdfast.runs.listing.open_project", _interrupted)
     said = project("list")
     assert (said.code, said.err) == (130, "Interrupted.\n")
 

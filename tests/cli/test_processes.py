@@ -121,7 +121,7 @@ def test_status_needs_no_engine_and_no_display(project: Project) -> None:
         script = (
             "import sys; from holdfast.cli.main import run\n"
             "code = run(sys.argv[1:])\n"
-            "heavy = {'rich', 'asyncio', 'holdfast.run', 'holdfast.engine.runner', 'sqlite3'}\n"
+            "heavy = {'rich', 'asyncio', 'holdfast.commands.run', 'holdfast.engine.runner', 'sqlite3'}\n"
             "sys.exit(' '.join(heavy & set(sys.modules)) or code)"
         )
         words = [sys.executable, "-c", script, command, "--dir", str(project.root)]

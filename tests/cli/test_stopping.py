@@ -12,7 +12,7 @@ from holdfast import events as ev
 from holdfast.cli.console import Console, PlainConsole
 from holdfast.cli.stopping import Stopper
 from holdfast.engine.commit import Recorded
-from holdfast.picture import Picture
+from holdfast.views.picture import Picture
 
 
 def no_picture() -> Picture:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import victim
 
-from holdfast.choosing import Request
+from holdfast.commands.recover import Recovery, recover
 from holdfast.layout import ProjectLayout
-from holdfast.recovering import Recovery, recover
+from holdfast.runs.choosing import Request
 
 
 def rescue(project: Path, log: Path) -> Recovery:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.choosing import Request
-from holdfast.history import read_history
+from holdfast.commands.recover import Recovery, recover
 from holdfast.layout import ProjectLayout
-from holdfast.recovering import Recovery, recover
+from holdfast.runs.choosing import Request
+from holdfast.runs.history import read_history
 from holdfast.state import IN_PROGRESS
 from holdfast.stores import disk
 

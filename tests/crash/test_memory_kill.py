@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import memory, seals
-from holdfast.run import RunResult
+from holdfast import seals
+from holdfast.artifacts import memory
+from holdfast.commands.run import RunResult
 from holdfast.stores import disk
 
 from . import memory_victim

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
-from holdfast.verifying import verify
 
 from . import victim
 from .harness import Trial, texts, uninterrupted

@@ -15,10 +15,10 @@ import pytest
 from tests.engine.test_traded_paths import TRADES, Traded
 from tests.engine.test_versions import Planned, add_words
 
+from holdfast.commands.run import RunResult
+from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
-from holdfast.run import RunResult
 from holdfast.stores import disk
-from holdfast.verifying import verify
 
 from .medium import HOWS, Medium
 from .test_kill import ALL, SEED

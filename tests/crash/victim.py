@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Context, Pipeline
-from holdfast.choosing import Request
+from holdfast.commands.run import Hooks, RunResult, execute
 from holdfast.layout import ProjectLayout
-from holdfast.run import Hooks, RunResult, execute
+from holdfast.runs.choosing import Request
 from holdfast.settings import load_settings
 
 RUN_ID = "victim"

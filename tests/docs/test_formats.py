@@ -13,7 +13,7 @@ import pytest
 from holdfast import Pipeline, events, state
 from holdfast.context import Context
 from holdfast.folding import FOLD_VERSION
-from holdfast.history import FORMAT
+from holdfast.runs.history import FORMAT
 
 from .sessions import ROOT
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline, Rewind
+from holdfast.commands.people import approve, decide
+from holdfast.commands.run import RunResult
+from holdfast.commands.verify import verify
 from holdfast.errors import UsageError
-from holdfast.people import approve, decide
-from holdfast.run import RunResult
-from holdfast.runs import open_project
-from holdfast.verifying import verify
+from holdfast.runs.listing import open_project
 
 from .projects import events_of
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.choosing import Request
+from holdfast.commands.people import decide, reject
+from holdfast.commands.plan import make_plan
+from holdfast.commands.run import RunResult, execute
 from holdfast.decisions import Planned
 from holdfast.layout import ProjectLayout
-from holdfast.people import decide, reject
-from holdfast.planning import make_plan
-from holdfast.run import RunResult, execute
-from holdfast.runs import open_project
+from holdfast.runs.choosing import Request
+from holdfast.runs.listing import open_project
 from holdfast.settings import Settings
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast import Pipeline, people
+from holdfast import Pipeline
+from holdfast.commands import people
 from holdfast.journal.scan import last_position
-from holdfast.runs import open_project
+from holdfast.runs.listing import open_project
 
 from .projects import events_of, in_thread, journal_of
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
+from holdfast.commands.people import decide
+from holdfast.commands.run import RunResult
 from holdfast.errors import UsageError
-from holdfast.people import decide
-from holdfast.run import RunResult
-from holdfast.runs import open_project, read_picture
+from holdfast.runs.listing import open_project, read_picture
 
 
 class Project:

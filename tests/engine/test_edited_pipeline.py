@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast import Pipeline
+from holdfast.commands.people import decide
 from holdfast.errors import StorageError
-from holdfast.people import decide
-from holdfast.runs import open_project, read_picture
+from holdfast.runs.listing import open_project, read_picture
 from holdfast.stores import disk
 
 from .projects import events_of, exits_of, gated_pipeline

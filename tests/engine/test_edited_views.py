@@ -11,14 +11,14 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Pipeline
-from holdfast.choosing import Request
+from holdfast.commands.people import note
+from holdfast.commands.plan import make_plan
+from holdfast.commands.recover import recover
+from holdfast.commands.run import RunResult
 from holdfast.layout import ProjectLayout
-from holdfast.people import note
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.planning import make_plan
-from holdfast.recovering import recover
-from holdfast.run import RunResult
-from holdfast.runs import open_project, read_picture
+from holdfast.runs.choosing import Request
+from holdfast.runs.listing import open_project, read_picture
 
 
 class Book:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Context, Pipeline, Rewind, inputs
+from holdfast import Context, Pipeline, Rewind
+from holdfast.artifacts import inputs
 from holdfast.stores import ahead, tree
 from holdfast.stores.ahead import ReadAhead
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, HoldfastError, Pipeline, Rewind, clock
-from holdfast.artifacts import Artifacts
+from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempt, Attempts, Verdict
 from holdfast.engine.runner import Runner
 from holdfast.errors import StorageError

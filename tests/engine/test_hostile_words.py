@@ -13,7 +13,7 @@ from holdfast import Context, Pipeline, Rewind
 from holdfast.errors import UsageError
 from holdfast.executors.processes import answer_error
 from holdfast.layout import ProjectLayout
-from holdfast.runs import read_picture, read_run
+from holdfast.runs.listing import read_picture, read_run
 from holdfast.state import COMPLETED, NEEDS_REVIEW, TaskState
 from holdfast.values import decode_json
 from holdfast.views.checkpoint import parse

@@ -10,9 +10,9 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Pipeline
-from holdfast.choosing import Request
-from holdfast.run import RunResult, execute
-from holdfast.runs import open_project
+from holdfast.commands.run import RunResult, execute
+from holdfast.runs.choosing import Request
+from holdfast.runs.listing import open_project
 
 
 class Chain:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.choosing import Request
-from holdfast.run import execute
-from holdfast.runs import open_project
+from holdfast.commands.run import execute
+from holdfast.runs.choosing import Request
+from holdfast.runs.listing import open_project
 
 from .projects import events_of
 

@@ -10,12 +10,12 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Context, Pipeline
-from holdfast.choosing import Request
+from holdfast.commands.people import decide
+from holdfast.commands.run import RunResult, execute
+from holdfast.commands.verify import verify
 from holdfast.errors import CheckpointCorruptionError
-from holdfast.people import decide
-from holdfast.run import RunResult, execute
-from holdfast.runs import open_project
-from holdfast.verifying import verify
+from holdfast.runs.choosing import Request
+from holdfast.runs.listing import open_project
 
 
 class Research:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Pipeline, memory, seals
-from holdfast.run import RunResult
+from holdfast import Context, Pipeline, seals
+from holdfast.artifacts import memory
+from holdfast.commands.run import RunResult
 from holdfast.settings import Settings
 from outside import OUTSIDE
 
@@ -261,9 +262,9 @@ def test_a_section_made_again_reaches_those_after_it(tmp_path: Path) -> None:
 
 
 def redo(book: Book, root: Path, run_id: str, task: str, **settings: Any) -> RunResult:
-    from holdfast.choosing import Request
+    from holdfast.commands.run import execute
     from holdfast.layout import ProjectLayout
-    from holdfast.run import execute
+    from holdfast.runs.choosing import Request
 
     book.ran.clear()
     request = Request(resume=run_id, redo=(task,) if task else (), settings=Settings(**settings))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Pipeline, Rewind, memory, seals
-from holdfast.run import RunResult
+from holdfast import Context, Pipeline, Rewind, seals
+from holdfast.artifacts import memory
+from holdfast.commands.run import RunResult
 
 from .projects import events_of, exits_of, in_thread
 

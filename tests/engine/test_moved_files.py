@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
+from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
 from holdfast.stores import disk
-from holdfast.verifying import verify
 
 from .projects import events_of, journal_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.run import RunResult
+from holdfast.commands.run import RunResult
 
 
 def wasted(result: RunResult) -> float:

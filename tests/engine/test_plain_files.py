@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast import Pipeline
-from holdfast.choosing import Request
-from holdfast.people import decide
-from holdfast.run import RunResult, execute
-from holdfast.runs import open_project
-from holdfast.scanning import scan_project
+from holdfast.commands.people import decide
+from holdfast.commands.run import RunResult, execute
+from holdfast.commands.scan import scan_project
+from holdfast.runs.choosing import Request
+from holdfast.runs.listing import open_project
 from holdfast.settings import Settings
 
 from .projects import events_of, gated_pipeline

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline
+from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
-from holdfast.verifying import verify
 
 from .projects import events_of
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.choosing import Request
+from holdfast.commands.people import decide
+from holdfast.commands.plan import make_plan
+from holdfast.commands.run import RunResult, execute
+from holdfast.commands.scan import scan_project
+from holdfast.commands.verify import verify
 from holdfast.errors import DefinitionError, UsageError
-from holdfast.people import decide
-from holdfast.planning import make_plan
-from holdfast.run import RunResult, execute
-from holdfast.runs import open_project
-from holdfast.scanning import scan_project
+from holdfast.runs.choosing import Request
+from holdfast.runs.listing import open_project
 from holdfast.stores import disk
-from holdfast.verifying import verify
 
 from .projects import events_of, journal_of
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import decisions
-from holdfast import looks as look
-from holdfast.looks import Look
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.looks import Look
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.reconcile import decide
 from holdfast.seals import Seal, vary

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
+from holdfast.commands.scan import Scanned, scan_project
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
-from holdfast.scanning import Scanned, scan_project
 
 LONG = "A sentence that goes on. " * 10
 
@@ -243,6 +243,6 @@ def test_files_that_are_read_ahead_say_the_same(project: Path, monkeypatch: pyte
     (data / "b.json").symlink_to("a.json")
     plain = scan(project)
     assert {"sealed", "changed", "damaged"} <= set(kinds(plain).values())
-    for module in ("inputs", "stores.tree"):
+    for module in ("artifacts.inputs", "stores.tree"):
         monkeypatch.setattr(f"holdfast.{module}.FILES_MIN", 1)
     assert scan(project) == plain

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.choosing import Request
+from holdfast.commands.plan import make_plan
+from holdfast.commands.recover import Recovery, recover
+from holdfast.commands.scan import scan_project
+from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
-from holdfast.planning import make_plan
-from holdfast.recovering import Recovery, recover
-from holdfast.scanning import scan_project
+from holdfast.runs.choosing import Request
 from holdfast.settings import Settings
-from holdfast.verifying import verify
 
 FILE = "meta/terms.md"
 

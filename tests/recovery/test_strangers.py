@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline
-from holdfast.choosing import Request
+from holdfast.commands.recover import recover
+from holdfast.commands.scan import scan_project
 from holdfast.layout import ProjectLayout
-from holdfast.recovering import recover
 from holdfast.recovery.strangers import OPENED_MAX, Stranger
-from holdfast.scanning import scan_project
+from holdfast.runs.choosing import Request
 
 
 def notes(folder: str = "notes") -> Pipeline:

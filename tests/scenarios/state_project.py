@@ -190,12 +190,12 @@ class Project:
 
 def serve() -> None:
     """Fork a process for each job on stdin; answer with its exit status."""
-    import holdfast.choosing
     import holdfast.cli.resume
     import holdfast.cli.run
     import holdfast.cli.verify
-    import holdfast.run
-    import holdfast.verifying
+    import holdfast.commands.run
+    import holdfast.commands.verify
+    import holdfast.runs.choosing
     import holdfast.views.todos  # noqa: F401
     from holdfast.cli.main import main
 

@@ -18,7 +18,7 @@ from holdfast.cli.options import json_option, project_options, run_option
 @json_option
 def command(name: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Approve a gate, or a phase (phase:NAME) whose checklist objects; only records it."""
-    from holdfast.people import approve
+    from holdfast.commands.people import approve
 
     decide(directory, run_id, as_json, lambda layout, run: approve(layout, run, name, by=_user()))
 

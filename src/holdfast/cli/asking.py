@@ -11,7 +11,7 @@ from holdfast.cli.printing import say
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
-    from holdfast.picture import Picture
+    from holdfast.views.picture import Picture
 
 LATER = "later"
 
@@ -26,8 +26,8 @@ def ask_all(picture: Picture, layout: ProjectLayout) -> bool:
 
     Ctrl-C and the end of input mean "later", for all that is left.
     """
-    from holdfast.people import decide
-    from holdfast.picture import answers
+    from holdfast.commands.people import decide
+    from holdfast.views.picture import answers
 
     answered = False
     for task, record in picture.state.tasks.items():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.choosing import Choice
 from holdfast.cli.printing import money, plain
 from holdfast.engine.drawing import draw
 from holdfast.events import RunContinued
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
-from holdfast.runs import load_value
-from holdfast.sessions import copied
+from holdfast.runs.choosing import Choice
+from holdfast.runs.listing import load_value
+from holdfast.sessions.session import copied
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
 from holdfast.stores.objects import ObjectStore
 from holdfast.wording import counted

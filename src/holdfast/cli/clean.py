@@ -12,7 +12,7 @@ from holdfast.cli.options import json_option, project_options
 from holdfast.cli.printing import print_json, say_all, size
 
 if TYPE_CHECKING:
-    from holdfast.cleaning import Cleaned
+    from holdfast.commands.clean import Cleaned
 
 
 @click.command("clean")
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @json_option
 def command(max_age_days: str | None, max_runs: str | None, dry_run: bool, directory: str, as_json: bool) -> None:
     """Remove the records of old completed runs; never an unfinished run, never a file of the work tree."""
-    from holdfast.cleaning import clean
-    from holdfast.runs import open_project
+    from holdfast.commands.clean import clean
+    from holdfast.runs.listing import open_project
     from holdfast.settings import load_settings
 
     layout = open_project(directory)

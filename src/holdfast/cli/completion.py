@@ -19,7 +19,7 @@ def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The runs of the project, newest first."""
     try:
-        from holdfast.runs import list_runs, open_project
+        from holdfast.runs.listing import list_runs, open_project
 
         runs = list_runs(open_project(ctx.params.get("directory") or "."))
         return [
@@ -41,8 +41,8 @@ def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def _names(ctx: click.Context) -> Iterable[str]:
     from holdfast.cli.options import pick_run
-    from holdfast.people import known_names
-    from holdfast.runs import open_project, read_picture
+    from holdfast.commands.people import known_names
+    from holdfast.runs.listing import open_project, read_picture
 
     layout = open_project(ctx.params.get("directory") or ".")
     wanted = ctx.params.get("run_id") or ctx.params.get("resume")

@@ -19,7 +19,7 @@ from holdfast.cli.printing import hour, money, say
 from holdfast.cli.progress import Progress, Told
 
 if TYPE_CHECKING:
-    from holdfast.picture import Picture
+    from holdfast.views.picture import Picture
 
 PictureOf = Callable[[], "Picture"]
 

@@ -18,6 +18,6 @@ from holdfast.cli.options import json_option, project_options, run_option
 def command(*, task: str, choice: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Answer what is asked about a task: about an edited file, half-finished output, an input that came out
     differently, or rounds that are used up; only records it."""
-    from holdfast.people import decide
+    from holdfast.commands.people import decide
 
     record_decision(directory, run_id, as_json, lambda layout, run: decide(layout, run, task, choice))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def decide(directory: str, run_id: str | None, as_json: bool, record: Callable[[ProjectLayout, str], str]) -> None:
     """Call `record` with the run that is meant, and print its sentence and the way on."""
-    from holdfast.runs import holder_of, open_project, read_picture
+    from holdfast.runs.listing import holder_of, open_project, read_picture
     from holdfast.state import COMPLETED
 
     layout = open_project(directory)

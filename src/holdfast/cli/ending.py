@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.printing import addressed, money
 from holdfast.layout import ProjectLayout
-from holdfast.picture import Picture
-from holdfast.runs import newest
+from holdfast.runs.listing import newest
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED
+from holdfast.views.picture import Picture
 from holdfast.wording import span
 
 if TYPE_CHECKING:
     from holdfast.cli.running import Tally
-    from holdfast.run import RunResult
+    from holdfast.commands.run import RunResult
 
 NEEDS_MAX = 20
 SHOWN_MAX = 5

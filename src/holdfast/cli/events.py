@@ -43,7 +43,7 @@ _LEFT_OUT |= {"value_ref", "result", "result_ref", "host", "pid", "holdfast", "v
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are, one JSON object each.")
 def command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> None:
     """Print what happened in a run, event by event."""
-    from holdfast.runs import open_project, run_layout
+    from holdfast.runs.listing import open_project, run_layout
 
     layout = open_project(directory)
     journal = run_layout(layout, pick_run(layout, run_id)).journal

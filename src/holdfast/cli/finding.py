@@ -48,7 +48,7 @@ def find_lost(layout: ProjectLayout, run_id: str | None) -> Letter | None:
     Without `run_id` only if nothing at all is on record: else one of the runs there is meant.
     """
     from holdfast.recovery.sources import read_letter
-    from holdfast.runs import run_ids
+    from holdfast.runs.listing import run_ids
 
     known = run_ids(layout)
     if run_id in known or (run_id is None and known):
@@ -65,7 +65,7 @@ def views_left(layout: ProjectLayout) -> list[str]:
 
 def _recorded(layout: ProjectLayout) -> str | None:
     """The newest unfinished run that can be read, else the newest."""
-    from holdfast.runs import list_runs, newest
+    from holdfast.runs.listing import list_runs, newest
 
     readable = [info for info in list_runs(layout) if not info.problem]
     return newest(layout).run_id if readable else None
@@ -76,7 +76,7 @@ def of_pipeline(
 ) -> tuple[str | None, dict[str, Any]]:
     """The newest run of this pipeline, if no parameters are given that could mean another; else RESUME.md's."""
     from holdfast.recovery.sources import read_letter
-    from holdfast.runs import list_runs
+    from holdfast.runs.listing import list_runs
 
     for info in list_runs(layout):
         if not info.problem and info.pipeline == compiled.spec.name and not params:

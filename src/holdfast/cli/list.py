@@ -11,7 +11,7 @@ from holdfast.cli.printing import addressed, money, plain, print_json, say, say_
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
-    from holdfast.runs import RunInfo
+    from holdfast.runs.listing import RunInfo
 
 
 @click.command("list")
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def command(directory: str, as_json: bool) -> None:
     """List the runs of this project with parameters, tags, status, steps done and cost."""
     from holdfast.cli.finding import find_lost
-    from holdfast.runs import list_runs, open_project
+    from holdfast.runs.listing import list_runs, open_project
 
     layout = open_project(directory)
     runs = list_runs(layout)
@@ -37,7 +37,7 @@ def command(directory: str, as_json: bool) -> None:
 
 def _held_run(layout: ProjectLayout, runs: list[RunInfo]) -> str | None:
     """The run that an engine is busy with now."""
-    from holdfast.runs import holder_of, read_run
+    from holdfast.runs.listing import holder_of, read_run
     from holdfast.state import IN_PROGRESS
     from holdfast.stores.lock import read_holder
 

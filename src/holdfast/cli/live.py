@@ -16,8 +16,8 @@ from holdfast.cli.console import PlainConsole, standing
 from holdfast.cli.printing import hour
 from holdfast.cli.progress import Told
 from holdfast.escaping import terminal
-from holdfast.picture import Picture
 from holdfast.views.matrix import text_matrix
+from holdfast.views.picture import Picture
 from holdfast.wording import span
 
 REFRESH_S = 0.25

@@ -15,6 +15,6 @@ from holdfast.cli.options import json_option, project_options, run_option
 @json_option
 def command(text: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Record a note for whoever continues the run; RESUME.md shows it."""
-    from holdfast.people import note
+    from holdfast.commands.people import note
 
     decide(directory, run_id, as_json, lambda layout, run: note(layout, run, text))

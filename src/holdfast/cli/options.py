@@ -72,7 +72,7 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
     from holdfast.cli.finding import find_lost, views_left
     from holdfast.errors import CheckpointCorruptionError, UnknownRunError
-    from holdfast.runs import list_runs, newest, read_run, run_layout
+    from holdfast.runs.listing import list_runs, newest, read_run, run_layout
 
     lost = find_lost(layout, run_id)
     if lost is not None:

@@ -16,10 +16,10 @@ from holdfast.cli.printing import money, print_json, say_all
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
+    from holdfast.commands.plan import Plan
     from holdfast.decisions import Planned
     from holdfast.layout import ProjectLayout
     from holdfast.pipeline.compiling import CompiledPipeline
-    from holdfast.planning import Plan
 
 # What costs something first; what is merely reused last.
 _ORDER = ("ask", "redo", "continue", "run", "heal", "adopt", "trust")
@@ -48,8 +48,8 @@ def command(file: str | None, params: dict[str, str], resume: str | None, direct
     from msgspec import structs
 
     from holdfast.cli.ending import as_typed
-    from holdfast.planning import make_plan
-    from holdfast.runs import open_project
+    from holdfast.commands.plan import make_plan
+    from holdfast.runs.listing import open_project
     from holdfast.settings import load_settings
 
     layout = open_project(directory)

@@ -16,8 +16,8 @@ from holdfast.cli.printing import addressed, print_json, say_all
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
+    from holdfast.commands.recover import Recovery
     from holdfast.decisions import Planned
-    from holdfast.recovering import Recovery
     from holdfast.stores.paper import Action
 
 # What needs attention first; what is merely trusted last.
@@ -48,10 +48,10 @@ _TOLD_MAX = 20
 @json_option
 def command(file: str | None, dry_run: bool, params: dict[str, str], directory: str, as_json: bool) -> int:
     """Rebuild a run from journal, snapshots, views and files; what is doubtful is set aside, nothing is run."""
-    from holdfast.choosing import Request
     from holdfast.cli.finding import find_meant
-    from holdfast.recovering import recover
-    from holdfast.runs import open_project
+    from holdfast.commands.recover import recover
+    from holdfast.runs.choosing import Request
+    from holdfast.runs.listing import open_project
     from holdfast.settings import load_settings
 
     layout = open_project(directory)

@@ -24,6 +24,6 @@ from holdfast.cli.options import json_option, project_options, run_option
 @json_option
 def command(*, name: str, to: str, feedback: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Send a finished task back with feedback, at a gate or after reading what was made; only records it."""
-    from holdfast.people import reject
+    from holdfast.commands.people import reject
 
     decide(directory, run_id, as_json, lambda layout, run: reject(layout, run, name, to, feedback))

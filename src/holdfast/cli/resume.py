@@ -34,9 +34,9 @@ def command(
     **options: Any,
 ) -> int:
     """Continue the newest unfinished run of this project, or the one that is named."""
-    from holdfast.choosing import Request
     from holdfast.cli.finding import find_lost, load_named
-    from holdfast.runs import open_project
+    from holdfast.runs.choosing import Request
+    from holdfast.runs.listing import open_project
     from holdfast.settings import load_settings
 
     layout = open_project(directory)
@@ -63,8 +63,8 @@ def command(
 
 def _is_through(layout: ProjectLayout, run_id: str) -> bool:
     """Whether the run is completed and nobody has asked for more, not even by editing a view of it."""
-    from holdfast.editing import foreseen_wishes
-    from holdfast.runs import read_picture, run_info
+    from holdfast.runs.listing import read_picture, run_info
+    from holdfast.sessions.editing import foreseen_wishes
     from holdfast.state import COMPLETED
 
     if run_info(layout, run_id).status != COMPLETED:
@@ -75,7 +75,7 @@ def _is_through(layout: ProjectLayout, run_id: str) -> bool:
 
 def _nothing_to_continue(layout: ProjectLayout, run_id: str, directory: str, as_json: bool) -> int:
     from holdfast.cli.status import document
-    from holdfast.runs import read_picture
+    from holdfast.runs.listing import read_picture
 
     if as_json:
         print_json({**document(layout, read_picture(layout, run_id)), "exit_code": EXIT_OK})
@@ -89,7 +89,7 @@ def load_recorded(layout: ProjectLayout, run_id: str, *, fix: str = "") -> Compi
     """The pipeline of a run, from the file that its record names; `fix` says what to do if that is gone."""
     from holdfast.errors import UsageError
     from holdfast.pipeline.loader import load_pipeline
-    from holdfast.runs import read_run, run_info
+    from holdfast.runs.listing import read_run, run_info
 
     info = run_info(layout, run_id)
     reference = read_run(layout, run_id).state.file if info.problem else info.file

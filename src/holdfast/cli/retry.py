@@ -17,7 +17,7 @@ from holdfast.cli.options import json_option, project_options, run_option
 @json_option
 def command(tasks: tuple[str, ...], everything: bool, run_id: str | None, directory: str, as_json: bool) -> None:
     """Give tasks that failed, need review or were skipped a fresh set of attempts; only records it."""
-    from holdfast.people import retry
+    from holdfast.commands.people import retry
 
     if bool(tasks) == everything:
         raise click.UsageError("Name the tasks to retry, or give --all.")

@@ -38,9 +38,9 @@ def command(
     **options: Any,
 ) -> int:
     """Start a pipeline, or continue the newest run of it that has the same parameters."""
-    from holdfast.choosing import Request
     from holdfast.pipeline.loader import load_pipeline
-    from holdfast.runs import checked_run_id, open_project
+    from holdfast.runs.choosing import Request
+    from holdfast.runs.listing import checked_run_id, open_project
     from holdfast.settings import load_settings
 
     layout = open_project(directory)

@@ -23,14 +23,14 @@ from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import flush, print_json, say_all
 
 if TYPE_CHECKING:
-    from holdfast.choosing import Choice, Request
     from holdfast.cli.console import Console
     from holdfast.cli.stopping import Stopper
+    from holdfast.commands.run import RunResult
     from holdfast.layout import ProjectLayout
-    from holdfast.picture import Picture
     from holdfast.pipeline.compiling import CompiledPipeline
-    from holdfast.run import RunResult
+    from holdfast.runs.choosing import Choice, Request
     from holdfast.state import RunState
+    from holdfast.views.picture import Picture
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -158,7 +158,7 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
     from holdfast.cli.ending import ending
     from holdfast.cli.status import document
     from holdfast.cli.stopping import Stopper
-    from holdfast.run import execute
+    from holdfast.commands.run import execute
 
     if request.redo:
         check_redo(compiled, layout, request)
@@ -204,7 +204,7 @@ def _hooks(
     manner: Manner,
 ) -> Any:
     from holdfast.cli.beginning import beginning
-    from holdfast.run import Hooks
+    from holdfast.commands.run import Hooks
 
     def on_begin(choice: Choice, state: RunState) -> None:
         tally.choice = choice
@@ -229,10 +229,10 @@ def _attempts_of(compiled: CompiledPipeline) -> dict[str, int]:
 
 def check_redo(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> None:
     """UsageError unless every --redo names a step of the pipeline or a task of the run."""
-    from holdfast.choosing import choose
     from holdfast.errors import UsageError
-    from holdfast.picture import GONE
     from holdfast.pipeline.names import did_you_mean, printable
+    from holdfast.runs.choosing import choose
+    from holdfast.views.picture import GONE
 
     choice = choose(compiled, layout, request)
     picture = None if choice.is_new else _as_declared_now(compiled, layout, choice.run_id)
@@ -250,11 +250,11 @@ def _as_declared_now(compiled: CompiledPipeline, layout: ProjectLayout, run_id: 
     from holdfast.engine.drawing import draw
     from holdfast.events import PipelineDeclared
     from holdfast.folding import fold
-    from holdfast.picture import decode_spec
     from holdfast.pipeline.spec import renamed_steps
-    from holdfast.runs import load_value, read_run
-    from holdfast.sessions import encoded_spec
+    from holdfast.runs.listing import load_value, read_run
+    from holdfast.sessions.session import encoded_spec
     from holdfast.stores.objects import ObjectStore
+    from holdfast.views.picture import decode_spec
 
     state = read_run(layout, run_id).state
     renamed = renamed_steps(decode_spec(state), compiled.spec)

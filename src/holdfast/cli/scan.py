@@ -16,9 +16,9 @@ from holdfast.cli.printing import print_json, say_all, table
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
+    from holdfast.commands.scan import Scanned
     from holdfast.recovery.scan import Finding
     from holdfast.recovery.strangers import Stranger
-    from holdfast.scanning import Scanned
 
 _SHOWN_MAX = 200
 _STRANGERS_MAX = 40
@@ -44,8 +44,8 @@ _MEANING = {
 def command(file: str | None, step: str | None, params: dict[str, str], directory: str, as_json: bool) -> None:
     """Tell what the files alone say: whole, changed, half-finished, damaged, stale; changes nothing."""
     from holdfast.cli.finding import find_meant
-    from holdfast.runs import open_project
-    from holdfast.scanning import scan_project
+    from holdfast.commands.scan import scan_project
+    from holdfast.runs.listing import open_project
 
     layout = open_project(directory)
     with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked

@@ -13,7 +13,7 @@ from holdfast.cli.printing import addressed, day_and_hour, plain, print_json, sa
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
-    from holdfast.picture import Picture
+    from holdfast.views.picture import Picture
 
 
 @click.command("status")
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @json_option
 def command(run_id: str | None, directory: str, as_json: bool) -> None:
     """Show how a run stands, what needs a person, what it has cost, and the command that continues it."""
-    from holdfast.runs import holder_of, open_project, read_picture
+    from holdfast.runs.listing import holder_of, open_project, read_picture
 
     layout = open_project(directory)
     picture = read_picture(layout, pick_run(layout, run_id))

@@ -17,9 +17,9 @@ from holdfast.errors import EXIT_DAMAGE, EXIT_OK
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
-    from holdfast.inspecting import Finding
+    from holdfast.commands.verify import Report
     from holdfast.layout import ProjectLayout
-    from holdfast.verifying import Report
+    from holdfast.sessions.inspecting import Finding
 
 _REDRAW_S = 0.1
 _SHOWN_MAX = 200
@@ -43,8 +43,8 @@ _COUNTED = ("artifact", "object", "journal line", "snapshot", "check")
 def command(run_id: str | None, directory: str, as_json: bool) -> int:
     """Check every artifact, object, journal line and snapshot of a run; changes nothing."""
     from holdfast.cli.resume import load_recorded
-    from holdfast.runs import open_project
-    from holdfast.verifying import verify
+    from holdfast.commands.verify import verify
+    from holdfast.runs.listing import open_project
 
     layout = open_project(directory)
     chosen = _pick(layout, run_id)
@@ -61,7 +61,7 @@ def command(run_id: str | None, directory: str, as_json: bool) -> int:
 def _pick(layout: ProjectLayout, run_id: str | None) -> str:
     """As other commands pick; where no run can be read, the newest is the one to look at."""
     from holdfast.cli.options import pick_run
-    from holdfast.runs import list_runs
+    from holdfast.runs.listing import list_runs
 
     if run_id is None:
         runs = list_runs(layout)

@@ -17,8 +17,8 @@ from holdfast.cli.printing import print_json, say_all
 def command(task: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Explain why a task ran, was reused, or will run again."""
     from holdfast.cli.ending import as_typed
-    from holdfast.planning import explain
-    from holdfast.runs import open_project
+    from holdfast.commands.plan import explain
+    from holdfast.runs.listing import open_project
 
     layout = open_project(directory)
     chosen = pick_run(layout, run_id)

@@ -9,19 +9,19 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
-from holdfast.artifacts import Artifacts, LostValueError
+from holdfast.artifacts.inputs import Inputs, shorten
+from holdfast.artifacts.keeping import Artifacts, LostValueError
+from holdfast.artifacts.products import OutputRefusedError, part_path, paths_in, task_seal
 from holdfast.context import Context, Desk
 from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
 from holdfast.executors.base import Call, Outcome
-from holdfast.inputs import Inputs, shorten
 from holdfast.pipeline.compiling import Check, CompiledPipeline
 from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
-from holdfast.products import OutputRefusedError, part_path, paths_in, task_seal
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, RunState
 from holdfast.wording import message_of, raised_at, writable

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from holdfast.artifacts.inputs import Inputs, known_items
+from holdfast.artifacts.looks import SEALED
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.commit import Committer
 from holdfast.engine.scheduler import Scheduler
 from holdfast.events import FileRecord
-from holdfast.inputs import Inputs, known_items
-from holdfast.looks import SEALED
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.nodes import Node, as_items

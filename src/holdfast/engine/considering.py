@@ -16,13 +16,13 @@ from typing import Protocol
 
 from holdfast import clock, decisions
 from holdfast import events as ev
-from holdfast.collecting import seldom
+from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Board
+from holdfast.engine.collecting import seldom
 from holdfast.engine.survey import Survey
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
-from holdfast.remembering import Remembering
 from holdfast.state import COMPLETED, RunState, TaskState, fits
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 

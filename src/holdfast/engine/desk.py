@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast import events as ev
-from holdfast.artifacts import LostValueError
+from holdfast.artifacts.keeping import LostValueError
 from holdfast.engine.commit import Committer, Entry
 from holdfast.errors import StorageError
 from holdfast.stores import disk

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.engine.scheduler import Scheduler, real_consumers
-from holdfast.picture import Picture, decode_spec, is_sent_back
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import infer_items, item_paths
 from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node, as_items, split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, Accepted, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
+from holdfast.views.picture import Picture, decode_spec, is_sent_back
 
 LoadValue = Callable[[Accepted], Any]
 Path = tuple[str, ...]

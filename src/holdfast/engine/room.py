@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import events as ev
-from holdfast.inputs import Inputs
-from holdfast.looks import SEALED
+from holdfast.artifacts.inputs import Inputs
+from holdfast.artifacts.looks import SEALED
 from holdfast.pipeline.nodes import Node
 
 

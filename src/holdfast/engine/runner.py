@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from holdfast import clock
 from holdfast import events as ev
-from holdfast.artifacts import LostValueError
+from holdfast.artifacts.keeping import LostValueError
 from holdfast.context import current_task
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Board

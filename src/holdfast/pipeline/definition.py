@@ -24,8 +24,8 @@ from holdfast.pipeline.declared import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.commands.run import RunResult
     from holdfast.pipeline.compiling import CompiledPipeline
-    from holdfast.run import RunResult
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Names = str | Sequence[str]
@@ -223,7 +223,7 @@ class Pipeline:
     ) -> RunResult:
         """Run the pipeline in `dir`, or continue where it stopped; returns when nothing more can be done."""
         # Imported here: declaring a pipeline must not load the engine.
-        from holdfast.run import run_pipeline
+        from holdfast.commands.run import run_pipeline
 
         return run_pipeline(
             self,

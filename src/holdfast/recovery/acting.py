@@ -16,19 +16,19 @@ from msgspec.structs import replace
 
 from holdfast import decisions, seals
 from holdfast import events as ev
-from holdfast import looks as look
-from holdfast.artifacts import LostValueError
-from holdfast.decisions import Decision
-from holdfast.errors import ValueRefusedError
-from holdfast.inputs import UNKNOWN, Inputs, shorten
-from holdfast.looks import Look
-from holdfast.pipeline.nodes import Node
-from holdfast.products import (
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.inputs import UNKNOWN, Inputs, shorten
+from holdfast.artifacts.keeping import LostValueError
+from holdfast.artifacts.looks import Look
+from holdfast.artifacts.products import (
     OutputRefusedError,
     output_digest,
     part_path,
     task_seal,
 )
+from holdfast.decisions import Decision
+from holdfast.errors import ValueRefusedError
+from holdfast.pipeline.nodes import Node
 from holdfast.recovery.adopting import Adopting, comparable
 from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake

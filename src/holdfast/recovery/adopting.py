@@ -12,12 +12,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast import events as ev
-from holdfast import looks as look
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.inputs import UNKNOWN, Inputs, shorten
+from holdfast.artifacts.looks import Look
+from holdfast.artifacts.products import output_digest, part_path
 from holdfast.decisions import Decision
-from holdfast.inputs import UNKNOWN, Inputs, shorten
-from holdfast.looks import Look
 from holdfast.pipeline.nodes import Node
-from holdfast.products import output_digest, part_path
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sealing import no_rest, set_seal
 from holdfast.recovery.seeing import file_seen

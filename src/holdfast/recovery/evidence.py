@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast import looks as look
-from holdfast.looks import Look
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.looks import Look
 from holdfast.state import TaskState
 
 KEPT_BY_PERSON = ("exists", "kept")

@@ -9,11 +9,11 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
-from holdfast import looks as look
-from holdfast.inputs import UNKNOWN, Inputs
-from holdfast.looks import Look
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.inputs import UNKNOWN, Inputs
+from holdfast.artifacts.looks import Look
+from holdfast.artifacts.products import part_path
 from holdfast.pipeline.nodes import Node
-from holdfast.products import part_path
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory
 from holdfast.recovery.seeing import as_taken

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from holdfast import decisions
 from holdfast import events as ev
-from holdfast import looks as look
-from holdfast.artifacts import LostValueError
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.inputs import Inputs
+from holdfast.artifacts.keeping import LostValueError
+from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import BACK_AGAIN, Decision
-from holdfast.inputs import Inputs
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
@@ -27,7 +28,6 @@ from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import Sections, is_memory, other_form
-from holdfast.remembering import Remembering
 from holdfast.state import COMPLETED, PENDING
 
 Checker = Callable[[Node, Callable[[], Any]], str]

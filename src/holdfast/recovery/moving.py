@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec.structs import replace
 
 from holdfast import events as ev
-from holdfast import looks as look
 from holdfast import seals
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.inputs import Inputs
+from holdfast.artifacts.looks import Look
+from holdfast.artifacts.products import SECTION, UNWRITTEN, parked_path, replace_record
 from holdfast.events import FileRecord
-from holdfast.inputs import Inputs
-from holdfast.looks import Look
 from holdfast.pipeline.nodes import Node
-from holdfast.products import SECTION, UNWRITTEN, parked_path, replace_record
 from holdfast.recovery.relocating import Relocating
 from holdfast.recovery.sealing import set_seal
 from holdfast.seals import Seal

@@ -7,10 +7,10 @@ from typing import Any
 
 from holdfast import decisions
 from holdfast import events as ev
-from holdfast import looks as look
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.inputs import UNKNOWN, Inputs, shorten
+from holdfast.artifacts.looks import Look
 from holdfast.decisions import Decision
-from holdfast.inputs import UNKNOWN, Inputs, shorten
-from holdfast.looks import Look
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.sections import section_text
 from holdfast.state import TaskState

@@ -17,7 +17,9 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from holdfast import looks as look
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.inputs import UNKNOWN, changed_parts, shorten
+from holdfast.artifacts.looks import Look
 from holdfast.decisions import (
     ASK,
     DAMAGED,
@@ -34,8 +36,6 @@ from holdfast.decisions import (
     VALUE,
     Decision,
 )
-from holdfast.inputs import UNKNOWN, changed_parts, shorten
-from holdfast.looks import Look
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
 from holdfast.recovery.unfinished import decide_unfinished
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast import seals
-from holdfast.artifacts import Artifacts
+from holdfast.artifacts.keeping import Artifacts
+from holdfast.artifacts.looks import SEALED
+from holdfast.artifacts.products import is_parked, replace_record
 from holdfast.events import FileRecord
-from holdfast.looks import SEALED
-from holdfast.products import is_parked, replace_record
 from holdfast.seals import Seal
 from holdfast.values import digest
 

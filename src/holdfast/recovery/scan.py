@@ -16,19 +16,20 @@ from typing import Any
 
 import msgspec
 
-from holdfast import looks as look
-from holdfast import memory, seals
-from holdfast.artifacts import LostValueError
+from holdfast import seals
+from holdfast.artifacts import looks as look
+from holdfast.artifacts import memory
+from holdfast.artifacts.inputs import UNKNOWN, Inputs, differing
+from holdfast.artifacts.keeping import LostValueError
+from holdfast.artifacts.looks import UNREADABLE, Look
+from holdfast.artifacts.products import EMPTY_REST, output_digest, part_path
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord
-from holdfast.inputs import UNKNOWN, Inputs, differing
-from holdfast.looks import UNREADABLE, Look
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import in_order
 from holdfast.pipeline.inferring import FilePattern, is_inferred
 from holdfast.pipeline.nodes import Node, split_task_id
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.products import EMPTY_REST, output_digest, part_path
 from holdfast.recovery.sections import is_memory, section_body, section_seen
 from holdfast.recovery.seeing import NOT_JSON, as_taken, file_seen
 from holdfast.seals import Seal

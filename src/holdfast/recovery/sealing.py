@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast import seals
+from holdfast.artifacts.products import EMPTY_REST, output_digest, set_digest, task_seal
 from holdfast.pipeline.nodes import Node
-from holdfast.products import EMPTY_REST, output_digest, set_digest, task_seal
 from holdfast.seals import Seal
 from holdfast.state import Accepted, TaskState
 from holdfast.values import digest

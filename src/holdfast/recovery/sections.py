@@ -1,7 +1,8 @@
 """Tasks whose output is a section of a memory file: gather the evidence, and carry the decision out.
 
 A section once accepted stands: no change of what it was made from makes it stale, only a raised version does. The
-file is shared, so it is never set aside as a whole; `remembering.py` mends it and keeps a copy of what was there.
+file is shared, so it is never set aside as a whole: `artifacts/remembering.py` mends it, and keeps a copy
+of what was there.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast import decisions, memory, seals
+from holdfast import decisions, seals
 from holdfast import events as ev
-from holdfast import looks as look
-from holdfast.artifacts import Artifacts
+from holdfast.artifacts import looks as look
+from holdfast.artifacts import memory
+from holdfast.artifacts.inputs import Inputs, shorten
+from holdfast.artifacts.keeping import Artifacts
+from holdfast.artifacts.looks import Look
+from holdfast.artifacts.memory import Section
+from holdfast.artifacts.products import SECTION, UNWRITTEN, output_digest, replace_record, task_seal
+from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
-from holdfast.inputs import Inputs, shorten
-from holdfast.looks import Look
-from holdfast.memory import Section
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
-from holdfast.products import SECTION, UNWRITTEN, output_digest, replace_record, task_seal
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Evidence, Policy
-from holdfast.remembering import Remembering
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast import looks as look
 from holdfast import seals
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.looks import Look
 from holdfast.events import FileRecord
-from holdfast.looks import Look
 from holdfast.pipeline.nodes import Node
 from holdfast.values import digest, is_json
 

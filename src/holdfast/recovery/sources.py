@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.artifacts.looks import UNREADABLE, why_unreadable
 from holdfast.layout import CHECKPOINT_VIEW, RESUME_VIEW, ProjectLayout
-from holdfast.looks import UNREADABLE, why_unreadable
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED
 from holdfast.stores import atomic

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast import looks as look
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.inputs import UNKNOWN, differing
+from holdfast.artifacts.looks import Look
+from holdfast.artifacts.products import part_path
 from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, Decision
-from holdfast.inputs import UNKNOWN, differing
-from holdfast.looks import Look
-from holdfast.products import part_path
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.seeing import NOT_JSON
 from holdfast.seals import Seal

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holdfast.picture import Path
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
+from holdfast.views.picture import Path
 
 APPROVED, REACHED, NOT_REACHED = "approved", "reached", ""
 """How a gate stands."""

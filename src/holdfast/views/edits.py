@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast import layout
-from holdfast.picture import Picture
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, PENDING
 from holdfast.views import matrix
 from holdfast.views.claims import Claims
+from holdfast.views.picture import Picture
 
 WANTED_DONE, WANTED_REDO = "done", "redo"
 

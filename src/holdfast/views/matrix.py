@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from holdfast.escaping import markdown_cell, terminal
-from holdfast.picture import Path, Picture, is_sent_back
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
+from holdfast.views.picture import Path, Picture, is_sent_back
 
 DONE_MARK, GOING_MARK, FAILED_MARK, REVIEW_MARK, NOT_STARTED_MARK = "✅", "⏳", "❌", "⚠️", "—"
 

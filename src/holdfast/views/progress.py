@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from holdfast.clock import iso
 from holdfast.escaping import markdown_block, markdown_code, markdown_line
-from holdfast.picture import Picture
 from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import ItemsSpec, StepSpec
 from holdfast.state import COMPLETED, SKIPPED, Section
 from holdfast.views.checkpoint import and_more, progress_words
 from holdfast.views.matrix import is_expanded
+from holdfast.views.picture import Picture
 from holdfast.views.stamp import stamp
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.escaping import code_text, markdown_cell, markdown_line, markdown_text
-from holdfast.picture import Path
 from holdfast.pipeline.names import check_item_id, fold, printable
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec
@@ -20,6 +19,7 @@ from holdfast.state import COMPLETED, NEEDS_REVIEW
 from holdfast.views.claims import APPROVED, NOT_REACHED, REACHED, Claims, Told, status_of
 from holdfast.views.markdown import Heading, Item, TableHead, TableRow, blocks
 from holdfast.views.matrix import columns, headings
+from holdfast.views.picture import Path
 from holdfast.views.stamp import read_stamp
 
 TITLE_ENDS = " checkpoint"

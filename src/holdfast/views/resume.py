@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line, markdown_words
-from holdfast.picture import READY, Picture, is_sent_back
 from holdfast.pipeline.reach import step_edges
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, Note
 from holdfast.views import letter, matrix
 from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase_mark, phase_words
+from holdfast.views.picture import READY, Picture, is_sent_back
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
 from holdfast.wording import counted, shortened

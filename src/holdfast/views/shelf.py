@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.artifacts.looks import UNREADABLE
 from holdfast.layout import ProjectLayout, RunLayout
-from holdfast.looks import UNREADABLE
-from holdfast.picture import Picture
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.stores import atomic
 from holdfast.views import checkpoint, progress, resume, summary
 from holdfast.views.claims import Claims
+from holdfast.views.picture import Picture
 from holdfast.views.stamp import read_stamp
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.artifacts.looks import UNREADABLE
 from holdfast.layout import ProjectLayout
-from holdfast.looks import UNREADABLE
 from holdfast.state import RunState
 from holdfast.stores import atomic
 from holdfast.views.stamp import Stamp, read_json_stamp, read_stamp

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.clock import iso
-from holdfast.picture import READY, Picture
 from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import (
@@ -22,6 +21,7 @@ from holdfast.state import (
 )
 from holdfast.values import decode_json
 from holdfast.views.matrix import is_expanded
+from holdfast.views.picture import READY, Picture
 from holdfast.views.stamp import stamp_json
 
 INTERRUPTED = "interrupted"

@@ -24,13 +24,13 @@ from pathlib import Path
 from holdfast.clock import iso
 from holdfast.errors import HoldfastError
 from holdfast.escaping import terminal
-from holdfast.picture import Picture, is_sent_back
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import SETTLE, Node, split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, TaskState
 from holdfast.views import matrix, todofile
 from holdfast.views.claims import Claims
+from holdfast.views.picture import Picture, is_sent_back
 from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Edge, Found, Row, UnusableError
 
 read_claims = todofile.read_claims

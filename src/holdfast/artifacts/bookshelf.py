@@ -1,0 +1,58 @@
+"""Memory files on the disk: read once, taken apart, replaced as a whole, and never without what they held.
+
+Crash story: the new file is renamed over the old one, so there is always one of the two; a copy of what a person
+or the disk did to the old one is durable before that. A kill in between leaves a copy too many.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast.artifacts import memory
+from holdfast.artifacts.memory import Book
+from holdfast.stores.tree import WorkTree
+
+Mark = tuple[int, ...]
+
+
+class Bookshelf:
+    """The memory files of one project. Safe to use from several threads."""
+
+    def __init__(self, tree: WorkTree) -> None:
+        self._tree = tree
+        self._books: dict[str, tuple[Mark, Book]] = {}
+
+    def read(self, path: str) -> Book:
+        """The file taken apart; the OSErrors are those of `WorkTree.read`.
+
+        Each of a thousand sections asks for it: as long as nothing has touched the file, it is read once.
+        """
+        mark = self._mark(path)
+        known = self._books.get(path)
+        if known is not None and known[0] == mark:
+            return known[1]
+        book = memory.take_apart(self._tree.read(path))
+        if self._mark(path) == mark:
+            self._books[path] = (mark, book)
+        return book
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put other bytes in the file's place. Synced: a person's words between the sections are nowhere else."""
+        written, now = _mark_of(self._tree.write(path, data, sync=True)), self._mark(path)
+        if now[:-1] == written[:-1]:  # still ours; the rename itself has set the last
+            self._books[path] = (now, memory.take_apart(data))
+
+    def keep_copy(self, path: str, quarantine: Path, *, damaged: bool) -> str:
+        """Keep the file as it is now: damage in quarantine, a person's edit beside it. Gives where."""
+        if not damaged:
+            return self._tree.copy_beside(path)
+        return f"{quarantine.name}/{self._tree.copy_aside(path, quarantine, label='memory').name}"
+
+    def _mark(self, path: str) -> Mark:
+        status = self._tree.stat(path)
+        return _mark_of(status) if status is not None else ()
+
+
+def _mark_of(status: os.stat_result) -> Mark:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

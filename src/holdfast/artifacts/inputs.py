@@ -1,0 +1,405 @@
+"""What a task is made from: the digest of its inputs, told apart by part, and the arguments of its function."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.artifacts.keeping import Artifacts, LostValueError
+from holdfast.errors import UsageError
+from holdfast.pipeline.batches import items_before
+from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.names import printable
+from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, task_id
+from holdfast.pipeline.past import before_id
+from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
+from holdfast.pipeline.templates import check_pattern, render, render_path
+from holdfast.pipeline.templates import fields as fields_of
+from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
+from holdfast.stores.ahead import FILES_MIN
+from holdfast.values import digest, encode_json
+
+UNKNOWN = "?"
+"""The digest of an input whose value is lost: unknown is not different."""
+
+PATHS_KEPT = 4096
+
+SHORT = 12
+"""How much of a part's digest is recorded: enough to say which input changed."""
+
+_NOT_IDENTITY = ("after", "batch")
+_NO_PATHS: dict[str, str] = {}
+
+
+class Inputs:
+    """Digests and arguments of the tasks of one run."""
+
+    def __init__(self, graph: Graph, state: RunState, artifacts: Artifacts | None, root: Path) -> None:
+        self.graph = graph
+        self.state = state
+        self._artifacts = artifacts  # None: only digests of tasks that take nothing are asked for
+        self.root = root
+        self._params: dict[str, str] = {}
+        self._texts: dict[str, str] | None = None  # the parameters as templates take them
+        self._memory_paths: dict[tuple[str, ...], str] = {}
+        self._paths: dict[str, dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
+        self._paths_max = PATHS_KEPT
+
+    @property
+    def artifacts(self) -> Artifacts:
+        assert self._artifacts is not None
+        return self._artifacts
+
+    # --- digests -------------------------------------------------------------------------------------------
+
+    def parts(self, node: Node, version: int | None = None) -> dict[str, str]:
+        """Every input of a task by name, each as a digest. What changed between two of these is why it runs."""
+        spec, is_step = node.spec, node.kind == "step"
+        parts: dict[str, str] = {}
+        if is_step:
+            parts["version"] = str(version or spec.version)
+        if node.item is not None:
+            parts["item"] = self._item_digest(node)
+        for parent in node.parents:
+            parts[parent.identity] = self._output_digest(parent)
+        for source in spec.sources.values():
+            if source.kind == "param":
+                parts[f"param {source.name}"] = self._param_digest(source.name)
+        if is_step and spec.reads:
+            parts["reads"] = self._reads_digest(node)
+        return parts
+
+    def digest(self, node: Node, parts: Mapping[str, str]) -> str:
+        """The one digest that a seal carries as `in`."""
+        text = node.identity
+        for key, value in parts.items():
+            text += f"\n{key}={value}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _item_digest(self, node: Node) -> str:
+        if len(node.path) == 1 and node.item is not None and len(node.item) == 1:
+            return node.path[0]
+        fields = {key: value for key, value in (node.item or {}).items() if key not in _NOT_IDENTITY}
+        return digest(encode_json([list(node.path), fields]))
+
+    def _param_digest(self, name: str) -> str:
+        known = self._params.get(name)
+        if known is None:
+            known = self._params[name] = digest(encode_json(self.state.params.get(name)))
+        return known
+
+    def _output_digest(self, producer: Node) -> str:
+        if producer.kind == "past":
+            return self._past_digest(producer)
+        if producer.kind != "gather":
+            record = self.state.tasks.get(producer.id)
+            return record.output_digest or UNKNOWN if record is not None else UNKNOWN
+        if not producer.digest:
+            producer.digest = self._gather_digest(producer, producer.spec.name)
+        return producer.digest
+
+    def _gather_digest(self, gather: Node, name: str) -> str:
+        hasher = hashlib.sha256()
+        for key, inner in self.gathered(name, gather.path):
+            if inner.kind == "gather":
+                inner_digest = self._gather_digest(inner, name)
+            elif self.state.task(inner.id).status == SKIPPED:
+                continue
+            else:
+                inner_digest = self.state.task(inner.id).output_digest or UNKNOWN
+            if inner_digest == UNKNOWN:
+                return UNKNOWN
+            hasher.update(f"{key}\n{inner_digest}\n".encode())
+        return hasher.hexdigest()
+
+    def gathered(self, name: str, path: tuple[str, ...]) -> list[tuple[str, Node]]:
+        fan = self.graph.fan_of(name)
+        items = self.graph.items.get((fan[len(path)], path), [])
+        deeper = len(fan) > len(path) + 1
+        found = []
+        for item in items:
+            inner = (*path, item["id"])
+            node_id = gather_id(name, inner) if deeper else task_id(name, inner)
+            found.append((item["id"], self.graph.nodes[node_id]))
+        return found
+
+    def producers(self, node: Node) -> Iterator[Node]:
+        """The tasks whose output this one takes, also through gathers."""
+        stack = list(node.parents)
+        while stack:
+            parent = stack.pop()
+            if parent.kind == "past":
+                yield from (section for _, section in self.sections_before(parent))
+            elif parent.kind == "gather":
+                stack += [inner for _, inner in self.gathered(parent.spec.name, parent.path)]
+            else:
+                yield parent
+        if "source" in node.spec.sources:
+            yield from self._sources_needed(node)
+
+    def _sources_needed(self, node: Node) -> list[Node]:
+        """The best source of a section, if all of them were lost: one must come back before it can be made."""
+        finished = [source for source in node.material if self._is_done(source)]
+        lost = [source for source in finished if self.state.task(source.id).value_lost]
+        return lost[:1] if len(lost) == len(finished) else []
+
+    def _reads_digest(self, node: Node) -> str:
+        values = self.fields(node)
+        hasher = hashlib.sha256()
+        for path in reads_of(self.root, [_read_pattern(node, pattern, values) for pattern in node.spec.reads]):
+            hasher.update(f"{path}\n{_hash_file(self.root / path)}\n".encode())
+        return hasher.hexdigest()
+
+    # --- memory --------------------------------------------------------------------------------------------
+
+    def sections_before(self, past: Node) -> list[tuple[str, Node]]:
+        """The sections that a node of the past stands for, by item, in the order of the items."""
+        name, (*above, item) = past.spec.name, past.path
+        items = self.graph.items.get((past.spec.each, tuple(above)), [])
+        before = items_before(items, item)
+        return [(other, self.graph.nodes[task_id(name, (*above, other))]) for other in before]
+
+    def _past_digest(self, past: Node) -> str:
+        if not past.digest:
+            hasher = hashlib.sha256()
+            for item, section in self.sections_before(past):
+                record = self.state.task(section.id)
+                if record.status == SKIPPED:
+                    continue
+                if not record.output_digest or record.output_digest == UNKNOWN:
+                    return UNKNOWN
+                hasher.update(f"{item}\n{record.output_digest}\n".encode())
+            past.digest = hasher.hexdigest()
+        return past.digest
+
+    def _is_done(self, node: Node) -> bool:
+        return self.state.task(node.id).status == COMPLETED
+
+    def best_source(self, node: Node) -> tuple[str, Any]:
+        """The first of a memory step's sources that is finished and can be read back: its name, and its output."""
+        for producer in node.material:
+            if self._is_done(producer):
+                try:
+                    return producer.spec.name, self._loaded(producer.spec.name, producer)
+                except LostValueError:
+                    continue
+        names = ", ".join(producer.id for producer in node.material)
+        raise LostValueError(f"none of its sources ({names}) can be read back")
+
+    def section_digests(self, node: Node, parts: Mapping[str, str]) -> set[str]:
+        """The digests that a section made now may carry: one for each source that it could be made from."""
+        found = {self.digest(node, parts)}
+        for producer in node.material:
+            key = f"source {producer.spec.name}"
+            found.add(self.digest(node, {**parts, key: self.state.task(producer.id).output_digest}))
+        return found
+
+    def memory_path(self, step: StepSpec, path: tuple[str, ...]) -> str:
+        """The memory file of a step, for the task (or its fan-out) at `path`."""
+        around = dict(zip(self.graph.fan_of(step.name)[:-1], path, strict=False))
+        key = (step.appends or "", *around.values())
+        known = self._memory_paths.get(key)
+        if known is None:
+            params = {name: str(value) for name, value in self.state.params.items()}
+            values = {**params, **around, "run_id": self.state.run_id}
+            known = self._memory_paths[key] = render_path(step.appends or "", values)
+        return known
+
+    def head_of(self, node: Node) -> Node | None:
+        """The task whose text opens the memory file that `node` has a section in, if one does."""
+        head = getattr(node.spec, "head", None)
+        if head is None:
+            return None
+        return self.graph.nodes[self.graph.related(head, node.path, self.graph.fan_of(node.spec.name))]
+
+    def memory_fields(self, step: StepSpec) -> tuple[str, ...]:
+        """The names that the path of a memory file is made from."""
+        return fields_of(step.appends or "")
+
+    def remembered(self, step: StepSpec, path: str) -> list[Node]:
+        """The tasks whose sections are in one memory file, in the order of the items."""
+        positions = self.graph.positions(step.each or "")
+        found = [place for place in positions if self.memory_path(step, place) == path]
+        return [self.graph.nodes[task_id(step.name, place)] for place in sorted(found, key=positions.__getitem__)]
+
+    # --- paths ---------------------------------------------------------------------------------------------
+
+    def fields(self, node: Node) -> dict[str, str]:
+        """What a template may name: items, parameters, run_id."""
+        if self._texts is None:
+            self._texts = {name: str(value) for name, value in self.state.params.items()}
+        values = self._texts.copy()
+        values["run_id"] = self.state.run_id
+        for name, part in zip(self.graph.fan_of(node.spec.name), node.path, strict=True):
+            values[name] = part
+        return values
+
+    def paths(self, node: Node) -> dict[str, str]:
+        """Output key -> the file this task writes, relative to the project."""
+        known = self._paths.get(node.id)
+        if known is not None:
+            return known
+        spec = node.spec
+        if not isinstance(spec, StepSpec) or spec.writes is None:
+            return _NO_PATHS
+        values, writes = self.fields(node), spec.writes
+        if isinstance(writes, str):
+            known = {"": render_path(writes, values)}
+        else:
+            known = {key: render_path(template, values) for key, template in writes.items()}
+        if len(self._paths) >= self._paths_max:
+            self._paths.clear()
+        self._paths[node.id] = known
+        return known
+
+    def expect_files(self, nodes: Iterable[Node], *, unrecorded: bool) -> None:
+        """Have the files of these tasks, which are going to be considered in this order, read ahead.
+
+        Those of tasks without any record only if `unrecorded`: in most runs such a task has not begun.
+        """
+        tasks = self.state.tasks
+        if (len(self.graph.nodes) if unrecorded else len(tasks)) < FILES_MIN:
+            self.expect_no_more()
+            return
+        self.artifacts.prepare()
+        if unrecorded:
+            self._paths_max = len(self.graph.nodes)  # all of them are asked for again in a moment
+        expected: list[str] = []
+        for node in nodes:
+            record = tasks.get(node.id) if node.is_task else None
+            if record is not None and record.accepted is not None:
+                expected += [file.path for file in record.accepted.files]
+            elif node.is_task and (unrecorded or record is not None):
+                expected += self.paths(node).values()
+        self.artifacts.expect(expected)
+
+    def expect_no_more(self) -> None:
+        """Whatever was read ahead is forgotten: somebody may have changed it since."""
+        self.artifacts.expect(())
+
+    # --- arguments -----------------------------------------------------------------------------------------
+
+    def arguments(self, node: Node, sources: Mapping[str, Source], ctx: Any, output: Any = None) -> dict[str, Any]:
+        """The keyword arguments of a step, an items function, a check or a checklist item."""
+        own = node.is_task and sources is node.spec.sources  # then `parents` are in the order of its parameters
+        parents = iter(node.parents) if own else None
+        found = {}
+        for parameter, source in sources.items():
+            if parents is not None and source.kind in TAKEN:
+                found[parameter] = self._loaded(source.name, next(parents))
+            else:
+                found[parameter] = self._argument(node, source, ctx, output)
+        return found
+
+    def _argument(self, node: Node, source: Source, ctx: Any, output: Any) -> Any:
+        if source.kind in ("step", "items"):
+            return self._output(source.name, node)
+        if source.kind == "memory":
+            fan = self.graph.fan_of(source.name)
+            return self._loaded(source.name, self.graph.nodes[before_id(source.name, node.path[: len(fan)])])
+        if source.kind == "source":
+            return self.best_source(node)[1]
+        if source.kind == "param":
+            # A fresh copy: a step that changes its argument must not change it for others.
+            return _copied(self.state.params.get(source.name))
+        if source.kind == "item":
+            fan = self.graph.fan_of(node.spec.name)
+            return node.path[fan.index(source.name)]
+        return output if source.kind == "output" else ctx
+
+    def _output(self, name: str, node: Node) -> Any:
+        fan = self.graph.fan_of(node.spec.name) if node.is_task else ()
+        producer = self.graph.nodes[self.graph.related(name, node.path, fan)]
+        return self._loaded(name, producer)
+
+    def _loaded(self, name: str, node: Node) -> Any:
+        if node.kind == "past":
+            before = self.sections_before(node)
+            return {item: self._loaded(name, task) for item, task in before if self._is_done(task)}
+        if node.kind != "gather":
+            record = self.state.task(node.id)
+            if record.value_lost:
+                raise LostValueError(f"the value of {node.id} was lost with the record")
+            return self.artifacts.load(record.accepted or Accepted())
+        return {
+            key: self._loaded(name, inner)
+            for key, inner in self.gathered(name, node.path)
+            if inner.kind == "gather" or self.state.task(inner.id).status == COMPLETED
+        }
+
+
+def known_items(spec: PipelineSpec, state: RunState, artifacts: Artifacts) -> dict[str, list[dict[str, Any]]]:
+    """The items each completed items function made, by its task id; one whose value is lost is left out."""
+    makers = {fan.name for fan in spec.items if fan.given is None}
+    found = {}
+    for task, record in state.tasks.items() if makers else ():
+        accepted = record.accepted
+        if task.partition("[")[0] not in makers or record.status != COMPLETED or accepted is None:
+            continue
+        try:
+            found[task] = as_items(artifacts.load_value(accepted.value, accepted.value_ref))
+        except LostValueError:
+            continue  # it will be made again
+    return found
+
+
+def _read_pattern(node: Node, pattern: str, values: Mapping[str, str]) -> str:
+    """A `reads` pattern with its fields filled in; a parameter must not lead it out of the project."""
+    rendered = render(pattern, values)
+    problem = check_pattern(rendered)
+    if problem:
+        raise UsageError(f"{node.id}: reads {printable(rendered)}: {problem}.")
+    return rendered
+
+
+def shorten(parts: Mapping[str, str]) -> dict[str, str]:
+    """The parts as they are recorded; the version has a field of its own."""
+    return {key: value[:SHORT] for key, value in parts.items() if key != "version"}
+
+
+def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of the inputs that differ, in words."""
+    short = shorten(now)
+    names = [*short, *(name for name in before if name not in short)]
+    return [name for name in names if before.get(name) != short.get(name)]
+
+
+def differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The inputs that are known on both sides and are not the same. `then` may say "?xyz": unknown when it was
+    recorded, but xyz by the seal."""
+    short = shorten(now)
+    return [
+        name
+        for name in {**short, **then}
+        if UNKNOWN not in (short.get(name), then.get(name))
+        and short.get(name, "") != then.get(name, "").removeprefix(UNKNOWN)
+    ]
+
+
+def reads_of(root: Path, patterns: list[str]) -> list[str]:
+    """The files that `reads` names, sorted, each once."""
+    found: set[str] = set()
+    for pattern in patterns:
+        if glob.has_magic(pattern):
+            found.update(glob.glob(pattern, root_dir=root, recursive=True))
+        else:
+            found.add(pattern)
+    return sorted(path for path in found if not os.path.isdir(root / path))
+
+
+def _hash_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return "missing"
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,465 @@
+"""What counts as done: a step's output as files and values; looking at them, storing, healing, loading.
+
+Crash story of `store`: objects are appended first, then each sealed file is renamed into place. Neither is
+synced here (the commit syncs the pack before it appends the event), except a file that has no object copy,
+which is synced itself. A crash before the event leaves a whole sealed file: the next run adopts it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast import seals
+from holdfast.artifacts.bookshelf import Bookshelf
+from holdfast.artifacts.looks import (
+    CHANGED,
+    DAMAGED,
+    EMPTY,
+    FOREIGN,
+    MISSING,
+    SEAL_DAMAGED,
+    SEALED,
+    UNREADABLE,
+    Look,
+    above_any_seal,
+    digest_of,
+    look_inline,
+    look_unread,
+    look_unsealed,
+)
+from holdfast.artifacts.products import (
+    EMPTY_REST,
+    NOTHING,
+    SECTION,
+    UNWRITTEN,
+    OutputRefusedError,
+    output_digest,
+    prepare_file,
+    replace_record,
+    set_digest,
+    split_output,
+)
+from holdfast.artifacts.recent import Recent
+from holdfast.artifacts.sections import Sections
+from holdfast.errors import UsageError
+from holdfast.events import NO_VALUE, FileRecord
+from holdfast.pipeline.spec import StepSpec
+from holdfast.seals import Seal
+from holdfast.state import Accepted
+from holdfast.stores import atomic, disk
+from holdfast.stores.ahead import Read
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.tree import WorkTree
+from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
+
+_TAIL_BYTES = 1 << 16  # longer than any seal
+
+
+class Artifacts:
+    """Reads and writes the outputs of one run's tasks."""
+
+    def __init__(self, tree: WorkTree, objects: ObjectStore, *, quick: bool = False) -> None:
+        self.tree = tree
+        self.objects = objects
+        self.recent = Recent()
+        self.shelf = Bookshelf(tree)
+        self.sections = Sections(self.shelf, objects, self.recent)
+        self.quick = quick  # accepted files whose mark is unchanged are not read
+        self.unread: set[str] = set()  # the files that were believed so
+
+    # --- looking -------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Very many files are going to be expected in a moment."""
+        if not self.quick:
+            self.tree.prepare()
+
+    def expect(self, paths: Sequence[str]) -> None:
+        """These files are going to be looked at in their turn, in this order: read ahead, if they are many."""
+        if not self.quick or not paths:
+            self.tree.expect(paths, [not seals.is_inline(path) for path in paths])
+
+    def look(self, path: str, tasks: Sequence[str], marker: str | None, *, in_turn: bool = False) -> Look:
+        """What lies at `path`, read in full, for the task of these names (its own, and those it had before).
+
+        `in_turn` says that it may be one of those that were expected. Raises OSError where "cannot read" is the
+        machine's fault.
+        """
+        try:
+            read = self.tree.take(path) if in_turn else Read(self.tree.read(path))
+        except OSError as error:
+            return look_unread(error)
+        if seals.is_inline(path):
+            return look_inline(read, tasks, marker) if read.data else Look(EMPTY)
+        found = self._look_beside(path, read, tasks, marker)
+        # What was accepted may have been nothing: only the seal tells that from a file that was emptied.
+        return found if read.data or found.kind == SEALED else Look(EMPTY)
+
+    def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
+        data, sha = read.data, digest_of(read.data, read)
+        beside = self.seal_beside(path, sha)
+        if beside is None:
+            return look_unsealed(data, marker)
+        if beside.task not in tasks:
+            return Look(FOREIGN, f"sealed by {beside.task}", data, beside)
+        if sha != beside.sha256:
+            return Look(DAMAGED, "not what its seal says", data, beside)
+        return Look(SEALED, "", data, beside)
+
+    def seal_beside(self, path: str, sha: str = "") -> Seal | None:
+        """The seal beside a file; of two, the one of these bytes: the file was about to be replaced."""
+        try:
+            lines = self.tree.read(seals.seal_path(path)).strip().splitlines()
+            found = [seals.read_seal(line) for line in lines] if 0 < len(lines) <= 2 else [None]
+            return next((seal for seal in found if seal is not None and seal.sha256 == sha), found[-1])
+        except OSError as error:
+            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+                raise
+            return None
+
+    def check(self, record: FileRecord, tasks: Sequence[str], *, in_turn: bool = False) -> Look:
+        """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
+        if record.kind in (SECTION, UNWRITTEN):
+            return self.sections.check(record, tasks)
+        if self.quick and self._is_untouched(record):
+            return Look(SEALED)
+        if record.kind == "path":
+            return self._check_large(record, tasks)
+        return self._check_small(record, tasks, in_turn)
+
+    def _check_small(self, record: FileRecord, tasks: Sequence[str], in_turn: bool) -> Look:
+        found = self.look(record.path, tasks, None, in_turn=in_turn)
+        if found.kind == SEALED:
+            if found.seal is not None and found.seal.sha256 == record.sha256:  # `look` has hashed the body
+                return found
+            # Whole and sealed by this task, but another version: put back by someone.
+            return msgspec.structs.replace(found, kind=CHANGED, detail="another version than the accepted one")
+        if found.kind in (MISSING, EMPTY):
+            return found
+        # Where a seal was read, it is cut off already: a line more above it is somebody's.
+        for body in (found.body,) if found.seal is not None else above_any_seal(record.path, found.body):
+            if digest(body) == record.sha256:
+                return Look(DAMAGED, SEAL_DAMAGED, body, found.seal, is_whole=True)
+        if found.kind in (CHANGED, DAMAGED):
+            return found
+        return msgspec.structs.replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
+
+    def _is_untouched(self, record: FileRecord) -> bool:
+        if not record.mark or self.is_touched(record):
+            return False
+        self.unread.add(record.path)
+        return True
+
+    def is_touched(self, record: FileRecord) -> bool:
+        """Whether somebody has touched the file since it was written here, as far as its mark can say."""
+        if not record.mark:
+            return False
+        try:
+            status = self.tree.stat(record.path)
+        except (OSError, UsageError):  # what that means is said where the file is read
+            return True
+        return status is None or mark_of(status) != record.mark
+
+    def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
+        """Like `check`, without holding the whole file in memory."""
+        try:
+            sha, tail = _hash_above(self.tree, record)
+        except OSError as error:
+            return look_unread(error)
+        seal = seals.read_seal(tail) if seals.is_inline(record.path) else self.seal_beside(record.path, sha)
+        if sha != record.sha256:
+            seal = _seal_at_end(self.tree, record.path) if seals.is_inline(record.path) else seal
+            return Look(DAMAGED, "not what was accepted", seal=seal)
+        if seal is not None and seal.task in tasks:
+            return Look(SEALED, seal=seal)
+        return Look(DAMAGED, SEAL_DAMAGED, seal=seal, is_whole=True)
+
+    # --- storing -------------------------------------------------------------------------------------------
+
+    def store(self, step: StepSpec, paths: Mapping[str, str], output: Any, seal: Seal) -> tuple[Accepted, str]:
+        """Put an accepted output in its place; gives the record and the digest consumers know it by."""
+        pieces, rest = split_output(step, output)
+        for piece in pieces.values():
+            if isinstance(piece, Path):  # before anything is written to it
+                self.tree.make_own(piece)
+        prepared = {key: prepare_file(step, paths[key], piece) for key, piece in pieces.items()}
+        files = [replace_record(record, key=key, stored=step.copy) for key, (record, _) in prepared.items()]
+        # The value first, by hash and durable: files that a kill or power cut leaves without a record name it.
+        ref = self._store_rest(rest) if rest is not NOTHING else ""
+        if ref not in ("", EMPTY_REST):
+            self.objects.sync()
+        whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
+        for index, record in enumerate(files):
+            mark = self._store_file(record, prepared[record.key][1], whole)
+            files[index] = replace_record(record, mark=mark)
+        return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref), output_digest(files, ref)
+
+    def store_again(self, step: StepSpec, before: Accepted, output: Any, seal: Seal) -> Accepted:
+        """Put another form of an accepted output in its place, large files excepted; gives the record."""
+        pieces, rest = split_output(step, output)
+        files, bodies = [], {}
+        for old in before.files:
+            piece, record = pieces[old.key], old
+            if not isinstance(piece, Path):
+                made, bodies[old.key] = prepare_file(step, old.path, piece)
+                record = replace_record(made, key=old.key, stored=step.copy)
+            elif piece != self.tree.root / old.path:
+                raise OutputRefusedError(f"the file {piece.name}, which cannot take the place of {old.path}")
+            files.append(record)
+        ref = self._store_rest(rest) if rest is not NOTHING else ""
+        for old in before.files if len(files) > 1 else ():
+            if old.key in bodies and not old.stored:  # all of them are wanted if this is cut off halfway
+                self.objects.put(self.body(old), old.sha256)
+        self.objects.sync()
+        whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
+        for index, record in enumerate(files):
+            if record.key in bodies:
+                self._announce(record, whole)
+                # Synced although it has a copy: after a power cut the old form would look like somebody's edit.
+                mark = self._store_file(record, bodies[record.key], whole, sync=True)
+                files[index] = replace_record(record, mark=mark)
+            else:
+                self.reseal(record, whole)
+        return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref)
+
+    def _announce(self, record: FileRecord, seal: Seal) -> None:
+        """Have the seal beside a file speak for what will replace it, too: whenever a kill comes, one fits."""
+        if not seals.is_inline(record.path):
+            old = self.seal_beside(record.path)
+            lines = b"".join(seals.write_seal(one) for one in (old, self.sealed(record, seal)) if one is not None)
+            self.tree.write(seals.seal_path(record.path), lines, sync=not record.stored)
+
+    def _store_rest(self, rest: Mapping[str, Any]) -> str:
+        data = encode_json(rest)
+        return self.objects.put(data) if rest else EMPTY_REST
+
+    def rest_of(self, seal: Seal) -> str | None:
+        """The reference of the value that belongs to sealed files; None if it is lost."""
+        if seal.value_digest in ("", EMPTY_REST):
+            return ""
+        return seal.value_digest if self.objects.has(seal.value_digest) else None
+
+    def store_value(self, value: Any, where: str = "value") -> tuple[msgspec.Raw, str, str]:
+        """A JSON value, inline or by hash: (inline bytes, reference, digest)."""
+        data = encode_json(value, where)
+        if len(data) <= INLINE_VALUE_MAX:
+            return msgspec.Raw(data), "", digest(data)
+        ref = self.objects.put(data)
+        return NO_VALUE, ref, ref
+
+    def _store_file(self, record: FileRecord, body: bytes | Path, seal: Seal, *, sync: bool = False) -> str:
+        seal = self.sealed(record, seal)
+        if isinstance(body, Path):
+            return self._store_large(record, body, seal)
+        if record.stored:
+            self.objects.put(body, record.sha256)
+            self.recent.keep(record.sha256, body)
+        return self.place(record, body, seal, sync=sync)
+
+    def place(self, record: FileRecord, body: bytes, seal: Seal, *, sync: bool = False) -> str:
+        """Write one sealed file; gives its mark. One without a copy is always synced.
+
+        The seal beside a file comes last: without it the file proves nothing.
+        """
+        line, sync = seals.write_seal(seal), sync or not record.stored
+        if seals.is_inline(record.path):
+            return mark_of(self.tree.write(record.path, body + line, sync=sync))
+        status = self.tree.write(record.path, body, sync=sync)
+        self.tree.write(seals.seal_path(record.path), line, sync=sync)
+        return mark_of(status)
+
+    def keep_refused(self, data: bytes, name: str, quarantine: Path) -> str:
+        """Keep an output that was refused; gives where, relative to the run's folder."""
+        folder = quarantine / "refused"
+        atomic.make_dirs(folder, sync=False)
+        path, descriptor = atomic.fresh_file(folder, name)
+        try:
+            disk.write_all(descriptor, data, str(path))
+        finally:
+            os.close(descriptor)
+        return f"{quarantine.name}/refused/{path.name}"
+
+    def _store_large(self, record: FileRecord, source: Path, seal: Seal) -> str:
+        if record.stored:
+            self.objects.put_file(source)
+        return self._place_large(record, source, seal)
+
+    def _place_large(self, record: FileRecord, source: Path, seal: Seal) -> str:
+        """Seal a file that is on the disk already, and move it into place; gives its mark."""
+        line = seals.write_seal(seal)
+        if seals.is_inline(record.path):
+            self.tree.extend_temp(source, line)
+        status = self.tree.move_in(source, record.path, sync=not record.stored)
+        if not seals.is_inline(record.path):
+            self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+        return mark_of(status)
+
+    # --- healing and sealing anew --------------------------------------------------------------------------
+
+    def heal(self, record: FileRecord, seal: Seal) -> bool:
+        """Put an accepted file back from objects/; False if no whole copy is there."""
+        if not record.stored:
+            return False
+        if record.kind == "path":
+            return self._heal_large(record, seal)
+        body = self.objects.get(record.sha256)
+        if body is None:
+            return False
+        self.place(record, body, self.sealed(record, seal))
+        return True
+
+    def _heal_large(self, record: FileRecord, seal: Seal) -> bool:
+        temp = self.tree.fresh_temp()
+        if not self.objects.copy_to(record.sha256, temp):
+            return False
+        self._place_large(record, temp, self.sealed(record, seal))
+        return True
+
+    def can_heal(self, record: FileRecord) -> bool:
+        """Whether a copy is there; a large one is proved only while it is put back."""
+        if not record.stored:
+            return False
+        return (
+            self.objects.has(record.sha256)
+            if record.kind == "path"
+            else self.objects.get(record.sha256) is not None
+        )
+
+    def reseal(self, record: FileRecord, seal: Seal) -> None:
+        """Give a file that is there a new seal over the body the record names."""
+        if record.kind == "path" and not seals.is_inline(record.path):
+            line = seals.write_seal(self.sealed(record, seal))
+            self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+            return
+        self.place(record, self.body(record), self.sealed(record, seal))
+
+    def sealed(self, record: FileRecord, seal: Seal) -> Seal:
+        """`seal` completed with what the record says of one file."""
+        return seals.vary(seal, sha256=record.sha256, newline_added=record.newline_added, kind=record.kind)
+
+    # --- loading -------------------------------------------------------------------------------------------
+
+    def load(self, accepted: Accepted) -> Any:
+        """The output as consumers receive it: a fresh copy, verified against what was accepted."""
+        if not accepted.files:
+            return self.load_value(accepted.value, accepted.value_ref)
+        loaded = {record.key: self._load_file(record) for record in accepted.files}
+        if set(loaded) == {""}:
+            return loaded[""]
+        value = self.load_value(accepted.value, accepted.value_ref)
+        return {**value, **loaded}
+
+    def load_value(self, value: msgspec.Raw, ref: str) -> Any:
+        if not ref:
+            data = bytes(value)
+            return decode_json(data) if data else {}
+        stored = self.objects.get(ref)
+        if stored is None:
+            raise LostValueError(f"the value {ref[:12]} is missing from objects/ or damaged")
+        return decode_json(stored)
+
+    def _load_file(self, record: FileRecord) -> Any:
+        if record.kind == "path":
+            return self.tree.root / record.path
+        body = self.body(record)
+        author = seals.author_body(body, record.newline_added)
+        if record.kind in ("text", SECTION, UNWRITTEN):
+            return author.decode()
+        return decode_json(author) if record.kind == "json" else author
+
+    def body(self, record: FileRecord) -> bytes:
+        """The accepted bytes: just accepted, or from the work tree if they are still those, else from objects/."""
+        if record.kind in (SECTION, UNWRITTEN):
+            return self._section(record)
+        recent = self.recent.get(record.sha256)
+        if recent is not None:
+            return recent
+        try:
+            data = self.tree.read(record.path)
+        except OSError as error:
+            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+                raise
+            data = b""
+        for candidate in above_any_seal(record.path, data):
+            if digest(candidate) == record.sha256:
+                return candidate
+        stored = self.objects.get(record.sha256)
+        if stored is None:
+            raise LostValueError(f"{record.path} is no longer what was accepted, and objects/ has no copy")
+        return stored
+
+    def _section(self, record: FileRecord) -> bytes:
+        body = self.sections.body(record)
+        if body is None:
+            raise LostValueError(f"a section of {record.path} is neither in objects/ nor in the file any more")
+        return body
+
+    def keep_again(self, record: FileRecord) -> bool:
+        """Copy a file that is whole in the work tree into objects/ once more; False if it is not whole there."""
+        try:
+            if record.kind != "path":
+                self.objects.put(self.body(record), record.sha256)
+                return True
+            reader = self.tree.open_read(record.path)
+        except (LostValueError, UsageError):
+            return False
+        except OSError as error:
+            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+                raise
+            return False
+        try:
+            return self.objects.put_whole(reader, record.size, record.sha256)
+        finally:
+            os.close(reader)
+
+    def is_spare(self, found: Look, run_id: str) -> bool:
+        """Whether a file is another run's, whole, and in objects/: with `overwrite`, nothing is lost with it."""
+        seal = found.seal
+        is_theirs = seal is not None and seal.run != run_id and digest(found.body) == seal.sha256
+        return is_theirs and seal is not None and self.objects.get(seal.sha256) is not None
+
+    def is_stored(self, accepted: Accepted) -> bool:
+        """Whether a value kept by hash is still there."""
+        return not accepted.value_ref or self.objects.has(accepted.value_ref)
+
+
+class LostValueError(Exception):
+    """An accepted output that cannot be read back any more."""
+
+
+def _hash_above(tree: WorkTree, record: FileRecord) -> tuple[str, bytes]:
+    """The hash of the first `size` bytes (what was accepted), and the rest (newline and seal)."""
+    hasher, left = hashlib.sha256(), record.size
+    descriptor = tree.open_read(record.path)
+    try:
+        while left and (block := os.read(descriptor, min(1 << 20, left))):
+            hasher.update(block)
+            left -= len(block)
+        tail = os.read(descriptor, _TAIL_BYTES)
+    finally:
+        os.close(descriptor)
+    expected_tail = seals.is_inline(record.path)
+    whole = left == 0 and (expected_tail or not tail)
+    return (hasher.hexdigest() if whole else ""), tail
+
+
+def _seal_at_end(tree: WorkTree, path: str) -> Seal | None:
+    """The seal inside a large file that is not the accepted one: it may be another's."""
+    descriptor = tree.open_read(path)
+    try:
+        os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - _TAIL_BYTES), os.SEEK_SET)
+        return seals.take_apart(os.read(descriptor, _TAIL_BYTES)).seal
+    finally:
+        os.close(descriptor)
+
+
+def mark_of(status: os.stat_result) -> str:
+    """What changes whenever somebody writes to a file or puts another in its place; as short text."""
+    return f"{status.st_ino:x}.{status.st_mtime_ns:x}.{status.st_size:x}"

@@ -1,0 +1,115 @@
+"""What a file by itself says: its kinds, and how bytes are judged. Pure: nothing here opens a file."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast import seals
+from holdfast.artifacts import memory
+from holdfast.seals import Seal
+from holdfast.stores import atomic
+from holdfast.stores.ahead import Read
+from holdfast.values import digest, is_text
+
+UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
+"""A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
+
+_UNREADABLE_WORDS = {
+    os.strerror(errno.ELOOP): "it is a symbolic link",
+    os.strerror(errno.EISDIR): "it is a folder",
+    atomic.NOT_REGULAR: "it is no regular file",
+}
+
+
+def why_unreadable(error: OSError) -> str:
+    """Why a file cannot be read, for people: links are never followed, so the system's own words would mislead."""
+    words = error.strerror or "cannot be read"
+    return _UNREADABLE_WORDS.get(words, words)
+
+
+SEAL_DAMAGED = "its seal is; the rest is whole"
+NO_TEXT = "no seal and no text"
+
+MISSING, EMPTY, SEALED, FOREIGN, CHANGED, MARKED, HALF, DAMAGED = (
+    "missing",
+    "empty",
+    "sealed",
+    "foreign",
+    "changed",
+    "marked",
+    "half-finished",
+    "damaged",
+)
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What a file by itself says."""
+
+    kind: str
+    detail: str = ""
+    body: bytes = b""
+    seal: Seal | None = None
+    is_whole: bool = False  # of a damaged file: only its seal is; the bytes above are what was accepted
+
+
+def above_any_seal(path: str, data: bytes) -> Sequence[bytes]:
+    """What may have been accepted: all of it, or all above the last line.
+
+    Below stands the seal, whole or not, or a plain marker not yet replaced by one. Which of the two cuts is right,
+    the hash says: nothing needs to be parsed.
+    """
+    return (*_without_last_line(data), data) if seals.is_inline(path) else (data,)
+
+
+def _without_last_line(body: bytes) -> list[bytes]:
+    """The text above the last line that is not blank, if there is such a line."""
+    text = body.rstrip()
+    return [body[: text.rfind(b"\n") + 1]] if text else []
+
+
+def look_unread(error: OSError) -> Look:
+    """What a file is that could not be read; raises the error where that is the machine's fault."""
+    if isinstance(error, FileNotFoundError):
+        return Look(MISSING)
+    if error.errno not in UNREADABLE:
+        raise error
+    return Look(DAMAGED, why_unreadable(error))
+
+
+def look_inline(read: Read, tasks: Sequence[str], marker: str | None) -> Look:
+    known = read.covered >= 0
+    sealed = seals.taken_apart(read.data, read.covered, read.words) if known else seals.take_apart(read.data)
+    body, seal = sealed.body, sealed.seal
+    if seal is None:
+        return look_unsealed(body, marker)
+    if seal.task not in tasks:
+        return Look(FOREIGN, f"sealed by {seal.task}", body, seal)
+    if digest_of(body, read) == seal.sha256:
+        return Look(SEALED, "", body, seal)
+    if is_text(body):
+        return Look(CHANGED, "edited since it was sealed", body, seal)
+    return Look(DAMAGED, "its bytes are no text any more", body, seal)
+
+
+def digest_of(body: bytes, read: Read) -> str:
+    """The hash of a file, or of all above its seal; it may be known."""
+    return read.sha256 if read.covered == len(body) else digest(body)
+
+
+def look_unsealed(data: bytes, marker: str | None) -> Look:
+    if not is_text(data):
+        return Look(DAMAGED, NO_TEXT, data)
+    if marker and seals.ends_in_marker(data, marker):
+        return Look(MARKED, "", data)
+    return Look(HALF, "has no completion marker", data)
+
+
+OF_SECTIONS = {
+    memory.INTACT: (SEALED, ""),
+    memory.EDITED: (CHANGED, "its section was edited since it was sealed"),
+    memory.BROKEN: (DAMAGED, "its section is cut, or no text any more"),
+}

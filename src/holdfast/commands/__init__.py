@@ -1,0 +1,1 @@
+"""What each command does; `cli` asks and prints, `pipe.run` calls `run`."""

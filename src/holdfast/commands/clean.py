@@ -1,0 +1,216 @@
+"""Removing finished runs that are too old or too many. The work tree is never touched, nor an unfinished run.
+
+Order, and what a kill leaves. A doomed run's folder is renamed to `.clean-ID` first, so that it is gone from
+the list in one step; then go the large objects that only doomed runs refer to, then its pack, then the
+folder. A `.clean-` folder is therefore the record of an unfinished clean, and the next one finishes it.
+
+A large ("loose") object is removed only with proof: a doomed run names it, and no file of any other run does.
+If a remaining run cannot be read to its end, loose objects stay.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast import clock
+from holdfast.errors import StorageError
+from holdfast.journal.scan import scan
+from holdfast.layout import JOURNAL, LOGS_DIR, ProjectLayout
+from holdfast.pipeline.names import check_run_id
+from holdfast.runs.listing import RunInfo, list_runs
+from holdfast.state import COMPLETED
+from holdfast.stores import atomic, disk
+from holdfast.stores.lock import EngineLock
+
+TRASH_PREFIX = ".clean-"  # no run id begins with a dot
+_DAY_S = 86_400.0
+_HASH = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """A run that is to go, why, and how many bytes that frees."""
+
+    run_id: str
+    reason: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What was removed, or would be."""
+
+    runs: tuple[Doomed, ...]
+    loose: int = 0  # large objects
+    loose_size: int = 0
+    finished: tuple[str, ...] = ()  # runs that an earlier, interrupted clean had begun to remove
+    kept_because: str = ""  # why loose objects had to stay
+
+
+class _UnprovenError(Exception):
+    """What a remaining run refers to cannot be known for certain."""
+
+
+def clean(layout: ProjectLayout, *, max_age_days: float, max_runs: int, dry_run: bool = False) -> Cleaned:
+    """Remove completed runs older than `max_age_days` or beyond the newest `max_runs`.
+
+    LockedError while an engine runs. A dry run changes nothing and needs no lock.
+    """
+    try:
+        if dry_run or not os.path.lexists(layout.runs):
+            doomed = tuple(_doomed(layout, max_age_days, max_runs))
+            leftovers = _trash(layout)
+            loose, why_not = _removable_loose(layout, [*leftovers, *(layout.run(d.run_id).dir for d in doomed)])
+            return _result(layout, doomed, leftovers, loose, why_not)
+        return _clean_locked(layout, max_age_days, max_runs)
+    except OSError as error:
+        raise StorageError.from_os(error, "clean") from error
+
+
+def _clean_locked(layout: ProjectLayout, max_age_days: float, max_runs: int) -> Cleaned:
+    lock = EngineLock(layout.engine_lock)
+    try:
+        lock.acquire("")
+        leftovers = _trash(layout)
+        _, why_not = _empty_trash(layout)
+        doomed = tuple(_doomed(layout, max_age_days, max_runs))
+        for run in doomed:
+            target = layout.runs / f"{TRASH_PREFIX}{run.run_id}"
+            disk.rename(os.fspath(layout.run(run.run_id).dir), os.fspath(target))
+        if doomed:
+            disk.sync_dir(layout.runs)
+        loose, why_not_now = _empty_trash(layout)
+        return _result(layout, doomed, leftovers, loose, why_not or why_not_now)
+    finally:
+        lock.release()
+
+
+def _result(
+    layout: ProjectLayout,
+    doomed: tuple[Doomed, ...],
+    leftovers: list[Path],
+    loose: dict[str, int],
+    why_not: str,
+) -> Cleaned:
+    finished = tuple(path.name.removeprefix(TRASH_PREFIX) for path in leftovers)
+    return Cleaned(doomed, len(loose), sum(loose.values()), finished, why_not)
+
+
+def _doomed(layout: ProjectLayout, max_age_days: float, max_runs: int) -> Iterator[Doomed]:
+    """Completed runs that are due, judged newest first by ordinal. One that cannot be read stays."""
+    oldest = clock.now() - max_age_days * _DAY_S
+    readable = [info for info in list_runs(layout) if not info.problem]
+    for rank, info in enumerate(readable):
+        reason = _reason(info, rank, oldest, max_age_days, max_runs)
+        if info.status == COMPLETED and reason:
+            yield Doomed(info.run_id, reason, _size_of(layout, info.run_id))
+
+
+def _reason(info: RunInfo, rank: int, oldest: float, max_age_days: float, max_runs: int) -> str:
+    if rank >= max_runs:
+        return f"beyond the newest {max_runs}"
+    try:
+        is_old = clock.parse_iso(info.updated_at) < oldest
+    except ValueError:
+        return ""  # of unknown age
+    return f"older than {max_age_days:g} days" if is_old else ""
+
+
+def _size_of(layout: ProjectLayout, run_id: str) -> int:
+    files = [*_files(layout.run(run_id).dir, skip=""), _pack(layout, run_id)]
+    return sum(os.lstat(path).st_size for path in files if os.path.lexists(path))
+
+
+def _trash(layout: ProjectLayout) -> list[Path]:
+    try:
+        names = sorted(os.listdir(layout.runs))
+    except FileNotFoundError:
+        return []
+    return [
+        layout.runs / name
+        for name in names
+        if name.startswith(TRASH_PREFIX) and check_run_id(name.removeprefix(TRASH_PREFIX)) is None
+    ]
+
+
+def _empty_trash(layout: ProjectLayout) -> tuple[dict[str, int], str]:
+    """Delete what was renamed away: loose objects, packs, folders; the folder last: it is the record."""
+    trash = _trash(layout)
+    loose, why_not = _removable_loose(layout, trash)
+    for sha in loose:
+        disk.unlink(os.fspath(_loose(layout, sha)))
+    for folder in trash:
+        run_id = folder.name.removeprefix(TRASH_PREFIX)
+        # A run begun since under the same id would be using that pack.
+        if not os.path.lexists(layout.run(run_id).dir) and os.path.lexists(_pack(layout, run_id)):
+            disk.unlink(os.fspath(_pack(layout, run_id)))
+        disk.remove_tree(os.fspath(folder))
+    return loose, why_not
+
+
+def _pack(layout: ProjectLayout, run_id: str) -> Path:
+    return layout.objects / f"{run_id}.pack"
+
+
+def _loose(layout: ProjectLayout, sha: str) -> Path:
+    return layout.objects / "loose" / sha[:2] / sha[2:]
+
+
+def _removable_loose(layout: ProjectLayout, going: list[Path]) -> tuple[dict[str, int], str]:
+    """Loose objects, with their sizes, that only the folders `going` name; or why that cannot be known."""
+    if not going or not os.path.lexists(layout.objects / "loose"):
+        return {}, ""
+    try:
+        named = {sha for sha in _hashes(going) if os.path.lexists(_loose(layout, sha))}
+        if named:
+            staying = [path for name in os.listdir(layout.runs) if (path := layout.runs / name) not in going]
+            _require_whole(staying)
+            named -= _hashes(staying)
+    except (_UnprovenError, OSError) as error:
+        return {}, str(error)
+    return {sha: os.lstat(_loose(layout, sha)).st_size for sha in named}, ""
+
+
+def _require_whole(folders: Iterable[Path]) -> None:
+    """Every journal reads to its end and was never repaired: a lost line may have named an object."""
+    for folder in folders:
+        journal = folder / JOURNAL
+        if not os.path.lexists(journal):
+            continue
+        reading = scan(journal)
+        repaired = any(b'"event":"journal_repaired"' in line.raw for line in reading)
+        if repaired or reading.damage or reading.torn:
+            raise _UnprovenError(f"the journal of run {folder.name} is not whole")
+
+
+def _hashes(folders: Iterable[Path]) -> set[str]:
+    """Everything in the folders' files that looks like an object's hash: rather too much than too little."""
+    return {sha for folder in folders for path in _files(folder, skip=LOGS_DIR) for sha in _hashes_in(path)}
+
+
+def _hashes_in(path: Path) -> set[str]:
+    fd = atomic.open_regular(os.fspath(path))
+    try:
+        if os.fstat(fd).st_size == 0:
+            return set()
+        with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as content:
+            return {match[0].decode() for match in _HASH.finditer(content)}
+    finally:
+        os.close(fd)
+
+
+def _files(folder: Path, *, skip: str) -> Iterator[Path]:
+    """All files below `folder`, links as themselves, except below its subfolder `skip`."""
+    for parent, folders, names in os.walk(folder, onerror=_raise):
+        if skip in folders and Path(parent) == folder:
+            folders.remove(skip)
+        yield from (Path(parent) / name for name in names)
+
+
+def _raise(error: OSError) -> None:
+    raise error

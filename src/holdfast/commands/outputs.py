@@ -1,0 +1,66 @@
+"""A finished run's outputs, read and verified when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.artifacts.keeping import Artifacts
+from holdfast.errors import CheckpointCorruptionError
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.nodes import split_task_id
+from holdfast.state import COMPLETED
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.tree import WorkTree
+from holdfast.views.picture import Picture
+
+
+class Outputs(Mapping[str, Any]):
+    """Step -> output; of a fanned-out step a dict by item, nested like the items."""
+
+    def __init__(self, picture: Picture, directory: Path) -> None:
+        self._picture = picture
+        self._layout = ProjectLayout(directory)
+
+    def __getitem__(self, step: str) -> Any:
+        if step not in set(self):
+            raise KeyError(step)
+        objects = ObjectStore(self._layout.objects, self._picture.state.run_id, self._layout.tmp, read_only=True)
+        tree = WorkTree(self._layout.root, self._layout.tmp)
+        try:
+            return self._load(step, Artifacts(tree, objects))
+        finally:
+            objects.close()
+            tree.close()
+
+    def __iter__(self) -> Iterator[str]:
+        names = (split_task_id(task)[0] for task in self._picture.tasks if self._is_done(task))
+        return iter(dict.fromkeys(names))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _is_done(self, task: str) -> bool:
+        return self._picture.record(task).status == COMPLETED
+
+    def _load(self, step: str, artifacts: Artifacts) -> Any:
+        result: dict[str, Any] = {}
+        for task in self._picture.tasks:
+            name, path = split_task_id(task)
+            if name != step or not self._is_done(task):
+                continue
+            if self._picture.record(task).value_lost:
+                raise CheckpointCorruptionError(
+                    f"The value of {task} was lost with the record.", fix=f"Make it again with --redo '{task}'."
+                )
+            accepted = self._picture.record(task).accepted
+            assert accepted is not None
+            value = artifacts.load(accepted)
+            if not path:
+                return value
+            inner = result
+            for part in path[:-1]:
+                inner = inner.setdefault(part, {})
+            inner[path[-1]] = value
+        return result

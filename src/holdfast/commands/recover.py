@@ -1,0 +1,351 @@
+"""Rebuild a run from whatever evidence is left: journal, snapshots, views, files. What `recover` does.
+
+recover          find the run, go through all its tasks, act, record, refresh the views
+rebuild          the same walk, for `run` and `resume` of a run whose record was lost
+
+Crash story. Recovery only appends events; a doubtful file is set aside before the event that says so. Killed at
+any point, the next recovery (or run) walks again from the start: what is on record by then is trusted, the rest is
+decided anew from the files as they are. Only the last event, `recovered`, says that the walk was finished. A
+second recovery finds nothing to do, and records nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from holdfast import clock, decisions
+from holdfast import events as ev
+from holdfast.artifacts.inputs import Inputs
+from holdfast.commands.foresee import Foresight
+from holdfast.decisions import Planned
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.collecting import seldom
+from holdfast.engine.commit import Entry
+from holdfast.engine.desk import DeafDesk
+from holdfast.engine.drawing import draw, draw_graph
+from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
+from holdfast.folding import fold
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.spec import renamed_steps
+from holdfast.recovery.disagreeing import Disagreement, disagreements
+from holdfast.recovery.judge import Judge
+from holdfast.recovery.scan import path_values
+from holdfast.recovery.sources import Views, read_views
+from holdfast.recovery.strangers import Strangers
+from holdfast.runs.choosing import Choice, Request, choose
+from holdfast.runs.listing import list_runs, load_value
+from holdfast.sessions.editing import foreseen_wishes, kept_events, lost_wishes, turned_back, wanted
+from holdfast.sessions.session import OpenRun, copied, encoded_spec, locked, make_folders
+from holdfast.sessions.setting_out import looking, make_walker
+from holdfast.sessions.walking import Walker
+from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, WAITS_FOR_PERSON, RunState
+from holdfast.stores.paper import Action
+from holdfast.views.picture import decode_spec, needs_of
+from holdfast.views.shelf import ViewShelf
+
+STRETCH = 2500
+"""So many nodes are considered in one batch: the append lock is not held for longer."""
+
+_TO_RUN = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
+
+RECORDED_MAX = 50
+"""So many disagreements, or notes, stand in the journal; the report has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was found, and what was done about it (or would be)."""
+
+    run_id: str
+    is_lost: bool  # the record of the run was lost, or there never was one
+    is_first: bool  # there never was one: no seal and no view speaks of it
+    tasks: list[Planned]
+    orphans: list[str] = field(default_factory=list)
+    disagreements: list[Disagreement] = field(default_factory=list)
+    remarks: tuple[str, ...] = ()
+    unknown_items: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)  # views that stood in the way, and where they are now
+    recorded: int = 0  # events
+    is_complete: bool = False  # after it; nothing is left to do
+    actions: list[Action] = field(default_factory=list)  # of a dry run: every change on the disk, in order
+
+    @property
+    def found_anything(self) -> bool:
+        """Whether there is a run here, or something to make one from."""
+        telling = (decisions.ADOPT, decisions.ASK)
+        return not self.is_lost or bool(self.recorded) or any(task.action in telling for task in self.tasks)
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_WAITING if any(task.action == decisions.ASK for task in self.tasks) else EXIT_OK
+
+
+def recover(
+    compiled: CompiledPipeline, layout: ProjectLayout, request: Request, *, dry_run: bool = False
+) -> Recovery:
+    """Rebuild the run that `request` means; with `dry_run` only say what that would do."""
+    try:
+        with seldom():
+            return _recover(compiled, layout, request, dry_run=dry_run)
+    except OSError as error:
+        raise StorageError.from_os(error, "work on") from error
+
+
+def _recover(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, *, dry_run: bool) -> Recovery:
+    runs = list_runs(layout)
+    choice = choose(compiled, layout, request)
+    if dry_run:
+        return _foresee(compiled, layout, request, choice)
+    if choice.is_new and not choice.found_again:  # no seal: are there files with plain markers, at least?
+        foreseen = _foresee(compiled, layout, request, choice)
+        if not foreseen.found_anything:
+            return foreseen
+    mended = make_folders(layout)
+    with locked(layout, choice.run_id) as lock:
+        if list_runs(layout) != runs:  # another engine was at work until now
+            choice = choose(compiled, layout, request)
+        is_first = choice.is_new and not choice.found_again
+        choice = replace(choice, found_again=choice.is_new)
+        with OpenRun(compiled, layout, request, choice, lock, mended) as opened:
+            return replace(_carry_out(opened), is_first=is_first)
+
+
+def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
+    """Go through the evidence about a run whose record was lost, before its engine starts."""
+    committer = opened.committer
+    advance, committer.on_batch = committer.on_batch, lambda: None
+    try:
+        opened.say((), durable=False)  # what the run begins with is in the inbox
+        views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
+        before = _statuses(opened.state)
+        with seldom():
+            walker = _walk(opened, views)
+        wishes = _lost_wishes(opened.layout, walker, views)
+        found = list(disagreements(walker.planned, before, views, turned_back(wishes)))
+        opened.say([*wishes, *_notes(_elsewhere(walker)), _recovered(walker, found)], durable=True)
+        _keep_pages(opened, shelf, found)
+        # At once: as long as a page counts lines of the lost journal, nobody could tell what an edit of it means.
+        opened.say(_refresh_views(opened, walker, shelf), durable=False)
+    finally:
+        committer.on_batch = advance
+
+
+# --- looking -----------------------------------------------------------------------------------------------
+
+
+def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, choice: Choice) -> Recovery:
+    """What `_carry_out` would do, in a state of its own and on paper."""
+    foresight = Foresight(layout, choice.run_id)
+    history = foresight.open_record(quick=request.quick)
+    state, damage = (history.state, foresight.damage) if history is not None else (RunState(), [])
+    history_end = state.seq
+    wishes = foreseen_wishes(layout, compiled.spec, state)
+    opening = list(_opening(compiled, choice, state))
+    for event in (*opening, *wishes):
+        fold(state, event, state.seq, clock.now())
+    views = read_views(layout, compiled.spec, choice.run_id)
+    told = views if state.rebuilt else views.newer_than(history_end)
+    before = _statuses(state)
+    with looking(compiled.spec, layout, state, request, compiled, views, foresight.paper) as walker:
+        foresight.mend_objects(walker.inputs.artifacts, state, prove=not request.quick)
+        foresight.begin([*opening, *wishes])
+        walker.go()
+        remarks = [*damage, *_elsewhere(walker).values()]
+        wishes += _lost_wishes(layout, walker, views)
+        report = _report(choice, walker, told, before, remarks, turned_back(wishes))
+        foresight.end(state, walker.recorded, request.settings.snapshots, report.disagreements)
+    return replace(report, actions=foresight.actions(state))
+
+
+def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Iterator[ev.Event]:
+    """The events that a recovery begins with, as far as decisions hang on them."""
+    spec = encoded_spec(compiled)
+    if not state.run_id:  # a run without record, or one that lost its beginning
+        name, ordinal = compiled.spec.name, choice.ordinal
+        yield ev.RunStarted(
+            run_id=choice.run_id, pipeline=name, ordinal=ordinal, params=choice.params, rebuilt=True
+        )
+        yield ev.PipelineDeclared(spec=spec)
+    elif bytes(state.spec) != bytes(spec):
+        yield ev.PipelineDeclared(spec=spec, renamed=renamed_steps(decode_spec(state), compiled.spec))
+
+
+# --- acting ------------------------------------------------------------------------------------------------
+
+
+def _carry_out(opened: OpenRun) -> Recovery:
+    state, journal = opened.state, opened.journal
+    begun = journal.position.seq
+    views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
+    shelf: ViewShelf = opened.closing(ViewShelf(opened.layout, opened.run_layout))
+    wishes = _wishes(opened, shelf)
+    beginning = opened.declared() if state.run_id else opened.started()
+    opened.say([*beginning, *wishes, *opened.told()], durable=False)
+    before = _statuses(state)
+    walker = _walk(opened, views)
+    told = views if state.rebuilt else views.newer_than(begun)
+    elsewhere = _elsewhere(walker)
+    remarks = [*opened.damage, *elsewhere.values()]
+    lost = _lost_wishes(opened.layout, walker, views)
+    report = _report(opened.choice, walker, told, before, remarks, turned_back([*wishes, *lost]))
+    kept: list[ev.ArtifactSetAside] = []
+    if journal.position.seq > begun or state.rebuilt:
+        was_lost = state.rebuilt
+        notes = [*lost, *_notes(elsewhere), _recovered(walker, report.disagreements)]
+        opened.say([*notes, *_stopped(opened, walker)], durable=True)
+        opened.write_snapshot()
+        kept = _keep_pages(opened, shelf, report.disagreements if was_lost else ())
+    kept += _draw_views(opened, walker, shelf)
+    words = [f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]
+    recorded, is_complete = journal.position.seq - begun, state.status == COMPLETED
+    return replace(report, kept=words, recorded=recorded, is_complete=is_complete)
+
+
+def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]) -> list[ev.ArtifactSetAside]:
+    """Keep the pages of a lost run that say more than could be rebuilt. All that they say is on record by now."""
+    if not found:
+        return []
+    kept = kept_events(opened.layout, shelf.keep_pages())
+    opened.say(kept, durable=False)
+    return kept
+
+
+def _draw_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.ArtifactSetAside]:
+    """Bring the views up to the record; gives what was moved out of their way."""
+    moved = _refresh_views(opened, walker, shelf)
+    if moved:
+        opened.say(moved, durable=False)
+        _refresh_views(opened, walker, shelf)  # they know of it too
+    return moved
+
+
+def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:
+    """What somebody wants who edited a view; those of a lost run are evidence, and are read as such."""
+    edited = shelf.edited(opened.compiled.spec)
+    if not edited or opened.choice.is_new or not opened.state.run_id or opened.state.rebuilt:
+        return []
+    picture = draw(opened.state, lambda accepted: load_value(opened.objects, accepted))
+    return wanted(opened.layout, edited, picture)
+
+
+def _lost_wishes(layout: ProjectLayout, walker: Walker, views: Views) -> list[ev.Event]:
+    """What an edited checkpoint.md asks for of a run whose record was lost; the walk is through."""
+    if not walker.state.rebuilt:
+        return []
+    found = lost_wishes(layout, walker.graph.spec, walker.state, views)
+    walker.send_back(turned_back(found))
+    return found
+
+
+class _Stretch(Entry):
+    """A part of the walk, as one batch of the journal."""
+
+    durable = False
+
+    def __init__(self, walker: Walker) -> None:
+        self.walker = walker
+        self.goes_on = True
+
+    def apply(self) -> None:
+        self.goes_on = self.walker.advance(STRETCH)
+
+
+def _walk(opened: OpenRun, views: Views) -> Walker:
+    """Decide about every task and act on it, in batches."""
+    quarantine, artifacts = opened.run_layout.quarantine, opened.artifacts
+
+    def make_judge(inputs: Inputs) -> Judge:
+        desk = DeafDesk(opened.objects, opened.layout.tmp)
+        attempts = Attempts(opened.state, inputs, artifacts, opened.compiled, quarantine, desk)
+        return opened.judge(inputs, attempts, views.done)
+
+    record = opened.committer.record
+    walker = make_walker(opened.compiled.spec, opened.state, artifacts, make_judge, views=views, record=record)
+    stretch = _Stretch(walker)
+    while stretch.goes_on:
+        opened.record(stretch)
+    return walker
+
+
+def _notes(elsewhere: Mapping[str, str]) -> Iterator[ev.Event]:
+    """What somebody should know before the rest runs."""
+    for task, words in itertools.islice(elsewhere.items(), RECORDED_MAX):
+        yield ev.NoteAdded(text=words, impact="else its step runs again", step_id=task)
+    if len(elsewhere) > RECORDED_MAX:
+        yield ev.NoteAdded(text=f"and {len(elsewhere) - RECORDED_MAX} more such files: holdfast scan lists them")
+
+
+def _elsewhere(walker: Walker) -> dict[str, str]:
+    """Tasks of a lost run that are still to run, and a file that each seems to have written at another path."""
+    state, inputs = walker.state, walker.inputs
+    is_over = all(task.action not in _TO_RUN for task in walker.planned.values())
+    if not state.rebuilt or (is_over and not walker.open_fans()):
+        return {}
+    paths = {path for node in walker.graph.tasks() for path in inputs.paths(node).values()}
+    found = Strangers(walker.graph.spec, inputs.artifacts.tree, path_values(state), paths).find()
+    return {stranger.task: f"{stranger.path} {stranger.detail}" for stranger in found if stranger.task}
+
+
+def _recovered(walker: Walker, found: list[Disagreement]) -> ev.Recovered:
+    counts = Counter(task.action for task in walker.planned.values())
+    words = tuple(one.words() for one in found[:RECORDED_MAX])
+    more = (f"and {len(found) - RECORDED_MAX} more",) if len(found) > RECORDED_MAX else ()
+    return ev.Recovered(counts=dict(counts), disagreements=(*words, *more))
+
+
+def _stopped(opened: OpenRun, walker: Walker) -> Iterator[ev.Event]:
+    """A run that was complete, or is found again, and has something left to do, is no longer complete."""
+    state = opened.state
+    done = (decisions.TRUST, decisions.HEAL)
+    is_over = all(task.action in done for task in walker.planned.values())
+    is_open = state.rebuilt or state.status == IN_PROGRESS or (state.status == COMPLETED and not is_over)
+    if is_open and _only_waits(opened, walker):
+        yield ev.RunStopped(status=PAUSED, reason=WAITS_FOR_PERSON)
+    elif is_open and (state.rebuilt or state.status == COMPLETED):
+        yield ev.RunStopped(status=IN_PROGRESS, reason="recovered, and not continued yet")
+
+
+def _only_waits(opened: OpenRun, walker: Walker) -> bool:
+    """Whether nothing can start before a person has spoken."""
+    if not needs_of(opened.state, opened.compiled.spec):
+        return False
+    return not draw_graph(walker.recorded_graph(), opened.state).next_steps()
+
+
+def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.ArtifactSetAside]:
+    """All views, with the items that are only inferred so far: a view must not know less than before."""
+    state, graph = copied(opened.state), walker.recorded_graph()
+    opened.journal.sync()  # a view never knows more than the journal keeps
+    picture = replace(draw_graph(graph, state), is_left=True)
+    return kept_events(opened.layout, shelf.write(picture, graph, sync=True))
+
+
+# --- telling -----------------------------------------------------------------------------------------------
+
+
+def _statuses(state: RunState) -> dict[str, str]:
+    return {task: record.status for task, record in state.tasks.items()}
+
+
+def _report(
+    choice: Choice,
+    walker: Walker,
+    views: Views,
+    before: Mapping[str, str],
+    remarks: Sequence[str],
+    wished: Mapping[str, str],
+) -> Recovery:
+    return Recovery(
+        choice.run_id,
+        choice.is_new,
+        choice.is_new and not choice.found_again,
+        list(walker.planned.values()),
+        walker.orphans(),
+        list(disagreements(walker.planned, before, views, wished)),
+        (*remarks, *views.problems),
+        walker.open_fans(),
+    )

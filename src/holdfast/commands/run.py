@@ -1,0 +1,322 @@
+"""Start a run or continue one: where definition, recovery, engine and views meet.
+
+run_pipeline             what `pipe.run` calls
+execute                  what the command line calls: one request in, one result out
+  choose                 which run is meant: a new one, or one that is continued
+  OpenRun                the run on disk: lock, journal, objects, work tree (sessions/session.py)
+  _Session               what goes on while it runs: runner, keeper, views
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast import events as ev
+from holdfast.artifacts.inputs import Inputs, known_items
+from holdfast.commands.recover import rebuild
+from holdfast.context import ContextEndedError
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.board import Board
+from holdfast.engine.collecting import seldom
+from holdfast.engine.commit import Recorded
+from holdfast.engine.desk import EngineDesk
+from holdfast.engine.drawing import draw_graph
+from holdfast.engine.keeper import Keeper
+from holdfast.engine.runner import Limits, Runner
+from holdfast.engine.tasklogs import LogObserver, TaskLogs
+from holdfast.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_WAITING,
+    StorageError,
+    UsageError,
+)
+from holdfast.executors.base import Executor
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import build_graph, in_order
+from holdfast.pipeline.nodes import split_task_id, task_id
+from holdfast.pipeline.spec import renamed_steps
+from holdfast.runs.choosing import Choice, Request, choose
+from holdfast.runs.listing import list_runs, open_project
+from holdfast.sessions.editing import kept_events, wanted
+from holdfast.sessions.session import OpenRun, copied, locked, make_folders
+from holdfast.settings import load_settings
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
+from holdfast.views.picture import Picture, decode_spec
+from holdfast.views.shelf import ViewShelf
+
+if TYPE_CHECKING:
+    from holdfast.pipeline.definition import Pipeline
+
+_EXIT = {COMPLETED: EXIT_OK, FAILED: EXIT_FAILED, PAUSED: EXIT_WAITING, IN_PROGRESS: EXIT_INTERRUPTED}
+
+Observer = Callable[[Sequence[Recorded]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Whoever wants to see the run while it happens: the terminal, a test."""
+
+    on_begin: Callable[[Choice, RunState], None] = lambda choice, state: None
+    on_events: Observer = lambda recorded: None
+    on_log: LogObserver | None = None
+    on_open: Callable[[Callable[[], Picture], Callable[[], None]], None] = lambda picture, stop: None
+    signals: bool = True
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run stands after `run`: also for failed and paused runs."""
+
+    status: str
+    run_id: str
+    cost_usd: float
+    needs_review: list[str]
+    picture: Picture = field(repr=False)
+    directory: Path = field(repr=False, default=Path())
+    unread: int = 0  # files that were believed by size, time and inode, because --quick was asked for
+    left_alone: tuple[str, ...] = ()  # missing files that nothing unfinished needs, with --only-needed
+
+    @property
+    def exit_code(self) -> int:
+        return _EXIT[self.status]
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """Step -> its output; of a fanned-out step, an ordered dict by item. Read and verified when asked for."""
+        from holdfast.commands.outputs import Outputs
+
+        return Outputs(self.picture, self.directory)
+
+
+def run_pipeline(
+    pipeline: Pipeline,
+    *,
+    params: Mapping[str, Any] | None = None,
+    dir: str | os.PathLike[str] = ".",
+    concurrency: int | None = None,
+    budget_usd: float | None = None,
+    resume: str | None = None,
+    force: bool = False,
+    run_id: str | None = None,
+) -> RunResult:
+    """Run a pipeline, or continue it where it stopped."""
+    layout = open_project(dir)
+    settings = load_settings(layout.root, {"concurrency": concurrency, "budget_usd": budget_usd})
+    request = Request(params=dict(params or {}), resume=resume, force=force, run_id=run_id, settings=settings)
+    return execute(pipeline.compile(), layout, request)
+
+
+def execute(
+    compiled: CompiledPipeline, layout: ProjectLayout, request: Request, hooks: Hooks | None = None
+) -> RunResult:
+    """Carry a request out. Raises HoldfastError for mistakes, locks and disks; a failed task is a result."""
+    hooks = hooks or Hooks()
+    try:
+        runs = list_runs(layout)
+        choice = choose(compiled, layout, request)  # mistakes are told before anything is created
+        mended = make_folders(layout)
+        with locked(layout, choice.run_id) as lock:
+            if list_runs(layout) != runs:  # another engine was at work until now
+                choice = choose(compiled, layout, request)
+            with OpenRun(compiled, layout, request, choice, lock, mended) as opened:
+                return _Session(opened, hooks).run()
+    except OSError as error:
+        raise StorageError.from_os(error, "work on") from error
+
+
+class _Session:
+    """Everything of one run that goes on while it runs."""
+
+    def __init__(self, opened: OpenRun, hooks: Hooks) -> None:
+        self.open = opened
+        self.compiled = opened.compiled
+        self.layout = opened.layout
+        self.request = opened.request
+        self.choice = opened.choice
+        self.run_layout = opened.run_layout
+        self.state = opened.state
+        self.artifacts = opened.artifacts
+        self.committer = opened.committer
+        self.hooks = hooks
+        self._build()
+        self.keeper.start_from(opened.tail_events)
+
+    def _build(self) -> None:
+        settings = self.request.settings
+        # Items known from before are drawn at once, so that they are seen also where something waits for a person.
+        items = known_items(self.compiled.spec, self.state, self.artifacts)
+        with seldom():
+            graph = build_graph(self.compiled.spec, items)
+        self.inputs = inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
+        desk = EngineDesk(self.committer, self.open.objects, self.open.tree, self.layout.tmp, self._call_committer)
+        attempts = Attempts(self.state, inputs, self.artifacts, self.compiled, self.run_layout.quarantine, desk)
+        self.judge = self.open.judge(inputs, attempts)
+        self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
+        self.runner = Runner(
+            Board(self.state, graph, self.compiled, inputs, self.committer),
+            judge=self.judge,
+            attempts=attempts,
+            limits=Limits(settings.concurrency, self._budget_usd(), settings.grace_s),
+            process_executor=self._process_executor,
+            observers=(self.hooks.on_events,),
+        )
+        self.views: ViewShelf = self.open.closing(ViewShelf(self.layout, self.run_layout))
+
+    def _budget_usd(self) -> float | None:
+        """As asked for now, else as the run was started with: a limit that a person set is not forgotten."""
+        wanted = self.request.settings.budget_usd
+        return wanted if wanted is not None else self.state.budget_usd
+
+    def _call_committer(self) -> None:
+        self.runner.call_committer()
+
+    def _process_executor(self) -> Executor:
+        from holdfast.executors.processes import ProcessExecutor
+
+        if self.compiled.file is None:
+            raise UsageError("executor='process' needs the pipeline in a file.")
+        reference = self.compiled.file + (f":{self.compiled.variable or self.compiled.spec.name}")
+        return ProcessExecutor(reference, self.layout.root)
+
+    # --- running -------------------------------------------------------------------------------------------
+
+    def run(self) -> RunResult:
+        self.hooks.on_begin(self.choice, self.state)
+        wishes = self._wishes()
+        self.open.submit([*self._opening_events(), *wishes], durable=False)
+        if self.choice.found_again or self.state.rebuilt:
+            rebuild(self.open, self.views)
+            self.keeper.start_from(self.state.seq)
+        again = self._redo_ids() if self.request.redo else ()
+        if again:
+            self.open.submit([ev.RedoRequested(step_ids=again)], durable=False)
+        self.runner.observers.insert(0, self.keeper)  # the views belong to its thread from now on
+        self.hooks.on_open(self.picture, self.runner.stop)
+        self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
+        with TaskLogs(self.run_layout.logs, self.hooks.on_log), self._signals():
+            try:
+                status = self.runner.run()
+            finally:
+                self.keeper.close()
+                self._last_words()
+        self.committer.close(ContextEndedError("the run has ended"))
+        picture = self.picture()
+        review = [task for task in picture.tasks if picture.record(task).status == NEEDS_REVIEW]
+        return RunResult(
+            status,
+            self.state.run_id,
+            self.state.cost_usd,
+            review,
+            picture,
+            self.layout.root,
+            len(self.artifacts.unread),
+            tuple(path for paths in self.judge.left_alone.values() for path in paths),
+        )
+
+    def _opening_events(self) -> Iterator[ev.Event]:
+        if not self.state.run_id:
+            yield from self.open.started()
+        yield from self.open.told()
+        if not self.state.seq:
+            return
+        if self.state.run_id:
+            yield from self.open.declared()
+        changed = self.choice.params != self.state.params
+        yield ev.RunContinued(
+            params=self.choice.params if changed else None,
+            file=self.open.file(),
+            fresh_attempts=not self.request.no_retry,
+            budget_usd=self.request.settings.budget_usd,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
+
+    def _redo_ids(self) -> tuple[str, ...]:
+        """The tasks that `--redo` names, by task id or by step, as the pipeline calls them now.
+
+        Of those that are not finished only the ones that would count again, or get the result of a paid call back:
+        the others run.
+        """
+        renamed = renamed_steps(decode_spec(self.state), self.compiled.spec)
+        found: list[str] = []
+        for task, record in self.state.tasks.items():
+            name, path = split_task_id(task)
+            name = renamed.get(name, name)
+            now = task_id(name, path)
+            has_made = record.status == COMPLETED or record.before is not None or task in self.state.once
+            if has_made and (name in self.request.redo or now in self.request.redo):
+                found.append(now)
+        return tuple(found)
+
+    def _signals(self) -> AbstractContextManager[None]:
+        return _handled_signals(self.runner.stop, self.hooks.signals)
+
+    # --- keeping -------------------------------------------------------------------------------------------
+
+    def picture(self) -> Picture:
+        """The run as it is now, drawn while nothing moves."""
+        picture: Picture = self.committer.exclusively(self._draw)
+        return picture
+
+    def _draw(self) -> Picture:
+        return draw_graph(self.runner.graph, copied(self.state))
+
+    def _wishes(self) -> list[ev.Event]:
+        """What somebody wants who edited a view. A lost run's views are evidence, and have been read as such."""
+        edited = self.views.edited(self.compiled.spec)
+        is_lost = self.state.rebuilt or (self.choice.found_again and not self.state.run_id)
+        return wanted(self.layout, edited, self.picture()) if edited and not is_lost else []
+
+    def _refresh_views(self) -> None:
+        wishes = self._wishes()
+        if wishes:
+            self.runner.hear(wishes)
+        kept = self._write_views(sync=False)
+        if kept:
+            self.runner.hear(kept)
+
+    def _write_views(self, *, sync: bool) -> list[ev.ArtifactSetAside]:
+        picture = self.picture()
+        self.open.journal.sync()  # a view never knows more than the journal keeps
+        return kept_events(self.layout, self.views.write(picture, self.runner.graph, sync=sync))
+
+    def _last_words(self) -> None:
+        """Snapshot and views at the stop. If the disk is full, the journal has everything all the same."""
+        if self.committer.failed is not None:
+            return
+        self.open.say(self._wishes(), durable=False)  # nothing starts any more: the next run takes them up
+        self.open.write_snapshot()
+        kept = self._write_views(sync=True)
+        if kept:
+            self.open.say(kept, durable=False)
+            self._write_views(sync=True)  # no view is older than the journal after a stop
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def _handled_signals(stop: Callable[[], None], wanted: bool) -> Iterator[None]:
+    """SIGINT and SIGTERM stop the run kindly, if this is the main thread; else the caller has them."""
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # What is ignored stays ignored: nohup, or a shell that runs us in the background, said so.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: stop()) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

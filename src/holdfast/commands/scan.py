@@ -1,0 +1,171 @@
+"""`scan`: what the files of a project say, told without believing any record. Read-only.
+
+A record, if there is one, only tells which items and parameters there are, so that paths can be known, and which
+files had been accepted: one that has lost its seal is then damaged, and not half-finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.artifacts.inputs import Inputs, known_items
+from holdfast.artifacts.keeping import Artifacts
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.collecting import seldom
+from holdfast.engine.desk import DeafDesk
+from holdfast.errors import StorageError, UsageError
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
+from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.pipeline.nodes import Node, split_task_id
+from holdfast.pipeline.spec import PipelineSpec
+from holdfast.recovery.scan import DAMAGED, HALF, MARKED, Finding, Scan, named_items, path_values
+from holdfast.recovery.sources import read_views
+from holdfast.recovery.strangers import Stranger, Strangers
+from holdfast.runs.listing import read_run
+from holdfast.state import COMPLETED, RunState
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.tree import WorkTree
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """All that the files say."""
+
+    run_id: str  # as the record says; "" without one
+    findings: list[Finding] = field(default_factory=list)
+    strangers: list[Stranger] = field(default_factory=list)
+    unknown_items: list[str] = field(default_factory=list)  # fan-outs of which nothing is known
+
+
+def scan_project(
+    compiled: CompiledPipeline,
+    layout: ProjectLayout,
+    *,
+    run_id: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    known_params: Mapping[str, Any] | None = None,
+    step: str | None = None,
+) -> Scanned:
+    """Look at every file that the tasks of a pipeline would have written; with `step` only at that step's."""
+    _require_step(compiled, step)
+    recorded = read_run(layout, run_id).state if run_id else RunState()
+    values = recorded.params if run_id else known_params or {}
+    known = {name: value for name, value in values.items() if name in compiled.params.names}
+    state = RunState(run_id=run_id or "", params=compiled.params.parse(params or {}, base=known))
+    objects = ObjectStore(layout.objects, run_id or "none", layout.tmp, read_only=True)
+    tree = WorkTree(layout.root, layout.tmp)
+    try:
+        with seldom():
+            return _scan(compiled, layout, recorded, state, Artifacts(tree, objects), step)
+    except OSError as error:
+        raise StorageError.from_os(error, "look at") from error
+    finally:
+        objects.close()
+        tree.close()
+
+
+def _require_step(compiled: CompiledPipeline, step: str | None) -> None:
+    names = [known.name for known in compiled.spec.steps]
+    if step is not None and step not in names:
+        raise UsageError(f"There is no step '{printable(step, 160)}'.{did_you_mean(step, names)}")
+
+
+def _scan(
+    compiled: CompiledPipeline,
+    layout: ProjectLayout,
+    recorded: RunState,
+    state: RunState,
+    artifacts: Artifacts,
+    step: str | None,
+) -> Scanned:
+    spec = compiled.spec
+    known = known_items(spec, recorded, artifacts)
+    inferred, sure = _infer(layout, spec, recorded, state, artifacts, known)
+    graph = build_graph(spec, {**known, **inferred})
+    inputs = Inputs(graph, state, artifacts, layout.root)
+    scan = Scan(inputs, _checker(compiled, layout, inputs), inferred)
+    found = _believable(graph, scan, inferred, sure) if inferred else scan.findings()
+    findings = [_as_recorded(finding, recorded) for finding in found] if recorded.tasks else list(found)
+    return Scanned(
+        state.run_id,
+        [finding for finding in findings if step is None or split_task_id(finding.task)[0] == step],
+        _strangers(compiled, layout, scan) if step is None else [],
+        [fan.var for fan in spec.items if not any(var == fan.var for var, _ in graph.items)],
+    )
+
+
+def _infer(
+    layout: ProjectLayout,
+    spec: PipelineSpec,
+    recorded: RunState,
+    state: RunState,
+    artifacts: Artifacts,
+    known: Items,
+) -> tuple[Items, set[tuple[str, ...]]]:
+    """The items that nothing but files, views and task ids tell; and the paths of those that are sure."""
+    if not spec.makes_items:
+        return {}, set()
+    listed = [*read_views(layout, spec, state.run_id).listed, item_paths(spec, recorded.tasks)]
+    sure = {path for view in listed for paths in view.values() for path in paths}
+    return infer_items(spec, known, listed, named_items(spec, artifacts.tree, state)), sure
+
+
+def _believable(graph: Graph, scan: Scan, inferred: Items, sure: set[tuple[str, ...]]) -> Iterator[Finding]:
+    """The findings without those about items that a file's name suggests and nothing proves."""
+    doubtful: dict[tuple[str, ...], list[Finding]] = {}
+    proved = set(sure)
+    for finding in scan.findings():
+        path = split_task_id(finding.task)[1]
+        if finding.run and finding.kind != DAMAGED:
+            proved.add(path)
+        if path in proved or not is_inferred(graph, graph.nodes[finding.task], inferred):
+            yield from doubtful.pop(path, ())
+            yield finding
+        else:
+            doubtful.setdefault(path, []).append(finding)
+    for finding in (finding for found in doubtful.values() for finding in found):
+        scan.disown(finding.path)
+
+
+def _as_recorded(finding: Finding, recorded: RunState) -> Finding:
+    """The finding; an accepted file that has lost its seal is damaged, as `verify` and `run` say."""
+    record = recorded.tasks.get(finding.task)
+    if finding.kind not in (HALF, MARKED) or record is None or record.status != COMPLETED:
+        return finding
+    accepted = record.accepted.files if record.accepted is not None else ()
+    if all(file.path != finding.path for file in accepted):
+        return finding
+    return msgspec.structs.replace(finding, kind=DAMAGED, detail="it was accepted, and has lost its seal")
+
+
+def _checker(
+    compiled: CompiledPipeline, layout: ProjectLayout, inputs: Inputs
+) -> Callable[[Node, Callable[[], Any]], str]:
+    artifacts, state = inputs.artifacts, inputs.state
+    desk = DeafDesk(artifacts.objects, layout.tmp)
+    attempts = Attempts(state, inputs, artifacts, compiled, layout.run(state.run_id or "none").quarantine, desk)
+
+    def check(node: Node, load: Callable[[], Any]) -> str:
+        own = compiled.checks.get(node.spec.name, ())
+        return attempts.check_again(own, node, load()) if own else ""
+
+    return check
+
+
+def _strangers(compiled: CompiledPipeline, layout: ProjectLayout, scan: Scan) -> list[Stranger]:
+    found = Strangers(compiled.spec, scan.artifacts.tree, path_values(scan.state), scan.files())
+    return list(found.find(_own_files(compiled, layout)))
+
+
+def _own_files(compiled: CompiledPipeline, layout: ProjectLayout) -> frozenset[str]:
+    """The pipeline's own file is no stranger."""
+    prefix = f"{layout.root}/"
+    file = compiled.file or ""
+    return frozenset({file.removeprefix(prefix)} if file.startswith(prefix) else ())

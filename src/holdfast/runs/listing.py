@@ -1,0 +1,352 @@
+"""The runs of a project: which there are, how each stands, and which one a command means."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast import clock
+from holdfast.engine.drawing import draw
+from holdfast.errors import (
+    CheckpointCorruptionError,
+    FormatTooNewError,
+    HoldfastError,
+    StorageError,
+    UnknownRunError,
+    UsageError,
+)
+from holdfast.journal.scan import Position, last_position
+from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
+from holdfast.pipeline.names import check_run_id, printable
+from holdfast.runs.history import History, read_history, require_run
+from holdfast.snapshots import snapshots
+from holdfast.state import COMPLETED, IN_PROGRESS, Accepted, RunState
+from holdfast.stores import atomic
+from holdfast.stores.lock import read_holder
+from holdfast.stores.objects import ObjectStore
+from holdfast.values import decode_json
+from holdfast.views.letter import Letter
+from holdfast.views.letter import parse as parse_letter
+from holdfast.views.picture import Picture
+from holdfast.views.stamp import read_json_stamp
+
+_FIRST_LINE_MAX = 1 << 20
+_LETTER_MAX = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """One line of `holdfast list`."""
+
+    run_id: str
+    ordinal: int = 0
+    pipeline: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, Any] = field(default_factory=dict)
+    status: str = ""
+    done: int = 0
+    total: int = 0
+    cost_usd: float = 0.0
+    started_at: str = ""
+    updated_at: str = ""
+    file: str = ""  # the pipeline's, as the record names it
+    problem: str = ""  # why it cannot be read, if it cannot
+    lost: bool = False  # the beginning of its record is: what is known of it comes from a view, or nothing is
+
+
+def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
+    """The layout of an existing folder; UsageError in one line otherwise. Creates nothing."""
+    root = Path(os.path.abspath(directory))
+    try:
+        mode = os.stat(root).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(
+            f"No such directory: {printable(str(directory))}.", fix="Give an existing one with --dir."
+        ) from None
+    except OSError as error:
+        raise StorageError.from_os(error, "open") from error
+    except ValueError:
+        raise UsageError(f"Not a path: {printable(str(directory))}.") from None
+    if not stat.S_ISDIR(mode):
+        raise UsageError(f"Not a directory: {printable(str(directory))}.")
+    layout = ProjectLayout(root)
+    for folder in (layout.state, layout.runs, layout.objects):
+        _refuse_unless_folder(folder)
+    return layout
+
+
+def _refuse_unless_folder(path: Path) -> None:
+    """State is never looked for behind a symlink, nor behind something that is no folder."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError.from_os(error, "look at") from error
+    if not stat.S_ISDIR(mode):
+        what = "a symbolic link" if stat.S_ISLNK(mode) else "not a folder"
+        raise UsageError(f"{STATE_DIR}: {path.name} is {what}.", fix="Move it away; Holdfast does not follow it.")
+
+
+def checked_run_id(run_id: str) -> str:
+    """`run_id`, if it is safe as a name."""
+    problem = check_run_id(run_id)
+    if problem:
+        raise UsageError(f"Run id {printable(run_id)}: {problem}.")
+    return run_id
+
+
+def run_ids(layout: ProjectLayout) -> list[str]:
+    """The ids of all runs that have a folder of a legal name."""
+    try:
+        with os.scandir(layout.runs) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError.from_os(error, "list") from error
+    return sorted(name for name in names if check_run_id(name) is None)
+
+
+def list_runs(layout: ProjectLayout, *, but: str = "") -> list[RunInfo]:
+    """All runs (`but` one), newest first by ordinal. A run that cannot be read is listed with its problem."""
+    found = [run_info(layout, run_id) for run_id in run_ids(layout) if run_id != but]
+    found = [info for info in found if not info.problem or _has_begun(layout.run(info.run_id))]
+    return sorted(found, key=lambda info: (info.ordinal, info.run_id), reverse=True)
+
+
+def run_info(layout: ProjectLayout, run_id: str) -> RunInfo:
+    """How one run stands: from its summary if that is up to date, else from its journal.
+
+    One command asks several times (which run is meant, is it finished, where is its file); what was read is
+    remembered for as long as the journal stays the very same file.
+    """
+    run = layout.run(run_id)
+    try:
+        mark = _mark(run)
+        known = _remembered.get(run.dir)
+        if known is not None and known[0] == mark:
+            return known[1]
+        info = _from_summary(run, run_id, mark) or describe(read_picture(layout, run_id))
+    except CheckpointCorruptionError as error:
+        return identify(layout, run_id) or RunInfo(run_id, problem=error.message, lost=True)
+    except HoldfastError as error:
+        return RunInfo(run_id, problem=error.message)
+    if mark is not None:
+        _remembered[run.dir] = (mark, info)
+    return info
+
+
+_remembered: dict[Path, tuple[Position, RunInfo]] = {}
+_UNREADABLE = Position(-1, "", -1)
+
+
+def _mark(run: RunLayout) -> Position | None:
+    """What changes whenever the journal does: its last line, whose sum rests on all lines before it."""
+    try:
+        return last_position(run.journal)
+    except (PermissionError, FormatTooNewError):
+        return _UNREADABLE
+    except OSError:
+        return None
+
+
+def _has_begun(run: RunLayout) -> bool:
+    """Whether anything was ever recorded: a process killed before its first line leaves a folder, but no run."""
+    if snapshots(run.dir):
+        return True
+    try:
+        journal = atomic.open_regular(os.fspath(run.journal))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # cannot read is not absent
+    try:
+        beginning = os.read(journal, _FIRST_LINE_MAX)
+    finally:
+        os.close(journal)
+    return b"\n" in beginning or len(beginning) == _FIRST_LINE_MAX
+
+
+def identify(layout: ProjectLayout, run_id: str) -> RunInfo | None:
+    """Which run it was whose journal lost its beginning: as its summary says, else an unedited RESUME.md."""
+    summary = _read_summary(layout.run(run_id), run_id)
+    if summary is not None:
+        # How it stands now, only the next run can tell.
+        return replace(_summarised(summary), status=IN_PROGRESS, lost=True)
+    letter = _read_letter(layout)
+    if letter.run_id != run_id or not letter.fits or letter.problem or not letter.pipeline:
+        return None
+    return RunInfo(run_id, 0, letter.pipeline, letter.params, status=IN_PROGRESS, file=letter.file, lost=True)
+
+
+def _read_letter(layout: ProjectLayout) -> Letter:
+    try:
+        return parse_letter(atomic.read_file(layout.resume_view, limit=_LETTER_MAX).decode())
+    except (OSError, UnicodeDecodeError):
+        return Letter()  # it is only a view
+
+
+def describe(picture: Picture) -> RunInfo:
+    state = picture.state
+    return RunInfo(
+        state.run_id,
+        state.ordinal,
+        state.pipeline,
+        state.params,
+        state.tags,
+        state.status,
+        picture.done,
+        picture.total,
+        state.cost_usd,
+        clock.iso(state.started_at or 0.0),
+        clock.iso(state.updated_at or 0.0),
+        state.file,
+    )
+
+
+class _Stamp(msgspec.Struct):
+    seq: int
+
+
+class _Summary(msgspec.Struct):
+    """The part of checkpoint.json that a listing needs."""
+
+    run_id: str
+    ordinal: int
+    pipeline: str
+    status: str
+    totals: dict[str, int]
+    total_cost_usd: float
+    stamp: _Stamp
+    params: dict[str, Any] = {}
+    tags: dict[str, Any] = {}
+    started_at: str | None = None
+    updated_at: str | None = None
+    file: str = ""
+
+
+def _from_summary(run: RunLayout, run_id: str, last: Position | None) -> RunInfo | None:
+    """The summary, if it was written after the journal's last line, or as long as we may not read that."""
+    summary = _read_summary(run, run_id)
+    if summary is None or last is None or (last.seq != summary.stamp.seq and last != _UNREADABLE):
+        return None
+    return _summarised(summary)
+
+
+def _read_summary(run: RunLayout, run_id: str) -> _Summary | None:
+    """checkpoint.json as it was written: one that was edited or damaged says nothing."""
+    try:
+        data = atomic.read_file(run.summary)
+        stamp = read_json_stamp(data)
+        if stamp is None or not stamp.fits:
+            return None
+        summary = msgspec.json.decode(data, type=_Summary)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return summary if summary.run_id == run_id else None
+
+
+def _summarised(summary: _Summary) -> RunInfo:
+    return RunInfo(
+        summary.run_id,
+        summary.ordinal,
+        summary.pipeline,
+        summary.params,
+        summary.tags,
+        summary.status,
+        summary.totals.get("completed", 0) + summary.totals.get("skipped", 0),
+        summary.totals.get("tasks", 0),
+        summary.total_cost_usd,
+        summary.started_at or "",
+        summary.updated_at or "",
+        summary.file,
+    )
+
+
+def run_layout(layout: ProjectLayout, run_id: str) -> RunLayout:
+    """The layout of an existing run; an unknown id is an error, never a fresh start."""
+    checked_run_id(run_id)
+    run = layout.run(run_id)
+    try:
+        mode = os.lstat(run.dir).st_mode
+    except FileNotFoundError:
+        known = run_ids(layout)
+        fix = f"There are: {', '.join(known[-5:])}." if known else "This project has no runs yet."
+        raise UnknownRunError(f"There is no run {run_id}.", fix=fix) from None
+    except OSError as error:
+        raise StorageError.from_os(error, "look at") from error
+    if not stat.S_ISDIR(mode):
+        raise UsageError(
+            f"The folder of run {run_id} is not a folder, and is not followed.",
+            fix="Move it away; 'holdfast run FILE.py' finds the run again by its files.",
+        )
+    return run
+
+
+def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, must_begin: bool = True) -> History:
+    """A run's state from disk; read-only unless `quarantine`. With `must_begin`, a lost beginning is an error."""
+    run = run_layout(layout, run_id)
+    try:
+        history = read_history(run, quarantine=run.quarantine if quarantine else None)
+    except FileNotFoundError as error:
+        raise UnknownRunError(f"Run {run_id} has no journal.", fix=f"Look at {run.dir}.") from error
+    except PermissionError as error:
+        # A journal is never set aside unread: it may be whole, and it is the truth.
+        fix = f"What was recorded is safe. Let yourself read it: chmod u+rw {shlex.quote(os.fspath(run.journal))}"
+        raise StorageError(f"Could not read {run.journal}: {error.strerror}.", fix=fix) from error
+    except OSError as error:
+        raise StorageError.from_os(error, "read") from error
+    if must_begin:
+        require_run(history.state, run)
+    return history
+
+
+def read_picture(layout: ProjectLayout, run_id: str) -> Picture:
+    """A run as people see it, from its record alone."""
+    history = read_run(layout, run_id)
+    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    try:
+        return draw(history.state, lambda accepted: load_value(objects, accepted))
+    finally:
+        objects.close()
+
+
+def load_value(objects: ObjectStore, accepted: Accepted) -> Any:
+    """A recorded value, also if it is kept by hash; [] if that is lost (items: then unknown)."""
+    if not accepted.value_ref:
+        data = bytes(accepted.value)
+        return decode_json(data) if data else []
+    stored = objects.get(accepted.value_ref)
+    return decode_json(stored) if stored is not None else []
+
+
+def newest(layout: ProjectLayout, *, unfinished_first: bool = True) -> RunInfo:
+    """The run a command means when none is named: the newest unfinished one, else the newest."""
+    readable = [info for info in list_runs(layout) if not info.problem]
+    if not readable:
+        raise UnknownRunError("This project has no runs yet.", fix="Start one: holdfast run FILE.py")
+    if unfinished_first:
+        for info in readable:
+            if info.status != COMPLETED:
+                return info
+    return readable[0]
+
+
+def holder_of(layout: ProjectLayout, state: RunState) -> dict[str, Any] | None:
+    """Who runs this very run now, or None. A project has one engine, which may be busy with another run."""
+    holder = read_holder(layout.engine_lock)
+    if holder is None:
+        return None
+    if holder.get("run_id"):
+        is_ours = holder["run_id"] == state.run_id
+    else:
+        is_ours = (holder.get("host"), holder.get("pid")) == (state.host, state.pid)
+    return {name: holder.get(name) for name in ("host", "pid", "since")} if is_ours else None

@@ -1,0 +1,122 @@
+"""Somebody changed a view by hand: what they want becomes events before the view is written again.
+
+Crash story. The edited view stays as it is until its wishes are in the journal; then it is kept beside itself as
+NAME.bak.TIMESTAMP and written anew. Killed in between, the edit is found again, and what it asks for is on record
+already: a task that is being sent back is not sent back twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from holdfast import clock
+from holdfast import events as ev
+from holdfast.engine.drawing import draw
+from holdfast.folding import fold
+from holdfast.journal.scan import scan
+from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout, RunLayout
+from holdfast.pipeline.spec import PipelineSpec
+from holdfast.recovery.sources import Views, read_unfinished
+from holdfast.runs.listing import load_value
+from holdfast.state import COMPLETED, RunState
+from holdfast.stores.objects import ObjectStore
+from holdfast.views.claims import Claims
+from holdfast.views.edits import TURNED_BACK, WANTED_DONE, WANTED_REDO, Wish, wishes
+from holdfast.views.picture import Picture
+from holdfast.views.shelf import Kept, ViewShelf
+
+
+def wanted(layout: ProjectLayout, edited: Sequence[Claims], now: Picture) -> list[ev.Event]:
+    """What the edited views ask for that has not happened yet; `now` is the run as it is."""
+    found: dict[tuple[str, str], Wish] = {}
+    for claims in edited:
+        then = _at(layout, now.state.run_id, claims.seq) if _is_of(claims, now) else now
+        for wish in wishes(claims, then):
+            found.setdefault((wish.task, wish.wanted), wish)
+    return [event for wish in found.values() for event in _events(wish, now.state)]
+
+
+def foreseen_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState) -> list[ev.Event]:
+    """What the edited views of a run on record ask for, and a run of it would record first. Read-only."""
+    if not state.run_id or state.rebuilt:
+        return []  # the views of a lost run are evidence, and are read as such
+    shelf = ViewShelf(layout, layout.run(state.run_id))
+    try:
+        edited = shelf.edited(spec)
+        return wanted(layout, edited, _drawn(layout, state)) if edited else []
+    finally:
+        shelf.close()
+
+
+def lost_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState, views: Views) -> list[ev.Event]:
+    """What somebody wants who turned tasks back in checkpoint.md before all record of the run was lost. Read-only.
+
+    What the page showed before, no journal tells any more. But RESUME.md is drawn at the same moment, and lists
+    all that was unfinished then: what it does not list was done. Without such a RESUME.md nobody can tell an edit
+    from age, and the page asks for nothing.
+    """
+    page = next((view for view in views.claims if view.source == CHECKPOINT_VIEW and view.edited), None)
+    then = read_unfinished(layout, spec) if page is not None else None
+    if page is None or then is None or (then.run_id, then.seq) != (page.run_id, page.seq):
+        return []
+    back = {task: said for task, said in page.tasks.items() if said in TURNED_BACK and task not in then.tasks}
+    found = (Wish(task, page.source, WANTED_REDO, said, COMPLETED) for task, said in back.items())
+    return [event for wish in found for event in _events(wish, state)]
+
+
+def turned_back(events: Iterable[ev.Event]) -> dict[str, str]:
+    """Task -> the view in which somebody asked to have it done again."""
+    edits = [event for event in events if isinstance(event, ev.ViewEdited)]
+    return {event.step_id: event.source for event in edits if event.wanted == WANTED_REDO}
+
+
+def kept_events(layout: ProjectLayout, kept: Sequence[Kept]) -> list[ev.ArtifactSetAside]:
+    """Where the edited views themselves were kept."""
+    return [
+        ev.ArtifactSetAside(step_id="", path=one.view, to=_relative(layout, one.kept_as), reason=one.why)
+        for one in kept
+    ]
+
+
+def _is_of(claims: Claims, now: Picture) -> bool:
+    return claims.is_stamped and claims.run_id == now.state.run_id
+
+
+def _events(wish: Wish, state: RunState) -> Iterator[ev.Event]:
+    is_done = state.task(wish.task).status == COMPLETED
+    said = ev.ViewEdited(source=wish.source, step_id=wish.task, wanted=wish.wanted, said=wish.said, was=wish.was)
+    if wish.wanted == WANTED_DONE:
+        if not is_done and state.task(wish.task).claimed != wish.source:
+            yield said
+    elif is_done and wish.task not in state.recalls:
+        yield said
+        yield ev.RewindRequested(step_id="", targets={wish.task: ""})
+
+
+def _at(layout: ProjectLayout, run_id: str, seq: int) -> Picture:
+    """The run as it was at that line of its journal."""
+    return _drawn(layout, _state_at(layout.run(run_id), seq))
+
+
+def _drawn(layout: ProjectLayout, state: RunState) -> Picture:
+    objects = ObjectStore(layout.objects, state.run_id, layout.tmp, read_only=True)
+    try:
+        return draw(state, lambda accepted: load_value(objects, accepted))
+    finally:
+        objects.close()
+
+
+def _state_at(run: RunLayout, seq: int) -> RunState:
+    state = RunState()
+    for line in scan(run.journal):
+        if line.seq > seq:
+            break
+        fold(state, ev.decode(line.raw), line.seq, clock.parse_iso(line.ts))
+    return state
+
+
+def _relative(layout: ProjectLayout, path: Path) -> str:
+    whole = path if path.is_absolute() else layout.root / path
+    return os.path.relpath(whole, layout.root)

@@ -1,0 +1,239 @@
+"""The finished tasks of a run, one by one: files, copies, values, what they were made from, checks. Only looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.artifacts import looks as look
+from holdfast.artifacts.inputs import Inputs, differing, known_items
+from holdfast.artifacts.keeping import Artifacts, LostValueError
+from holdfast.context import Context, Desk
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.drawing import draw
+from holdfast.errors import UsageError
+from holdfast.events import FileRecord
+from holdfast.pipeline.compiling import Check, CompiledPipeline
+from holdfast.pipeline.graph import build_graph
+from holdfast.pipeline.nodes import Node
+from holdfast.state import COMPLETED, Accepted, RunState, TaskState
+from holdfast.views.picture import decode_spec
+
+NO_COPY = "no copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as the record says."""
+
+    task: str  # "" for what belongs to no task
+    path: str  # relative to the project
+    problem: str
+    detail: str
+    fix: str
+
+
+class Inspection:
+    """The finished tasks of one state, looked at one by one."""
+
+    def __init__(
+        self,
+        state: RunState,
+        artifacts: Artifacts,
+        whole: set[str],
+        compiled: CompiledPipeline | None,
+        resume: str,
+        root: Path,
+    ) -> None:
+        self.files = 0
+        self.other_objects = 0  # not in the run's own pack: large ones, and those another run kept first
+        self.checks = 0
+        self.notes: list[str] = []
+        self._opened: set[str] = set()  # memory files whose beginning was looked at
+        self._state = state
+        self._artifacts = artifacts
+        self._whole = whole
+        self._resume = resume
+        spec = decode_spec(state)
+        self._graph = build_graph(spec, known_items(spec, state, artifacts))
+        self._inputs = Inputs(self._graph, state, artifacts, root)
+        self._orphans = frozenset(draw(state, artifacts.load).orphans())
+        self._taken = {file.path for task in state.tasks for file in self._files(task)} if self._orphans else set()
+        self._checks = compiled.checks if compiled is not None else {}
+        if compiled is not None:
+            self._attempts = Attempts(state, self._inputs, artifacts, compiled, root, _NO_DESK)
+
+    def findings(self, task: str) -> Iterator[Finding]:
+        """All that is off about one finished task."""
+        record, node = self._state.task(task), self._graph.nodes.get(task)
+        accepted = record.accepted or Accepted()
+        names = node.names if node is not None else (task,)
+        found = [self._file(task, file, names) or self._copy(task, file) for file in accepted.files]
+        found += [self._value(task, ref) for ref in self._refs(task, record)]
+        if record.value_lost:
+            self.notes.append(f"the value of {task} was lost with the record; it is made again when it is needed")
+        off = [finding for finding in found if finding is not None]
+        if task in self._orphans:
+            self.notes += [_of_an_orphan(finding) for finding in off if finding.path not in self._taken]
+            return
+        yield from off
+        if node is not None and node.is_task:
+            yield from self._opening(node)
+            yield from self._staleness(node, record)
+            if not off:
+                yield from self._refusals(node, accepted)
+
+    def _files(self, task: str) -> Sequence[FileRecord]:
+        """The files that a task of the pipeline has now."""
+        accepted = self._state.task(task).accepted if task not in self._orphans else None
+        return accepted.files if accepted is not None else ()
+
+    # --- content ---------------------------------------------------------------------------------------------
+
+    def _file(self, task: str, file: FileRecord, names: Sequence[str]) -> Finding | None:
+        self.files += 1
+        try:
+            seen = self._artifacts.check(file, names)
+        except UsageError as error:  # a folder on the way is a link, or no folder
+            return Finding(task, file.path, look.DAMAGED, error.message, f"mend that, then: {self._resume}")
+        if seen.kind == look.SEALED:
+            return None
+        can_heal = self._artifacts.can_heal(file)
+        if seen.kind == look.CHANGED:
+            fix = f"{self._resume} --on-changed restore (or keep)"
+            fix += "" if can_heal else "; its copy is lost, so restore makes it again"
+            return Finding(task, file.path, seen.kind, seen.detail or "not what was accepted", fix)
+        if seen.is_whole:
+            return Finding(task, file.path, seen.kind, seen.detail, f"{self._resume} seals it anew")
+        fix = f"{self._resume} puts it back" if can_heal else f"{self._resume} makes it again"
+        return Finding(task, file.path, seen.kind, seen.detail, fix)
+
+    def _copy(self, task: str, file: FileRecord) -> Finding | None:
+        """Of a file that is whole: a copy can be made from it."""
+        if not file.stored or self._has(file.sha256):
+            return None
+        fix = f"{self._resume} makes a new one from the file"
+        return Finding(task, file.path, NO_COPY, f"objects/ has no whole {file.sha256[:12]}", fix)
+
+    def _opening(self, node: Node) -> Iterator[Finding]:
+        """The text that opens a memory file belongs to another task than its sections, and is looked at once."""
+        head = self._inputs.head_of(node)
+        path = self._inputs.memory_path(node.spec, node.path) if head is not None else ""
+        if head is None or path in self._opened or path not in self._state.memories:
+            return
+        self._opened.add(path)
+        seen = self._artifacts.sections.look(path, head.names)
+        # One that a person edited is left as it is.
+        if seen.kind not in (look.MISSING, look.DAMAGED) or not self._has_text(self._state.task(head.id)):
+            return
+        yield Finding(head.id, path, seen.kind, seen.detail, f"{self._resume} puts it back")
+
+    def _has_text(self, record: TaskState) -> bool:
+        """Whether what it gave is still there to be put back."""
+        if record.status != COMPLETED or record.accepted is None or record.value_lost:
+            return False
+        try:
+            self._artifacts.load(record.accepted)
+        except LostValueError:
+            return False
+        return True
+
+    def _value(self, task: str, ref: str) -> Finding | None:
+        if self._has(ref):
+            return None
+        fix = f"{self._resume} makes it again"
+        return Finding(task, "", "value lost", f"objects/ has no whole {ref[:12]}", fix)
+
+    def _refs(self, task: str, record: TaskState) -> list[str]:
+        """The values of a task that are kept by hash."""
+        accepted = record.accepted
+        # A value that went with the record is known to be lost: a note says so.
+        is_kept = accepted is not None and accepted.value_ref and not record.value_lost
+        refs = [accepted.value_ref] if accepted is not None and is_kept else []
+        # A paid call of finished work is needed only if that is lost too.
+        calls = self._state.once.get(task, {}) if record.status != COMPLETED else {}
+        return refs + [once.result_ref for once in calls.values() if once.result_ref]
+
+    def _has(self, sha: str) -> bool:
+        if sha in self._whole:
+            return True
+        self.other_objects += 1
+        return self._artifacts.objects.is_whole(sha)
+
+    # --- meaning ---------------------------------------------------------------------------------------------
+
+    def _staleness(self, node: Node, record: TaskState) -> Iterator[Finding]:
+        """Made from inputs that are no longer the recorded ones. In a run that goes on, that is work to come."""
+        if getattr(node.spec, "appends", None):
+            return  # a section once accepted stands
+        if node.id in self._state.keeps or any(not self._is_through(parent) for parent in node.parents):
+            return
+        parts = self._inputs.parts(node)
+        if self._inputs.digest(node, parts) == record.input_digest:
+            return
+        changed = differing(record.inputs, parts)
+        if not changed:
+            return
+        words = "changed since it was made: " + ", ".join(changed)
+        if self._state.status == COMPLETED:
+            path = next((f.path for f in record.accepted.files), "") if record.accepted is not None else ""
+            yield Finding(node.id, path, "stale", words, f"{self._resume} makes it again")
+        else:
+            self.notes.append(f"{node.id} will be made again: {words}")
+
+    def _is_through(self, parent: Node) -> bool:
+        return not parent.is_task or self._state.task(parent.id).status == COMPLETED
+
+    def _refusals(self, node: Node, accepted: Accepted) -> Iterator[Finding]:
+        checks = self._checks.get(node.spec.name, ())
+        if not checks:
+            return
+        try:
+            output = self._artifacts.load(accepted)
+            refusal = self._objection(checks, node, output)
+        except LostValueError as error:
+            self.notes.append(f"the checks of {node.id} were not applied: {error}")
+            return
+        self.checks += len(checks)
+        if refusal:
+            path = accepted.files[0].path if accepted.files else ""
+            yield Finding(node.id, path, "refused", refusal, f"{self._resume} --redo '{node.id}'")
+
+    def _objection(self, checks: Sequence[Check], node: Node, output: Any) -> str:
+        """What the checks say; nothing may be recorded or paid for meanwhile."""
+        ctx = _LookingContext(
+            _NO_DESK,
+            run_id=self._state.run_id,
+            task_id=node.id,
+            item=node.item,
+            params=self._state.params,
+            directory=self._inputs.root,
+        )
+        refusal = self._attempts.run_checks(tuple(checks), node, ctx, output)
+        if refusal and ctx.was_asked:
+            self.notes.append(f"the check of {node.id} wants to record something, so it was not applied")
+            return ""
+        return refusal
+
+
+class _LookingContext(Context):
+    """What a check sees when nothing may happen: its place in the run, and no way to write or to pay."""
+
+    was_asked = False
+
+    def _alive(self) -> None:
+        self.was_asked = True
+        self.end("verify only looks")
+        super()._alive()
+
+
+_NO_DESK: Desk = None  # type: ignore[assignment]  # nobody comes as far as to use it
+
+
+def _of_an_orphan(finding: Finding) -> str:
+    """What is off about a task that the pipeline no longer has: nothing puts it back, and nothing needs it."""
+    detail = f" ({finding.detail})" if finding.detail else ""
+    what = f"{finding.path} is " if finding.path else ""
+    return f"{finding.task} is no longer in the pipeline: {what}{finding.problem}{detail}"

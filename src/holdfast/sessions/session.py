@@ -1,0 +1,403 @@
+"""One run open for writing: engine lock, journal, objects and work tree; what `run`, `resume` and `recover` share.
+
+Crash story. Opening proves the journal from its first line on, and repairs what a dead process left: litter in
+tmp/, a torn or damaged journal, a torn pack. It records nothing by itself. A run of which nothing was recorded
+leaves no folder behind.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import holdfast
+from holdfast import events as ev
+from holdfast.artifacts.inputs import Inputs
+from holdfast.artifacts.keeping import Artifacts
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.commit import Committer, Entry
+from holdfast.engine.desk import Saying
+from holdfast.errors import HoldfastError
+from holdfast.journal.log import EventLog
+from holdfast.journal.repair import repair
+from holdfast.journal.scan import is_whole
+from holdfast.layout import ProjectLayout, RunLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.nodes import Node
+from holdfast.pipeline.spec import renamed_steps
+from holdfast.recovery.evidence import Policy
+from holdfast.recovery.judge import Judge
+from holdfast.runs.choosing import Choice, Request, own_file, refuse_newer
+from holdfast.runs.history import History, encode_state
+from holdfast.runs.listing import list_runs, read_run
+from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
+from holdfast.state import COMPLETED, RunState
+from holdfast.stores import atomic, disk
+from holdfast.stores.lock import AppendLock, EngineLock
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.places import room_for_file, room_for_files_in, room_for_folder, sound_quarantine
+from holdfast.stores.tree import WorkTree
+from holdfast.views.picture import decode_spec
+from holdfast.wording import counted
+
+
+def make_folders(layout: ProjectLayout) -> list[str]:
+    """Make the project's folders; gives what stood in their way, and where it is now."""
+    atomic.make_dirs(layout.state, sync=True)
+    told = room_for_folder(layout.tmp, layout.quarantine) + room_for_file(layout.engine_lock, layout.quarantine)
+    for folder in (layout.runs, layout.objects, layout.tmp):
+        atomic.make_dirs(folder, sync=True)
+    return told
+
+
+@contextmanager
+def locked(layout: ProjectLayout, run_id: str) -> Iterator[EngineLock]:
+    """The engine lock of the project; LockedError if another process has it."""
+    lock = EngineLock(layout.engine_lock)
+    lock.acquire(run_id)
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+class _Awaited(Entry):
+    """An entry, and whether it is over with it."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.durable = entry.durable
+        self.over = threading.Event()
+        self._entry = entry
+
+    def ready(self) -> None:
+        self._entry.ready()
+
+    def apply(self) -> None:
+        self._entry.apply()
+
+    def done(self, error: BaseException | None) -> None:
+        self._entry.done(error)
+        self.over.set()
+
+
+class OpenRun:
+    """Journal, objects and work tree of one run, under the engine lock. A context manager."""
+
+    def __init__(
+        self,
+        compiled: CompiledPipeline,
+        layout: ProjectLayout,
+        request: Request,
+        choice: Choice,
+        lock: EngineLock,
+        mended: Sequence[str] = (),
+    ) -> None:
+        self.compiled = compiled
+        self.layout = layout
+        self.request = request
+        self.choice = choice
+        self.run_layout = layout.run(choice.run_id)
+        self.state = RunState()
+        self.tail_events = 0  # journal lines read after the newest snapshot
+        self.damage: list[str] = []  # what was wrong with journal and snapshots, and is mended
+        self.mended = list(mended)  # what was wrong with our own state, and what was done about it
+        self._lost_calls: dict[str, tuple[str, ...]] = {}
+        self._lock = lock
+        self._stack = ExitStack()
+
+    def __enter__(self) -> OpenRun:
+        try:
+            self._open()
+        except BaseException as error:
+            self.__exit__(type(error))
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stack.close()
+        if self.choice.is_new and kind is not None:
+            _remove_unbegun(self.run_layout)
+
+    def _leave_journal(self) -> None:
+        """As the last appender leaves it; an engine that was replaced touches nothing any more."""
+        with suppress(HoldfastError):
+            self._lock.check()
+            self.journal.give_room_back()
+
+    def closing(self, resource: Any) -> Any:
+        """`resource`, closed together with the run."""
+        self._stack.callback(resource.close)
+        return resource
+
+    def _open(self) -> None:
+        layout, run = self.layout, self.run_layout
+        self._make_room()
+        atomic.clear_litter(layout.tmp)
+        position = None
+        if not os.path.lexists(run.journal) and not snapshots(run.dir):
+            atomic.make_dirs(run.dir, sync=True)
+        else:
+            history = self._read_history()
+            self.state, position, self.tail_events = history.state, history.position, history.tail_events
+        self.journal: EventLog = self.closing(
+            EventLog(
+                run.journal,
+                lock_path=layout.append_lock,
+                quarantine=run.quarantine,
+                start=position,
+                makes_room=True,
+            )
+        )
+        self.objects: ObjectStore = self.closing(
+            ObjectStore(layout.objects, self.choice.run_id, layout.tmp, run.quarantine)
+        )
+        self.tree: WorkTree = self.closing(WorkTree(layout.root, layout.tmp))
+        self.artifacts = Artifacts(self.tree, self.objects, quick=self.request.quick)
+        self.committer = Committer(self.journal, self.objects, self._lock.check, self.state)
+        self._stack.callback(self._leave_journal)
+        self._mend_objects()
+
+    def _make_room(self) -> None:
+        layout, run = self.layout, self.run_layout
+        told = room_for_folder(run.dir, layout.quarantine) + room_for_file(layout.append_lock, layout.quarantine)
+        told += sound_quarantine(run.quarantine) + room_for_folder(run.logs, run.quarantine)
+        self.mended += told + room_for_files_in(run.logs, run.quarantine)
+
+    def _read_history(self) -> History:
+        """The run as it is on record. One whose beginning is lost has no id yet: `started` gives it back."""
+        read = partial(read_run, self.layout, self.choice.run_id, quarantine=True, must_begin=False)
+        history = read()
+        self.mended += history.damage
+        self.damage = list(history.damage)
+        if history.journal_damage or not self._is_proved(history):
+            self._repair(known_seq=history.state.seq)
+            history = read()
+        elif history.tail:
+            words = f"{history.tail} at the journal's end are kept in quarantine"
+            self.mended.append(words)
+            self.damage.append(words)
+        return history
+
+    def _is_proved(self, history: History) -> bool:
+        """Whether the lines are whole that the snapshot spares us reading; `--quick` believes it."""
+        return self.request.quick or is_whole(self.run_layout.journal, history.begun)
+
+    def _repair(self, *, known_seq: int) -> None:
+        with AppendLock(self.layout.append_lock):
+            found = repair(self.run_layout.journal, self.run_layout.quarantine, known_seq=known_seq)
+        self.damage += found
+        self.mended += found[-1:]  # all is in the journal
+
+    def _mend_objects(self) -> None:
+        if self.choice.is_new and not self.state.tasks:
+            return
+        mended, self._lost_calls = mend_objects(self.artifacts, self.state, prove=not self.request.quick)
+        self.mended += mended
+
+    def judge(self, inputs: Inputs, attempts: Attempts, claims: Mapping[str, str] | None = None) -> Judge:
+        """Who decides about this run's tasks."""
+        return judge_for(
+            inputs, self.layout, self.request, self.choice, self.run_layout.quarantine, attempts, claims
+        )
+
+    # --- recording -----------------------------------------------------------------------------------------
+
+    def submit(self, events: Iterable[ev.Event], *, durable: bool) -> None:
+        """Put events into the inbox; somebody must pump."""
+        self.committer.submit(Saying(self.committer, tuple(events), durable=durable))
+
+    def record(self, entry: Entry) -> None:
+        """Have an entry committed now; raises what the disk or the lock said.
+
+        Another thread may be committing: then that one takes the entry along, and it is waited for.
+        """
+        awaited = _Awaited(entry)
+        self.committer.submit(awaited)
+        self.committer.pump()
+        awaited.over.wait()
+        if self.committer.failed is not None:
+            raise self.committer.failed
+
+    def say(self, events: Iterable[ev.Event], *, durable: bool) -> None:
+        """Record these events now."""
+        self.record(Saying(self.committer, tuple(events), durable=durable))
+
+    def started(self) -> Iterator[ev.Event]:
+        """The first events of a new record."""
+        yield ev.RunStarted(
+            run_id=self.choice.run_id,
+            pipeline=self.compiled.spec.name,
+            ordinal=self.choice.ordinal,
+            params=self.choice.params,
+            file=self.file(),
+            budget_usd=self.request.settings.budget_usd,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            holdfast=holdfast.__version__,
+            rebuilt=self.choice.found_again or bool(self.state.seq),
+        )
+        yield ev.PipelineDeclared(spec=encoded_spec(self.compiled))
+
+    def told(self) -> Iterator[ev.Event]:
+        """What was mended while the run was opened, if anything was."""
+        if self.mended or self._lost_calls:
+            yield ev.StateMended(findings=tuple(self.mended), lost_calls=self._lost_calls)
+
+    def declared(self) -> Iterator[ev.Event]:
+        """The pipeline, if it is not the recorded one."""
+        spec = encoded_spec(self.compiled)
+        if bytes(self.state.spec) != bytes(spec):
+            renamed = renamed_steps(decode_spec(self.state), self.compiled.spec)
+            yield ev.PipelineDeclared(spec=spec, renamed=renamed)
+
+    def file(self) -> str:
+        """The pipeline's file as the next command can use it: relative to the project where possible."""
+        if self.compiled.file is None:
+            return ""
+        path = Path(self.compiled.file)
+        try:
+            text = str(path.relative_to(self.layout.root))
+        except ValueError:
+            text = str(path)
+        return text if self.compiled.variable is None else f"{text}:{self.compiled.variable}"
+
+    def write_snapshot(self) -> None:
+        """Save the fold of the journal as it is now."""
+
+        def encode() -> tuple[int, bytes]:
+            number = next_number(self.run_layout.dir, self.state.snapshot_number)
+            return number, encode_state(self.state, self.journal.position)
+
+        number, payload = self.committer.exclusively(encode)
+        self.journal.sync()  # a snapshot never knows more than the journal keeps
+        written = write_snapshot(self.run_layout.dir, number, payload, tmp_dir=self.layout.tmp)
+        # So that the number is not used again, even if every snapshot is lost.
+        self.submit((ev.SnapshotWritten(number=number),), durable=False)
+        self.committer.pump()
+        damaged: list[str] = []
+        keep, quarantine = self.request.settings.snapshots, self.run_layout.quarantine
+        rotate(self.run_layout.dir, keep, written=written, quarantine=quarantine, damaged=damaged)
+        if damaged:
+            self.submit((ev.StateMended(findings=tuple(damaged)),), durable=False)
+            self.committer.pump()
+
+
+def mend_objects(
+    artifacts: Artifacts, state: RunState, *, prove: bool
+) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """Make copies that are lost or rotten again from the files that are whole; values cannot be.
+
+    Gives what was found and done, and the paid calls of each task that can no longer be replayed.
+    """
+    objects = artifacts.objects
+    objects.mend(prove=prove)
+    records = [r.accepted for r in state.tasks.values() if r.status == COMPLETED and r.accepted is not None]
+    lost = [file for accepted in records for file in accepted.files if file.stored]
+    made = sum(artifacts.keep_again(file) for file in lost if objects.lacks(file.sha256))
+    mended = [*objects.damage, *([_made_again(made)] if made else [])]
+    calls = _lost_calls(objects, state)
+    words = "is missing from objects/ or damaged; the call is made, and paid, again"
+    due = [task for task in calls if state.task(task).status != COMPLETED]
+    mended += [f"{task}: the result of its paid call '{key}' {words}" for task in due for key in calls[task]]
+    return mended, calls
+
+
+def _lost_calls(objects: ObjectStore, state: RunState) -> dict[str, tuple[str, ...]]:
+    """Paid calls that can no longer be replayed: their step must be able to make them once more."""
+    found = {}
+    for task, records in state.once.items():
+        # Those of finished work are many, and rarely replayed: whether they are there is enough.
+        is_lost = objects.lacks if state.task(task).status == COMPLETED else lambda ref: objects.get(ref) is None
+        refs = {key: once.result_ref for key, once in records.items() if once.result_ref}
+        lost = tuple(key for key, ref in refs.items() if is_lost(ref))
+        if lost:
+            found[task] = lost
+    return found
+
+
+def encoded_spec(compiled: CompiledPipeline) -> msgspec.Raw:
+    """The pipeline as the journal records it."""
+    return msgspec.Raw(msgspec.json.encode(compiled.spec))
+
+
+def judge_for(
+    inputs: Inputs,
+    layout: ProjectLayout,
+    request: Request,
+    choice: Choice,
+    quarantine: Path,
+    attempts: Attempts | None,
+    claims: Mapping[str, str] | None = None,
+) -> Judge:
+    """The judge of a run's tasks. Without `attempts` no `check` is asked, and no value migrated."""
+    checks = attempts.compiled.checks if attempts is not None else {}
+    if attempts is not None:  # else the pipeline is the recorded one
+        done = ((task, r.version) for task, r in inputs.state.tasks.items() if r.status == COMPLETED)
+        refuse_newer(inputs.graph.spec, done, request.redo)
+
+    def checker(node: Node, load: Callable[[], Any]) -> str:
+        own = checks.get(node.spec.name, ())
+        return attempts.check_again(own, node, load()) if own and attempts is not None else ""
+
+    # Runs that can still be read: a folder whose record is lost owns nothing any more.
+    others = frozenset(info.run_id for info in list_runs(layout, but=choice.run_id))
+    take_over = choice.take_over or inputs.graph.spec.overwrite
+    settings = request.settings
+    return Judge(
+        inputs,
+        policy=Policy(
+            settings.on_changed,
+            settings.on_partial,
+            adopt=not choice.set_aside,
+            only_needed=request.only_needed,
+        ),
+        quarantine=quarantine,
+        checker=checker,
+        migrations=attempts.compiled.migrations if attempts is not None else {},
+        living_runs=frozenset() if take_over else others,
+        take_over=take_over,
+        claims=claims,
+        own_file=own_file(attempts.compiled, layout) if attempts is not None else "",
+    )
+
+
+def copied(state: RunState) -> RunState:
+    """A picture's own tables: tasks are replaced, never changed, so copying the tables is enough."""
+    return msgspec.structs.replace(
+        state,
+        tasks=dict(state.tasks),
+        sections=dict(state.sections),
+        gates=dict(state.gates),
+        recalls=dict(state.recalls),
+        phases=dict(state.phases),
+        notes=list(state.notes),
+        decisions=list(state.decisions),
+        surprises=list(state.surprises),
+        once={},
+    )
+
+
+def _remove_unbegun(run: RunLayout) -> None:
+    """Take away the folder of a run of which nothing was recorded; anything else in it stays, and so does it."""
+    try:
+        if run.journal.stat().st_size == 0:
+            disk.unlink(os.fspath(run.journal))
+    except FileNotFoundError:
+        pass
+    try:
+        disk.rmdir(os.fspath(run.dir))
+    except OSError:
+        pass  # not empty, or never made: it harms nobody
+
+
+def _made_again(copies: int) -> str:
+    one = "copy was missing from objects/ and was made again from its file"
+    return counted(copies, one, "copies were missing from objects/ and were made again from their files")

@@ -1,0 +1,101 @@
+"""How a walk begins: a walker over all tasks that can be known, to look only, or to act.
+
+Known are the items on record, and those that views and the names of files suggest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.artifacts.inputs import Inputs, known_items
+from holdfast.artifacts.keeping import Artifacts
+from holdfast.engine.attempt import Attempts
+from holdfast.engine.desk import DeafDesk
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import build_graph, in_order
+from holdfast.pipeline.inferring import Items, infer_items, item_paths
+from holdfast.pipeline.spec import PipelineSpec
+from holdfast.recovery.judge import Judge
+from holdfast.recovery.scan import named_items
+from holdfast.recovery.sources import NO_VIEWS, Views
+from holdfast.runs.choosing import Choice, Request
+from holdfast.sessions.session import judge_for
+from holdfast.sessions.walking import Record, Walker
+from holdfast.state import RunState
+from holdfast.stores.paper import Paper, PaperObjects, PaperTree
+
+
+@contextmanager
+def looking(
+    spec: PipelineSpec,
+    layout: ProjectLayout,
+    state: RunState,
+    request: Request,
+    compiled: CompiledPipeline | None = None,
+    views: Views = NO_VIEWS,
+    paper: Paper | None = None,
+) -> Iterator[Walker]:
+    """A walker that changes nothing on disk: what it would do is on `paper`, migrations too if that is given.
+
+    Without `compiled` no `check` is asked.
+    """
+    quarantine, rehearses = layout.run(state.run_id).quarantine, paper is not None
+    paper = paper or Paper(layout.root)
+    objects = PaperObjects(layout.objects, state.run_id, layout.tmp, quarantine, paper)
+    tree = PaperTree(layout.root, layout.tmp, paper)
+    artifacts = Artifacts(tree, objects, quick=request.quick)
+    choice = Choice(state.run_id, False, state.params)
+
+    def make_judge(inputs: Inputs) -> Judge:
+        desk = DeafDesk(objects, layout.tmp)
+        attempts = Attempts(state, inputs, artifacts, compiled, quarantine, desk) if compiled else None
+        return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
+
+    try:
+        yield make_walker(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
+    finally:
+        objects.close()
+        tree.close()
+
+
+def make_walker(
+    spec: PipelineSpec,
+    state: RunState,
+    artifacts: Artifacts,
+    make_judge: Callable[[Inputs], Judge],
+    *,
+    views: Views = NO_VIEWS,
+    record: Record | None = None,
+    rehearses: bool = False,
+) -> Walker:
+    """A walker over all tasks that can be known: also those of items that files and views only suggest."""
+    known = known_items(spec, state, artifacts)
+    inferred = _inferred(spec, state, artifacts, known, views)
+    graph = build_graph(spec, {**known, **inferred})
+    inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
+    sure = frozenset(
+        path for view in _listed_items(spec, state, views) for paths in view.values() for path in paths
+    )
+    judge = make_judge(inputs)
+    inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
+    return Walker(
+        graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses
+    )
+
+
+def _inferred(
+    spec: PipelineSpec, state: RunState, artifacts: Artifacts, known: Mapping[str, Any], views: Views
+) -> Items:
+    """Items of functions without a record, of a run that has begun: a new one has none to be found."""
+    if not (state.rebuilt or state.tasks) or not spec.makes_items:
+        return {}
+    listed = _listed_items(spec, state, views)
+    return infer_items(spec, known, listed, named_items(spec, artifacts.tree, state))
+
+
+def _listed_items(spec: PipelineSpec, state: RunState, views: Views) -> list[dict[str, list[tuple[str, ...]]]]:
+    """The items that views and the record itself name."""
+    return [*views.listed, item_paths(spec, state.tasks)]

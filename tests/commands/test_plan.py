@@ -1,0 +1,325 @@
+"""Plans: what would run, why, and what it would cost; nothing is changed by asking."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from holdfast import Context, Pipeline
+from holdfast import events as ev
+from holdfast.commands.people import decide
+from holdfast.commands.plan import Plan, explain, make_plan
+from holdfast.commands.recover import recover
+from holdfast.layout import ProjectLayout
+from holdfast.runs.choosing import Request
+from holdfast.sessions.showing import append
+from holdfast.settings import Settings
+
+
+def book(version: int = 1, *, drop: str = "", title: str = "draft", was: str = "") -> Pipeline:
+    pipe = Pipeline("book", params={"topic": (str, "x")})
+
+    @pipe.step(writes="outline.md")
+    def outline(topic: str) -> str:
+        return f"# {topic}\n"
+
+    pipe.items("ch", [name for name in ("a", "b") if name != drop])
+
+    @pipe.step(name=title, each="ch", writes="drafts/{ch}.md", version=version, was=was or ())
+    def draft(ctx: Context, ch: str, outline: str) -> str:
+        ctx.usage(cost_usd=0.5)
+        return f"{ch} of {outline}"
+
+    if title == "draft":
+
+        @pipe.step(writes="book.md")
+        def bind(draft: dict[str, str]) -> str:
+            return "".join(draft.values())
+
+    return pipe
+
+
+def actions(plan: Plan) -> dict[str, str]:
+    return {task.id: task.action for task in plan.tasks}
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def test_a_plan_of_nothing_done_runs_everything(tmp_path: Path) -> None:
+    """Before the first run every known task is to run, and nothing is created."""
+    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
+    assert plan.run_id is None
+    assert set(actions(plan).values()) == {"run"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_of_a_finished_run_trusts_everything(tmp_path: Path) -> None:
+    """Asking changes no byte."""
+    book().run(dir=tmp_path)
+    before = files(tmp_path)
+    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
+    assert set(actions(plan).values()) == {"trust"}
+    assert plan.expected_cost_usd == 0.0
+    assert files(tmp_path) == before
+
+
+def test_a_raised_version_is_planned_with_its_cost(tmp_path: Path) -> None:
+    """The step's tasks are redone, at what they cost before; the rest only if they differ."""
+    book().run(dir=tmp_path)
+    plan = make_plan(book(version=2).compile(), ProjectLayout(tmp_path))
+    assert actions(plan) == {"outline": "trust", "draft[a]": "redo", "draft[b]": "redo", "bind": "redo"}
+    assert plan.changes == ["step draft: version 1 -> 2"]
+    assert plan.expected_cost_usd == 1.0
+    reasons = {task.id: task.reason for task in plan.tasks}
+    assert reasons["draft[a]"] == "its version was raised from 1 to 2"
+    assert "comes out differently" in reasons["bind"]
+
+
+def test_a_changed_parameter_says_so(tmp_path: Path) -> None:
+    """The plan names the parameter, and the task that takes it."""
+    run = book().run(dir=tmp_path)
+    plan = make_plan(book().compile(), ProjectLayout(tmp_path), run.run_id, {"topic": "y"})
+    assert plan.changes == ["parameter topic: 'x' -> 'y'"]
+    assert actions(plan)["outline"] == "redo"
+
+
+def test_damage_and_edits_are_seen(tmp_path: Path) -> None:
+    """A damaged artifact is to be healed, an edited one asked about; dependents of it are not run."""
+    book().run(dir=tmp_path)
+    (tmp_path / "drafts" / "a.md").write_bytes(b"cut")
+    edited = tmp_path / "outline.md"
+    edited.write_text(edited.read_text().replace("# x", "# better"))
+    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
+    assert actions(plan)["outline"] == "ask"
+    assert edited.read_text().startswith("# better")
+
+
+def test_an_item_that_vanished_is_an_orphan(tmp_path: Path) -> None:
+    """Nothing is silently dropped: its task is listed, its file stays."""
+    book().run(dir=tmp_path)
+    plan = make_plan(book(drop="b").compile(), ProjectLayout(tmp_path))
+    assert plan.orphans == ["draft[b]"]
+    assert (tmp_path / "drafts" / "b.md").exists()
+
+
+def test_a_renamed_step_keeps_its_work(tmp_path: Path) -> None:
+    """With was= nothing runs again; without, it is removed and new."""
+    book(title="drafting").run(dir=tmp_path)
+    kept = make_plan(book(title="writing", was="drafting").compile(), ProjectLayout(tmp_path))
+    assert actions(kept)["writing[a]"] == "trust"
+    assert kept.changes == ["step drafting is now called writing"]
+
+
+def test_why_tells_from_recorded_facts(tmp_path: Path) -> None:
+    """What it was made from, how it came to be, what happens next."""
+    run = book().run(dir=tmp_path)
+    lines = "\n".join(explain(ProjectLayout(tmp_path), run.run_id, "draft[a]"))
+    assert "completed" in lines
+    assert "made from outline" in lines
+    assert "next: nothing, it is used as it is (intact" in lines
+
+
+def test_what_runs_only_perhaps_is_counted_and_priced_apart(tmp_path: Path) -> None:
+    """A draft is done again for certain; that the book behind it is, depends on how it comes out."""
+
+    def pipeline(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(version=version)
+        def first(ctx: Context) -> int:
+            ctx.usage(cost_usd=0.25)
+            return 1
+
+        @pipe.step
+        def second(ctx: Context, first: int) -> int:
+            ctx.usage(cost_usd=0.5)
+            return first
+
+        return pipe
+
+    pipeline(1).run(dir=tmp_path)
+    plan = make_plan(pipeline(2).compile(), ProjectLayout(tmp_path))
+    assert {task.id: (task.action, task.if_different) for task in plan.tasks} == {
+        "first": ("redo", False),
+        "second": ("redo", True),
+    }
+    assert (plan.expected_cost_usd, plan.most_cost_usd) == (0.25, 0.75)
+
+
+def test_a_task_behind_a_gate_names_the_gate(tmp_path: Path) -> None:
+    """And the command that opens it, also behind another task and for a gate that is not reached yet."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def first() -> int:
+        return 1
+
+    pipe.gate("publish_ok", after=["first"])
+
+    @pipe.step(after=["publish_ok"])
+    def second() -> int:
+        return 2
+
+    @pipe.step
+    def third(second: int) -> int:
+        return second
+
+    reason = "after gate publish_ok is approved: holdfast approve publish_ok"
+    for _ in range(2):
+        plan = make_plan(pipe.compile(), ProjectLayout(tmp_path))
+        reasons = {task.id: task.reason for task in plan.tasks}
+        assert (reasons["second"], reasons["third"]) == (reason, reason)
+        pipe.run(dir=tmp_path)
+
+
+def test_a_cut_off_or_failed_task_has_one_reason(tmp_path: Path) -> None:
+    """`plan` and `recover --dry-run` say the same of it, though only one of them continues the run."""
+    pipe = Pipeline("p")
+
+    @pipe.step(retries=5, backoff=0.0)
+    def broken() -> int:
+        raise RuntimeError("no luck")
+
+    pipe.run(dir=tmp_path, run_id="one")
+    layout = ProjectLayout(tmp_path)
+    again = ev.NodeEntered(step_id="broken", node="broken", attempt=7)
+    failed = ev.NodeExited(step_id="broken", node="broken", status="failed", attempt=7, error="no luck")
+    for event, reason in (
+        (None, "failed before, and is tried again: "),
+        (again, "an earlier attempt was cut off"),
+        (failed, "failed before, and is tried again: "),
+    ):
+        append(layout, "one", [event] if event else [])
+        (planned,) = make_plan(pipe.compile(), layout, "one").tasks
+        (foreseen,) = recover(pipe.compile(), layout, Request(resume="one"), dry_run=True).tasks
+        assert planned.reason == foreseen.reason
+        assert planned.reason.startswith(reason)
+
+
+def test_a_section_comes_after_its_source(tmp_path: Path) -> None:
+    """Where the source must run first, that is why the section is not there yet."""
+    pipe, is_broken = Pipeline("p"), [True]
+    pipe.items("ch", ["a"])
+
+    @pipe.step(each="ch", retries=0)
+    def draft(ch: str) -> str:
+        if is_broken:
+            raise ValueError
+        return ch
+
+    @pipe.step(each="ch", appends="glossary.md", sources=["draft"])
+    def glossary(ch: str, source: str) -> str:
+        return source
+
+    pipe.run(dir=tmp_path)
+    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path))
+    assert {task.id: task.reason for task in plan.tasks}["glossary[a]"] == "after draft[a]"
+
+
+def test_a_plan_knows_the_budget(tmp_path: Path) -> None:
+    """What was spent reaches what may be spent: nothing of it would start."""
+    book().run(dir=tmp_path, budget_usd=0.5, concurrency=1)
+    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
+    assert (plan.cost_usd, plan.budget_usd, plan.is_over_budget) == (0.5, 0.5, True)
+    raised = make_plan(book().compile(), ProjectLayout(tmp_path), settings=Settings(budget_usd=2.0))
+    assert not raised.is_over_budget
+
+
+def test_what_runs_now_is_not_called_cut_off(tmp_path: Path) -> None:
+    """While an engine is at work, plan and why say of its tasks that they run, whatever lies there of them."""
+    pipe, told = Pipeline("p"), {}
+
+    @pipe.step(writes="a.md")
+    def a(ctx: Context) -> str:
+        ctx.write("half of it")
+        plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), ctx.run_id)
+        told["plan"] = [plan.is_running, *((task.action, task.reason) for task in plan.tasks)]
+        told["why"] = explain(ProjectLayout(tmp_path), ctx.run_id, "a")
+        raise SystemExit
+
+    result = pipe.run(dir=tmp_path)
+    assert told["plan"] == [True, ("run", "it is running now")]
+    assert told["why"] == ["a: in progress", "  attempt 1 is running now"]
+    after = make_plan(pipe.compile(), ProjectLayout(tmp_path), result.run_id)
+    assert (after.is_running, after.tasks[0].reason) == (
+        False,
+        "a.md.part is there, but nothing proves that it is complete",
+    )
+
+
+def lossy(*, version: int = 1) -> Pipeline:
+    """outline and score leave no file; cover, draft and final leave one without a copy."""
+    pipe = Pipeline("lossy", params={"size": (int, 1)})
+
+    @pipe.step
+    def outline() -> str:
+        return "kelp"
+
+    @pipe.step(writes="cover.md", copy=False)
+    def cover(outline: str) -> str:
+        return f"# {outline}\n"
+
+    @pipe.step(writes="draft.md", copy=False, version=version)
+    def draft(outline: str, size: int) -> str:
+        return f"{outline} {version} {size}\n"
+
+    @pipe.step
+    def score(draft: str) -> int:
+        return len(draft)
+
+    @pipe.step(writes="final.md", copy=False)
+    def final(draft: str, score: int) -> str:
+        return f"{draft} {score}\n"
+
+    return pipe
+
+
+def rebuilt(root: Path) -> ProjectLayout:
+    """Such a project after the loss of all state: everything was adopted, and nothing ran."""
+    lossy().run(dir=root)
+    shutil.rmtree(root / ".holdfast")
+    result = lossy().run(dir=root)
+    assert result.status == "completed"
+    assert result.picture.state.task("score").value_lost
+    return ProjectLayout(root)
+
+
+def certain(plan: Plan) -> set[str]:
+    return {task.id for task in plan.tasks if task.action in ("run", "redo") and not task.if_different}
+
+
+def test_behind_a_lost_input_that_comes_back_a_raised_version_still_counts(tmp_path: Path) -> None:
+    """The cover needs the outline again; whatever that gives, the draft is made by a newer version."""
+    layout = rebuilt(tmp_path)
+    (tmp_path / "cover.md").unlink()
+    assert {"outline", "cover", "draft"} <= certain(make_plan(lossy(version=2).compile(), layout))
+
+
+def test_behind_work_that_is_redone_a_lost_value_that_is_needed_comes_back(tmp_path: Path) -> None:
+    """Draft and final are gone, and final takes the score: nobody has that any more."""
+    layout = rebuilt(tmp_path)
+    (tmp_path / "draft.md").unlink()
+    (tmp_path / "final.md").unlink()
+    assert certain(make_plan(lossy().compile(), layout)) == {"outline", "draft", "score", "final"}
+
+
+def test_behind_work_that_is_redone_a_changed_parameter_is_certain(tmp_path: Path) -> None:
+    """The draft runs also if the outline comes out as it was; what takes it, only if it differs."""
+    run_id = lossy().run(dir=tmp_path).run_id
+    decide(ProjectLayout(tmp_path), run_id, "outline", "redo")
+    plan = make_plan(lossy().compile(), ProjectLayout(tmp_path), run_id, {"size": 2})
+    assert certain(plan) == {"outline", "draft"}
+
+
+def test_a_lost_value_that_may_be_needed_is_not_certain(tmp_path: Path) -> None:
+    """The draft is done again; only if it differs does the final run, and need the score."""
+    layout = rebuilt(tmp_path)
+    run_id = make_plan(lossy().compile(), layout).run_id or ""
+    decide(layout, run_id, "draft", "redo")
+    plan = make_plan(lossy().compile(), layout, run_id)
+    assert certain(plan) == {"outline", "draft"}
+    assert {task.id for task in plan.tasks if task.if_different} == {"score", "final"}
+    result = lossy().run(dir=tmp_path, resume=run_id)
+    assert (result.status, result.picture.state.task("score").value_lost) == ("completed", True)

@@ -1,0 +1,355 @@
+"""A run rebuilt from what is left: what is believed, what is recorded, and that asking twice changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engine.projects import events_of
+
+from holdfast import Context, Pipeline
+from holdfast.commands.recover import Recovery, recover
+from holdfast.commands.run import RunResult
+from holdfast.errors import LockedError
+from holdfast.layout import ProjectLayout
+from holdfast.runs.choosing import Request
+from holdfast.settings import Settings
+from holdfast.stores.lock import EngineLock
+from holdfast.views import letter
+
+
+class Book:
+    """Values, files, items with fields, a gate and phases; `ran` lists the bodies that were executed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.ran: list[str] = []
+        self.titles = "first"
+
+    def pipeline(self) -> Pipeline:
+        pipe = Pipeline("book", params={"topic": (str, "tides")})
+        pipe.phase("Plan")
+        pipe.phase("Write")
+
+        @pipe.step(phase="Plan")
+        def idea(topic: str) -> dict[str, str]:
+            self.ran.append("idea")
+            return {"topic": topic}
+
+        @pipe.step(writes="outline.md", phase="Plan")
+        def outline(idea: dict[str, str]) -> str:
+            self.ran.append("outline")
+            return f"# {idea['topic']}\n"
+
+        pipe.gate("read", after=["outline"], ask="Read the outline")
+
+        @pipe.items("ch")
+        def chapters(outline: str) -> list[dict[str, Any]]:
+            self.ran.append("chapters")
+            return [{"id": name, "title": self.titles} for name in ("one", "two", "three")]
+
+        @pipe.step(each="ch", writes="drafts/{ch}.md", phase="Write", marker="DRAFT_COMPLETE")
+        def draft(ctx: Context, ch: str, outline: str) -> str:
+            self.ran.append(ctx.task_id)
+            ctx.usage(cost_usd=0.5)
+            return f"{ch} of {outline}"
+
+        @pipe.step(each="ch", phase="Write")
+        def score(ctx: Context, draft: str) -> int:
+            self.ran.append(ctx.task_id)
+            return len(draft)
+
+        @pipe.step(writes="book.md", phase="Write")
+        def bind(draft: dict[str, str], score: dict[str, int]) -> str:
+            self.ran.append("bind")
+            return "".join(draft.values()) + str(sum(score.values()))
+
+        return pipe
+
+    def run(self, **options: Any) -> RunResult:
+        self.ran.clear()
+        return self.pipeline().run(dir=self.root, **options)
+
+    def recover(self, *, dry_run: bool = False, settings: Settings | None = None) -> Recovery:
+        self.ran.clear()
+        request = Request(settings=settings or Settings())
+        return recover(self.pipeline().compile(), ProjectLayout(self.root), request, dry_run=dry_run)
+
+    def lose(self, *names: str) -> None:
+        for name in names or (".holdfast",):
+            path = self.root / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def artifacts(self) -> dict[str, bytes]:
+        names = ("outline.md", "book.md", "drafts/one.md", "drafts/two.md", "drafts/three.md")
+        return {name: (self.root / name).read_bytes() for name in names if (self.root / name).exists()}
+
+    def files(self) -> dict[str, bytes]:
+        return {str(p.relative_to(self.root)): p.read_bytes() for p in self.root.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Book:
+    made = Book(tmp_path)
+    assert made.run(run_id="first").status == "paused"
+    approve(made)
+    assert made.run().status == "completed"
+    return made
+
+
+def approve(book: Book) -> None:
+    from holdfast.commands.people import approve as record
+
+    record(ProjectLayout(book.root), "first", "read")
+
+
+def actions(recovery: Recovery) -> dict[str, str]:
+    return {task.id: task.action for task in recovery.tasks}
+
+
+def test_everything_lost_but_the_files(book: Book) -> None:
+    """Whatever is sealed is adopted, under the old id; values are believed lost; only items are made again."""
+    before, cost = book.artifacts(), 1.5
+    book.lose()
+    recovery = book.recover()
+    assert (recovery.run_id, recovery.is_lost, book.ran) == ("first", True, [])
+    assert actions(recovery) == {
+        "idea": "adopt",
+        "outline": "adopt",
+        "chapters": "run",
+        "draft[one]": "adopt",
+        "draft[two]": "adopt",
+        "draft[three]": "adopt",
+        "score[one]": "adopt",
+        "score[two]": "adopt",
+        "score[three]": "adopt",
+        "bind": "adopt",
+    }
+    result = book.run()
+    assert (result.status, result.run_id, result.cost_usd, book.ran) == ("completed", "first", cost, ["chapters"])
+    assert book.artifacts() == before
+
+
+def test_without_views_too(book: Book) -> None:
+    """checkpoint.md and RESUME.md are gone as well: the seals name run and items, and a gate counts as passed."""
+    book.lose()
+    book.lose("checkpoint.md", "RESUME.md")
+    book.recover()
+    assert [e["step_id"] for e in events_of(book.root, "gate_approved")] == ["read"]
+    assert [e["step_id"] for e in events_of(book.root, "phase_started")] == ["phase:Plan", "phase:Write"]
+    assert book.run().status == "completed"
+    assert book.ran == ["chapters"]
+
+
+@pytest.mark.parametrize("harm", ["nothing", "lost", "damaged", "half", "objects", "views"])
+def test_a_dry_run_says_exactly_what_is_then_done(book: Book, harm: str) -> None:
+    """The same actions for the same reasons, and nothing is changed by asking."""
+    if harm in ("lost", "damaged", "half"):
+        book.lose()
+    if harm in ("damaged", "objects"):
+        (book.root / "drafts" / "two.md").write_bytes(b"\0\0\0")
+        (book.root / "outline.md").write_text("# edited\n" + (book.root / "outline.md").read_text())
+    if harm == "objects":
+        book.lose(".holdfast/objects")
+    if harm == "half":
+        (book.root / "outline.md").write_text("# half")
+    if harm == "views":
+        book.lose("checkpoint.md", ".holdfast/todos.db")
+    before = book.files()
+    foreseen = book.recover(dry_run=True)
+    assert book.files() == before
+    done = book.recover()
+    assert foreseen.tasks == done.tasks
+    assert foreseen.disagreements == done.disagreements
+    assert foreseen.orphans == done.orphans
+
+
+@pytest.mark.parametrize("harm", ["nothing", "lost", "objects"])
+def test_a_second_recovery_records_nothing(book: Book, harm: str) -> None:
+    """What the first one found is on record; views are drawn again, the journal stays as it is."""
+    if harm == "lost":
+        book.lose()
+        (book.root / "drafts" / "two.md").unlink()
+    if harm == "objects":
+        book.lose(".holdfast/objects")
+        (book.root / "drafts" / "two.md").unlink()
+        (book.root / "drafts" / "one.md").write_text("no seal")
+    first = book.recover()
+    assert (first.recorded > 0) == (harm != "nothing")
+    events = events_of(book.root)
+    second = book.recover()
+    assert (second.recorded, events_of(book.root)) == (0, events)
+    assert not any(task.action == "adopt" for task in second.tasks)
+
+
+def test_a_damaged_file_of_a_lost_run_is_redone_and_nothing_else(book: Book) -> None:
+    """State lost and one artifact damaged: its task runs; equal bytes stop the cascade."""
+    before = book.artifacts()
+    book.lose()
+    (book.root / "drafts" / "two.md").write_bytes(b"")
+    recovery = book.recover()
+    assert actions(recovery)["draft[two]"] in ("run", "redo")
+    assert book.run().status == "completed"
+    assert set(book.ran) == {"chapters", "draft[two]"}
+    assert book.artifacts() == before
+
+
+def test_a_file_whose_name_only_looks_like_an_item_is_left_alone(book: Book) -> None:
+    """A person's own file beside the drafts is no task, is not set aside, and is not touched."""
+    book.lose()
+    own = book.root / "drafts" / "ideas.md"
+    own.write_text("mine\n")
+    recovery = book.recover()
+    assert not [task for task in recovery.tasks if "ideas" in task.id]
+    assert own.read_text() == "mine\n"
+    assert not list((book.root / "drafts").glob("*.bak.*"))
+
+
+def test_items_keep_the_order_of_the_view(book: Book) -> None:
+    """checkpoint.md lists one, two, three: so does the one that is drawn after the loss."""
+    book.lose()
+    book.recover()
+    page = (book.root / "checkpoint.md").read_text()
+    assert page.index("| one ") < page.index("| two ") < page.index("| three ")
+
+
+def test_an_edited_file_of_a_lost_run_is_asked_about(book: Book) -> None:
+    """Exit status 3, one question, and the edit stays where it is."""
+    book.lose()
+    outline = book.root / "outline.md"
+    outline.write_text("# edited\n" + outline.read_text())
+    recovery = book.recover()
+    assert (recovery.exit_code, actions(recovery)["outline"]) == (3, "ask")
+    assert {actions(recovery)[f"draft[{name}]"] for name in ("one", "two", "three")} == {"adopt"}
+    assert outline.read_text().startswith("# edited\n")
+    assert [e["about"] for e in events_of(book.root, "question_asked")] == ["changed"]
+    assert book.recover().recorded == 0
+
+
+def test_disagreements_are_reported_and_recorded(book: Book) -> None:
+    """checkpoint.md says that a draft is done, and its file is gone."""
+    book.lose()
+    (book.root / "drafts" / "two.md").unlink()
+    recovery = book.recover()
+    (found,) = [one for one in recovery.disagreements if one.task == "draft[two]"]
+    assert found.said["checkpoint.md"] == "completed" and found.believed == "files"
+    (event,) = events_of(book.root, "recovered")
+    assert found.words() in event["disagreements"]
+
+
+def test_a_view_of_another_run_claims_nothing(book: Book, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """checkpoint.md from another project is told of, and not believed."""
+    other = Book(tmp_path_factory.mktemp("other"))
+    other.run(run_id="other")
+    book.lose()
+    shutil.copy(other.root / "checkpoint.md", book.root / "checkpoint.md")
+    recovery = book.recover()
+    assert recovery.run_id == "first"
+    assert any("checkpoint.md: it is of run other" in remark for remark in recovery.remarks)
+
+
+def test_nothing_at_all_is_no_run(tmp_path: Path) -> None:
+    """Where nothing ever ran, nothing is made."""
+    recovery = Book(tmp_path).recover()
+    assert not recovery.found_anything
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_project_made_by_agents_with_plain_markers(tmp_path: Path) -> None:
+    """Without a single seal, what ends in its marker is adopted and sealed, and what left no file is believed."""
+    book = Book(tmp_path)
+    (tmp_path / "outline.md").write_text("# tides\n\nOUTLINE_COMPLETE\n")
+    recovery = book.recover()
+    assert recovery.found_anything
+    assert actions(recovery)["outline"] == "adopt"
+    assert "holdfast=1 task=outline" in (tmp_path / "outline.md").read_text()
+    assert actions(book.recover())["outline"] == "trust"
+
+
+def test_an_engine_at_work_is_not_disturbed(book: Book) -> None:
+    """Recovery needs the engine's lock; looking does not."""
+    book.lose()
+    layout = ProjectLayout(book.root)
+    layout.state.mkdir()
+    lock = EngineLock(layout.engine_lock)
+    lock.acquire("first")
+    try:
+        assert book.recover(dry_run=True).found_anything
+        with pytest.raises(LockedError):
+            book.recover()
+    finally:
+        lock.release()
+
+
+def test_a_damaged_journal_is_repaired_on_the_way(book: Book) -> None:
+    """A flipped byte in the middle: good lines are kept, the rest comes from the files."""
+    journal = ProjectLayout(book.root).run("first").journal
+    for snapshot in journal.parent.glob("checkpoint_*"):
+        snapshot.unlink()
+    data = bytearray(journal.read_bytes())
+    data[data.index(b'"step_id":"draft[two]"')] ^= 1
+    journal.write_bytes(bytes(data))
+    recovery = book.recover()
+    assert recovery.remarks
+    assert events_of(book.root, "journal_repaired")
+    assert book.run().status == "completed"
+    assert not book.ran
+
+
+def test_a_journal_without_its_beginning(book: Book) -> None:
+    """The first line is damaged, and no snapshot is left: foreseen and done alike, and nothing runs again."""
+    journal = ProjectLayout(book.root).run("first").journal
+    for snapshot in journal.parent.glob("checkpoint_*"):
+        snapshot.unlink()
+    journal.write_bytes(b"x" + journal.read_bytes()[1:])
+    foreseen = book.recover(dry_run=True)
+    done = book.recover()
+    assert foreseen.tasks == done.tasks
+    assert book.recover().recorded == 0
+    assert book.run().status == "completed"
+    assert not book.ran
+
+
+def test_a_run_that_was_complete_and_has_lost_something_is_complete_no_longer(book: Book) -> None:
+    """With the copy gone too, the draft has to be made again: the run says so."""
+    book.lose(".holdfast/objects")
+    (book.root / "drafts" / "two.md").unlink()
+    book.recover()
+    assert events_of(book.root, "run_stopped")[-1]["status"] == "in_progress"
+    assert book.run().status == "completed"
+    assert [task for task in book.ran if task.startswith("draft")] == ["draft[two]"]
+
+
+def test_what_is_half_finished_stays_where_it_is(book: Book) -> None:
+    """The next run may be told to continue it, or a person to keep it: recovery takes no choice away."""
+    (book.root / "drafts" / "two.md").unlink()
+    shutil.rmtree(book.root / ".holdfast" / "objects")
+    half = book.root / "drafts" / "two.md.part"
+    half.write_text("Half of a draft, and long enough to go on from it. " * 4)
+    found = book.recover()
+    assert {task.id: task.action for task in found.tasks}["draft[two]"] in ("redo", "run")
+    assert half.exists()
+
+
+def test_views_that_say_more_than_is_left_are_kept(book: Book) -> None:
+    """Only the views are left: nothing can be believed, and the pages are not drawn over before they are kept."""
+    book.lose(".holdfast", "drafts", "outline.md", "book.md")
+    said = (book.root / "checkpoint.md").read_text()
+    run_id = letter.parse((book.root / "RESUME.md").read_text()).run_id
+    request = Request(resume=run_id)
+    found = recover(book.pipeline().compile(), ProjectLayout(book.root), request)
+    assert found.found_anything
+    assert any("drafts/one.md" in one.words() or one.task == "draft[one]" for one in found.disagreements)
+    (kept,) = book.root.glob("checkpoint.md.bak.*")
+    assert kept.read_text() == said
+    assert len(list(book.root.glob("RESUME.md.bak.*"))) == 1
+
+
+def test_views_come_back(book: Book) -> None:
+    """All views are drawn anew, whether or not there was anything else to do."""
+    book.lose("checkpoint.md", "RESUME.md", ".holdfast/todos.db")
+    assert book.recover().recorded == 0
+    assert (book.root / "checkpoint.md").exists() and (book.root / "RESUME.md").exists()
+    assert (book.root / ".holdfast" / "todos.db").exists()

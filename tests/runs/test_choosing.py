@@ -1,0 +1,299 @@
+"""Which run is meant: the same, another, a forced one, one found again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from holdfast import HoldfastError, Pipeline
+from holdfast.commands import people
+from holdfast.errors import StorageError, UsageError
+from holdfast.runs.listing import open_project
+
+
+def writer(calls: list[str], *, overwrite: bool = False) -> Pipeline:
+    pipe = Pipeline("p", params={"topic": (str, "x"), "size": (int, 1)}, overwrite=overwrite)
+
+    @pipe.step(writes="out.md")
+    def write(topic: str) -> str:
+        calls.append(f"write {topic}")
+        return f"about {topic}\n"
+
+    @pipe.step(writes="sized.md")
+    def sized(write: str, size: int) -> str:
+        calls.append(f"sized {size}")
+        return write * size
+
+    return pipe
+
+
+def test_equal_parameters_continue_the_same_run(tmp_path: Path) -> None:
+    """A completed run of equal parameters has nothing to do."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    again = writer(calls).run({"topic": "x"}, dir=tmp_path)
+    assert (again.run_id, again.status, len(calls)) == (first.run_id, "completed", 2)
+
+
+def test_other_parameters_are_another_run_and_refused_over_its_files(tmp_path: Path) -> None:
+    """Writing over another run's artifacts is a usage error that says what to do; nothing is created."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    with pytest.raises(UsageError, match=f"belongs to run {first.run_id}"):
+        writer(calls).run({"topic": "y"}, dir=tmp_path)
+    assert len(list((tmp_path / ".holdfast" / "runs").iterdir())) == 1
+    assert (tmp_path / "out.md").read_text().startswith("about x")
+
+
+def test_overwrite_lets_a_new_run_take_over(tmp_path: Path) -> None:
+    """overwrite=True: the finished run's paths may be used; its content stays in objects, and nowhere else."""
+    calls: list[str] = []
+    first = writer(calls, overwrite=True).run(dir=tmp_path)
+    second = writer(calls, overwrite=True).run({"topic": "y"}, dir=tmp_path)
+    assert second.status == "completed" and second.run_id != first.run_id
+    assert (tmp_path / "out.md").read_text().startswith("about y")
+    assert writer(calls, overwrite=True).run(dir=tmp_path).run_id == first.run_id
+    assert (tmp_path / "out.md").read_text().startswith("about x") and len(calls) == 4
+    assert not list(tmp_path.glob("*.bak.*"))
+
+
+def test_overwrite_does_not_write_over_what_nothing_else_has(tmp_path: Path) -> None:
+    """An edit of another run's file is asked about; --force sets aside whatever it meets."""
+    calls: list[str] = []
+    writer(calls, overwrite=True).run(dir=tmp_path)
+    edited = tmp_path / "out.md"
+    edited.write_text(edited.read_text().replace("about", "ABOUT"))
+    assert writer(calls, overwrite=True).run({"topic": "y"}, dir=tmp_path).status == "paused"
+    assert edited.read_text().startswith("ABOUT x")
+    assert writer(calls, overwrite=True).run({"topic": "y"}, dir=tmp_path, force=True).status == "completed"
+    kept = sorted(path.read_text()[:7] for path in tmp_path.glob("*.md.bak.*"))
+    assert kept == ["ABOUT x", "about x"]
+
+
+def test_force_starts_anew_and_sets_aside_what_is_in_its_way(tmp_path: Path) -> None:
+    """--force runs everything again; the old files are beside, not gone."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    second = writer(calls).run(dir=tmp_path, force=True)
+    assert second.status == "completed" and second.run_id != first.run_id
+    assert len(calls) == 4
+    assert len(list(tmp_path.glob("out.md.bak.*"))) == 1
+
+
+def test_resume_can_change_a_parameter(tmp_path: Path) -> None:
+    """Only what the parameter reaches runs again, and the old spend stays told."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    calls.clear()
+    again = writer(calls).run({"size": 2}, dir=tmp_path, resume=first.run_id)
+    assert (again.run_id, calls) == (first.run_id, ["sized 2"])
+    assert again.outputs["sized"] == "about x\nabout x\n"
+
+
+def test_a_lost_record_is_found_again_by_the_seals(tmp_path: Path) -> None:
+    """With .holdfast gone, nothing with an intact sealed artifact runs again, and the id is the same."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    again = writer(calls).run(dir=tmp_path)
+    assert (again.run_id, again.status, len(calls)) == (first.run_id, "completed", 2)
+
+
+def test_a_copied_project_continues(tmp_path: Path) -> None:
+    """State has relative paths only: a copy elsewhere is the same project."""
+    calls: list[str] = []
+    (tmp_path / "a").mkdir()
+    first = writer(calls).run(dir=tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    again = writer(calls).run(dir=tmp_path / "b")
+    assert (again.run_id, len(calls)) == (first.run_id, 2)
+
+
+@pytest.mark.parametrize(
+    "run_id", ["../x", "/abs", "", "a\0b", "a\nb", "a\u202eb", "x" * 5000, "con", ".hidden", "-dash", "dot.", "ü"]
+)
+def test_hostile_run_ids_are_refused_in_one_line(tmp_path: Path, run_id: str) -> None:
+    """Nothing is created for an id that is no safe name."""
+    for option in ("run_id", "resume"):
+        with pytest.raises(HoldfastError) as told:
+            writer([]).run(dir=tmp_path, **{option: run_id})  # type: ignore[arg-type]
+        assert "\n" not in str(told.value) and len(str(told.value)) < 400
+        assert not any(char in str(told.value) for char in "\0\u202e")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_newest_is_by_ordinal_not_by_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock set back ten years changes neither which run is newest nor any id."""
+    import time
+
+    from holdfast.runs.listing import list_runs, open_project
+
+    first = writer([], overwrite=True).run(dir=tmp_path)
+    real = time.time()
+    monkeypatch.setattr("holdfast.clock.now", lambda: real - 10 * 365 * 86400)
+    second = writer([], overwrite=True).run({"topic": "y"}, dir=tmp_path)
+    found = [info.run_id for info in list_runs(open_project(tmp_path))]
+    assert found == [second.run_id, first.run_id]
+
+
+def test_a_state_folder_behind_a_link_is_refused(tmp_path: Path) -> None:
+    """A symlink where .holdfast should be is not followed."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / ".holdfast").symlink_to(tmp_path / "real")
+    with pytest.raises(UsageError, match="symbolic link"):
+        writer([]).run(dir=tmp_path / "p")
+    assert list((tmp_path / "real").iterdir()) == []
+
+
+def test_other_parameters_than_a_lost_run_had_are_refused(tmp_path: Path) -> None:
+    """Taking over its files would pay for all of them again, unasked; the parameters it had adopt them."""
+    calls: list[str] = []
+    writer(calls).run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    with pytest.raises(UsageError, match="whose record is lost"):
+        writer(calls).run({"topic": "moon"}, dir=tmp_path)
+    assert not (tmp_path / ".holdfast").exists()
+    assert writer(calls).run(dir=tmp_path).status == "completed"
+    assert len(calls) == 2
+
+
+def fanned(calls: list[str]) -> Pipeline:
+    pipe = Pipeline("f")
+
+    @pipe.step
+    def plan() -> list[str]:
+        return ["a", "b"]
+
+    @pipe.items("i")
+    def items(plan: list[str]) -> list[str]:
+        return plan
+
+    @pipe.step(each="i", writes="out/{i}.md")
+    def paid(i: str) -> str:
+        calls.append(i)
+        return f"{i}\n"
+
+    return pipe
+
+
+@pytest.mark.parametrize("lost", ["", "runs", "runs/*/events.jsonl"])
+def test_items_that_a_function_makes_are_found_again_by_their_files(tmp_path: Path, lost: str) -> None:
+    """All state, all runs, or a journal and its snapshots lost: the id is back, and nothing is paid twice."""
+    calls: list[str] = []
+    first = fanned(calls).run(dir=tmp_path)
+    if lost.endswith("jsonl"):
+        run = tmp_path / ".holdfast" / "runs" / first.run_id
+        for path in [run / "events.jsonl", *run.glob("checkpoint_*")]:
+            path.unlink()
+    else:
+        shutil.rmtree(tmp_path / ".holdfast" / lost)
+    again = fanned(calls).run(dir=tmp_path)
+    assert (again.run_id, again.status, sorted(calls)) == (first.run_id, "completed", ["a", "b"])
+
+
+def test_a_start_that_fails_leaves_no_run_behind(tmp_path: Path) -> None:
+    """A file where a folder of outputs should be: one line, and no empty run."""
+    (tmp_path / "out").write_text("in the way")
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="out/a.md")
+    def a() -> str:
+        return "x"
+
+    with pytest.raises(UsageError):
+        pipe.run(dir=tmp_path)
+    assert list((tmp_path / ".holdfast" / "runs").iterdir()) == []
+
+
+def test_a_gate_is_not_asked_again_when_a_task_behind_it_is_whole(tmp_path: Path) -> None:
+    """With all state lost, a gate counts as approved if what it held back was finished."""
+    pipe = Pipeline("g")
+
+    @pipe.step(writes="a.md")
+    def a() -> str:
+        return "a\n"
+
+    pipe.gate("ok", after=["a"])
+
+    @pipe.step(writes="b.md")
+    def b(a: str) -> str:
+        return a + "b\n"
+
+    waiting = pipe.run(dir=tmp_path)
+    assert waiting.status == "paused"
+    people.approve(open_project(tmp_path), waiting.run_id, "ok")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    shutil.rmtree(tmp_path / ".holdfast")
+    assert pipe.run(dir=tmp_path).status == "completed"
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No descriptors left while looking for seals: the run stops with exit 6, and no other run is begun."""
+    calls: list[str] = []
+    writer(calls).run(dir=tmp_path)
+    before = sorted((tmp_path / ".holdfast" / "runs").iterdir())
+
+    def refuse(path: str, *, dir_fd: int | None = None) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    monkeypatch.setattr("holdfast.runs.choosing.atomic", SimpleNamespace(open_regular=refuse))
+    with pytest.raises(StorageError, match="Too many open files"):
+        writer(calls).run({"topic": "y"}, dir=tmp_path)
+    assert sorted((tmp_path / ".holdfast" / "runs").iterdir()) == before
+
+
+def test_a_lost_run_that_is_named_is_found_again_too(tmp_path: Path) -> None:
+    """--run-id with the very id that the seals carry means that run: what it had finished is believed."""
+    calls: list[str] = []
+
+    def pipeline() -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step
+        def think() -> int:
+            calls.append("think")
+            return 1
+
+        @pipe.step(writes="out.md")
+        def write(think: int) -> str:
+            calls.append("write")
+            return f"{think}\n"
+
+        return pipe
+
+    pipeline().run(dir=tmp_path, run_id="mine")
+    shutil.rmtree(tmp_path / ".holdfast")
+    calls.clear()
+    assert pipeline().run(dir=tmp_path, run_id="mine").status == "completed"
+    assert calls == []
+
+
+def test_a_lost_run_with_many_ordered_items_is_found_again(tmp_path: Path) -> None:
+    """A few seals of each step tell: also where items come after others that nobody looked at."""
+    calls: list[str] = []
+
+    def pipeline() -> Pipeline:
+        pipe = Pipeline("p")
+        names = [f"i{number:02d}" for number in range(40)]
+        pipe.items("i", [{"id": names[0]}, *({"id": b, "after": [a]} for a, b in pairwise(names))])
+
+        @pipe.step(each="i", writes="{i}.md")
+        def write(i: str) -> str:
+            calls.append(i)
+            return f"{i}\n"
+
+        return pipe
+
+    first = pipeline().run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    again = pipeline().run(dir=tmp_path)
+    assert (again.run_id, again.status, len(calls)) == (first.run_id, "completed", 40)

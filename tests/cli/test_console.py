@@ -9,9 +9,10 @@ import pytest
 
 from holdfast import events as ev
 from holdfast.cli import console as console_module
-from holdfast.cli.console import Console, PlainConsole, make_console
+from holdfast.cli.console import Console, PlainConsole
 from holdfast.cli.printing import addressed, money, size, table
 from holdfast.cli.progress import Progress
+from holdfast.cli.screens import make_console
 from holdfast.engine.commit import Recorded
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import RunState

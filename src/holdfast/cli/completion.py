@@ -40,7 +40,7 @@ def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def _names(ctx: click.Context) -> Iterable[str]:
-    from holdfast.cli.options import pick_run
+    from holdfast.cli.finding import pick_run
     from holdfast.commands.people import known_names
     from holdfast.runs.listing import open_project, read_picture
 

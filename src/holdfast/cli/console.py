@@ -6,8 +6,6 @@ takes it out and prints. So a slow terminal never slows a step down, and nothing
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -154,14 +152,3 @@ def standing(picture: Picture, progress: Progress) -> str:
     """How far it is, in one line."""
     cost = money(picture.state.cost_usd)
     return f"{picture.done} of {picture.total} steps done, {len(progress.running)} running, cost {cost}"
-
-
-def make_console(attempts_of: Mapping[str, int], *, quiet: bool) -> Console:
-    """The console that fits where stderr goes."""
-    if quiet:
-        return Console()
-    if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        from holdfast.cli.live import LiveConsole
-
-        return LiveConsole(attempts_of)
-    return PlainConsole(attempts_of)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.cli.options import pick_run
+from holdfast.cli.finding import pick_run
 from holdfast.cli.printing import addressed, print_json, say
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import pick_run, project_options, run_argument
+from holdfast.cli.finding import pick_run
+from holdfast.cli.options import project_options, run_argument
 from holdfast.cli.printing import day_and_hour, flush, plain, say, write_out
 
 if TYPE_CHECKING:

@@ -1,14 +1,18 @@
-"""Which pipeline, run and parameters a command means whose run may be lost: the record says, else RESUME.md."""
+"""Which run, pipeline and parameters a command means: the record says, else, where that is lost, RESUME.md."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
     from holdfast.pipeline.compiling import CompiledPipeline
     from holdfast.views.letter import Letter
+
+
+LOST_FIX = "'holdfast recover' (or 'holdfast resume') rebuilds it from the files."
 
 
 class Meant(NamedTuple):
@@ -25,7 +29,6 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str], 
 
     `command` is the one that was typed: where FILE is gone, it is told how to give another.
     """
-    from holdfast.cli.running import find_file
     from holdfast.pipeline.loader import load_pipeline
     from holdfast.recovery.sources import read_letter
 
@@ -34,12 +37,39 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str], 
         compiled = load_pipeline(file, base=find_file(file, layout))
         return Meant(compiled, *of_pipeline(layout, compiled, params))
     if run_id is not None:
-        from holdfast.cli.resume import load_recorded
-
         fix = f"Say where it is: holdfast {command} FILE.py"
         return Meant(load_recorded(layout, run_id, fix=fix), run_id, {})
     letter = read_letter(layout)
     return Meant(load_named(layout, letter), None, letter.params, letter.run_id or None)
+
+
+def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
+    """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
+    from holdfast.errors import CheckpointCorruptionError, UnknownRunError
+    from holdfast.runs.listing import list_runs, newest, read_run, run_layout
+
+    lost = find_lost(layout, run_id)
+    if lost is not None:
+        raise UnknownRunError(f"The record of run {lost.run_id} is lost.", fix=LOST_FIX)
+    if run_id is not None:
+        run_layout(layout, run_id)
+        return run_id
+    runs = list_runs(layout)
+    left = [] if runs else views_left(layout)
+    if left:
+        raise UnknownRunError(
+            f"No run is on record here, but a view of one is left: {', '.join(left)}.",
+            fix="Rebuild it from that and the files: holdfast recover FILE.py",
+        )
+    if runs and all(info.problem for info in runs):
+        for info in runs:
+            if not info.lost:
+                read_run(layout, info.run_id)  # says what is in the way, with its remedy and exit status
+        raise CheckpointCorruptionError(
+            f"No run of this project can be read: {runs[0].problem}",
+            fix=f"Name its pipeline: holdfast run FILE.py --resume {runs[0].run_id}",
+        )
+    return newest(layout).run_id
 
 
 def find_lost(layout: ProjectLayout, run_id: str | None) -> Letter | None:
@@ -100,3 +130,31 @@ def load_named(layout: ProjectLayout, letter: Letter) -> CompiledPipeline:
     if not os.path.lexists(layout.root / file):
         raise UsageError(f"{file}, the pipeline that RESUME.md names, is gone.", fix=fix)
     return load_pipeline(letter.file, base=layout.root)
+
+
+def load_recorded(layout: ProjectLayout, run_id: str, *, fix: str = "") -> CompiledPipeline:
+    """The pipeline of a run, from the file that its record names; `fix` says what to do if that is gone."""
+    from holdfast.errors import UsageError
+    from holdfast.pipeline.loader import load_pipeline
+    from holdfast.runs.listing import read_run, run_info
+
+    info = run_info(layout, run_id)
+    reference = read_run(layout, run_id).state.file if info.problem else info.file
+    fix = fix or f"Say where it is: holdfast run FILE.py --resume {run_id}"
+    if not reference:
+        raise UsageError(f"Run {run_id} was started from Python: its record names no file.", fix=fix)
+    file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
+    if not os.path.lexists(layout.root / file):
+        raise UsageError(f"{file}, the pipeline of run {run_id}, is gone.", fix=fix)
+    return load_pipeline(reference, base=layout.root)
+
+
+def find_file(reference: str, layout: ProjectLayout) -> Path:
+    """The folder that FILE.py[:NAME] is relative to: where the command was typed, else the project's."""
+    file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
+    here = Path.cwd()
+    try:
+        is_in_project = not os.path.lexists(here / file) and os.path.lexists(layout.root / file)
+    except ValueError:  # a NUL in the name; the loader says so
+        return here
+    return layout.root if is_in_project else here

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import LOST_FIX, json_option, project_options
+from holdfast.cli.finding import LOST_FIX
+from holdfast.cli.options import json_option, project_options
 from holdfast.cli.printing import addressed, money, plain, print_json, say, say_all, table
 
 if TYPE_CHECKING:

@@ -1,16 +1,13 @@
-"""Options that several commands share, and the run that a command means."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from holdfast.cli.completion import complete_dir, complete_run
-
-if TYPE_CHECKING:
-    from holdfast.layout import ProjectLayout
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,36 +60,3 @@ params_option = click.option(
     callback=read_params,
     help="A parameter of the pipeline; may be given several times.",
 )
-
-
-LOST_FIX = "'holdfast recover' (or 'holdfast resume') rebuilds it from the files."
-
-
-def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
-    """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
-    from holdfast.cli.finding import find_lost, views_left
-    from holdfast.errors import CheckpointCorruptionError, UnknownRunError
-    from holdfast.runs.listing import list_runs, newest, read_run, run_layout
-
-    lost = find_lost(layout, run_id)
-    if lost is not None:
-        raise UnknownRunError(f"The record of run {lost.run_id} is lost.", fix=LOST_FIX)
-    if run_id is not None:
-        run_layout(layout, run_id)
-        return run_id
-    runs = list_runs(layout)
-    left = [] if runs else views_left(layout)
-    if left:
-        raise UnknownRunError(
-            f"No run is on record here, but a view of one is left: {', '.join(left)}.",
-            fix="Rebuild it from that and the files: holdfast recover FILE.py",
-        )
-    if runs and all(info.problem for info in runs):
-        for info in runs:
-            if not info.lost:
-                read_run(layout, info.run_id)  # says what is in the way, with its remedy and exit status
-        raise CheckpointCorruptionError(
-            f"No run of this project can be read: {runs[0].problem}",
-            fix=f"Name its pipeline: holdfast run FILE.py --resume {runs[0].run_id}",
-        )
-    return newest(layout).run_id

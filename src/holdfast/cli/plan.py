@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.completion import complete_file, complete_run
-from holdfast.cli.options import json_option, params_option, pick_run, project_options
+from holdfast.cli.finding import find_file, find_lost, load_named, load_recorded, of_pipeline, pick_run
+from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import money, print_json, say_all
 from holdfast.wording import counted
 
@@ -72,9 +73,6 @@ def _pipeline(
 
     Without FILE a run must name it, or RESUME.md.
     """
-    from holdfast.cli.finding import find_lost, load_named, of_pipeline
-    from holdfast.cli.resume import load_recorded
-    from holdfast.cli.running import find_file
     from holdfast.pipeline.loader import load_pipeline
 
     lost = find_lost(layout, resume) if resume is not None or file is None else None

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import pick_run, run_argument
+from holdfast.cli.finding import find_lost, load_named, load_recorded, pick_run
+from holdfast.cli.options import run_argument
 from holdfast.cli.printing import addressed, print_json, say
 from holdfast.cli.running import Manner, carry_out, engine_options, settings_options
 from holdfast.errors import EXIT_OK
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
-    from holdfast.pipeline.compiling import CompiledPipeline
 
 
 @click.command("resume")
@@ -34,7 +33,6 @@ def command(
     **options: Any,
 ) -> int:
     """Continue the newest unfinished run of this project, or the one that is named."""
-    from holdfast.cli.finding import find_lost, load_named
     from holdfast.runs.choosing import Request
     from holdfast.runs.listing import open_project
     from holdfast.settings import load_settings
@@ -83,20 +81,3 @@ def _nothing_to_continue(layout: ProjectLayout, run_id: str, directory: str, as_
         say(f"Nothing to continue: the newest run {run_id} is completed, and no other is unfinished.")
         say(f"To prove its files, and mend them: {addressed(f'holdfast resume {run_id}', directory)}")
     return EXIT_OK
-
-
-def load_recorded(layout: ProjectLayout, run_id: str, *, fix: str = "") -> CompiledPipeline:
-    """The pipeline of a run, from the file that its record names; `fix` says what to do if that is gone."""
-    from holdfast.errors import UsageError
-    from holdfast.pipeline.loader import load_pipeline
-    from holdfast.runs.listing import read_run, run_info
-
-    info = run_info(layout, run_id)
-    reference = read_run(layout, run_id).state.file if info.problem else info.file
-    fix = fix or f"Say where it is: holdfast run FILE.py --resume {run_id}"
-    if not reference:
-        raise UsageError(f"Run {run_id} was started from Python: its record names no file.", fix=fix)
-    file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
-    if not os.path.lexists(layout.root / file):
-        raise UsageError(f"{file}, the pipeline of run {run_id}, is gone.", fix=fix)
-    return load_pipeline(reference, base=layout.root)

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from holdfast.cli.completion import complete_file, complete_run
-from holdfast.cli.running import Manner, carry_out, engine_options, find_file, settings_options
+from holdfast.cli.finding import find_file
+from holdfast.cli.running import Manner, carry_out, engine_options, settings_options
 
 
 @click.command("run")

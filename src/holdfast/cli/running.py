@@ -7,12 +7,10 @@ carry_out            checks what can be checked before anything is created, then
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -126,17 +124,6 @@ def settings_options(
     }
 
 
-def find_file(reference: str, layout: ProjectLayout) -> Path:
-    """The folder that FILE.py[:NAME] is relative to: where the command was typed, else the project's."""
-    file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
-    here = Path.cwd()
-    try:
-        is_in_project = not os.path.lexists(here / file) and os.path.lexists(layout.root / file)
-    except ValueError:  # a NUL in the name; the loader says so
-        return here
-    return layout.root if is_in_project else here
-
-
 def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> int:
     """Run, show it, tell how it ended, and give the exit status.
 
@@ -154,8 +141,8 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
 
 
 def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> RunResult:
-    from holdfast.cli.console import make_console
     from holdfast.cli.ending import ending
+    from holdfast.cli.screens import make_console
     from holdfast.cli.status import document
     from holdfast.cli.stopping import Stopper
     from holdfast.commands.run import execute

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.options import json_option, pick_run, project_options, run_argument
+from holdfast.cli.finding import pick_run
+from holdfast.cli.options import json_option, project_options, run_argument
 from holdfast.cli.printing import addressed, day_and_hour, plain, print_json, say_all
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast import clock
+from holdfast.cli.finding import load_recorded, pick_run
 from holdfast.cli.options import json_option, project_options, run_argument
 from holdfast.cli.printing import addressed, print_json, say_all
 from holdfast.errors import EXIT_DAMAGE, EXIT_OK
@@ -42,7 +43,6 @@ _COUNTED = ("artifact", "object", "journal line", "snapshot", "check")
 @json_option
 def command(run_id: str | None, directory: str, as_json: bool) -> int:
     """Check every artifact, object, journal line and snapshot of a run; changes nothing."""
-    from holdfast.cli.resume import load_recorded
     from holdfast.commands.verify import verify
     from holdfast.runs.listing import open_project
 
@@ -60,7 +60,6 @@ def command(run_id: str | None, directory: str, as_json: bool) -> int:
 
 def _pick(layout: ProjectLayout, run_id: str | None) -> str:
     """As other commands pick; where no run can be read, the newest is the one to look at."""
-    from holdfast.cli.options import pick_run
     from holdfast.runs.listing import list_runs
 
     if run_id is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.completion import complete_task
-from holdfast.cli.options import json_option, pick_run, project_options, run_option
+from holdfast.cli.finding import pick_run
+from holdfast.cli.options import json_option, project_options, run_option
 from holdfast.cli.printing import print_json, say_all
 
 

@@ -4,45 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
-from holdfast.engine.commit import Committer, Entry
+from holdfast.engine.commit import Committer
+from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
 from holdfast.stores import disk
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
-
-
-class Saying(Entry):
-    """Events to record as they are; `done` wakes whoever waits for them to be durable."""
-
-    def __init__(self, committer: Committer, events: tuple[ev.Event, ...], *, durable: bool) -> None:
-        self.durable = durable
-        self.error: BaseException | None = None
-        self._committer = committer
-        self._events = events
-        self._finished = threading.Event() if durable else None
-
-    def apply(self) -> None:
-        for event in self._events:
-            self._committer.record(event)
-
-    def done(self, error: BaseException | None) -> None:
-        self.error = error
-        if self._finished is not None:
-            self._finished.set()
-
-    def wait(self) -> None:
-        assert self._finished is not None
-        self._finished.wait()
-        if self.error is not None:
-            raise self.error
 
 
 class DeafDesk:
@@ -102,7 +76,7 @@ class EngineDesk:
         saying.wait()
 
     async def commit_async(self, *events: ev.Event) -> None:
-        from holdfast.engine.desk_async import AsyncSaying  # asyncio is loaded only where steps use it
+        from holdfast.engine.saying_async import AsyncSaying  # asyncio is loaded only where steps use it
 
         saying = AsyncSaying(self._committer, events)
         self._committer.submit(saying)

@@ -1,4 +1,4 @@
-"""The half of the desk that needs an event loop."""
+"""The same for coroutines: this half needs an event loop."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 
 from holdfast import events as ev
 from holdfast.engine.commit import Committer
-from holdfast.engine.desk import Saying
+from holdfast.engine.saying import Saying
 
 
 class AsyncSaying(Saying):
-    """The same for a coroutine: `done` resolves a future on its loop."""
+    """For a coroutine: `done` resolves a future on its loop."""
 
     def __init__(self, committer: Committer, events: tuple[ev.Event, ...]) -> None:
         super().__init__(committer, events, durable=True)

@@ -83,3 +83,47 @@ def test_a_torn_kill_leaves_half_of_the_write(tmp_path):
     assert run_killed_at("2:torn", tmp_path / "target") == -signal.SIGKILL
     (litter,) = os.listdir(tmp_path)
     assert (tmp_path / litter).read_bytes() == (b"new" * 1000)[:1500]
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """What is asked of a system that has F_FULLFSYNC, and how its file system answers."""
+    calls: list[str] = []
+    answer: list[OSError] = []
+
+    def fcntl_call(fd, command):
+        calls.append(f"fcntl {command}")
+        if answer:
+            raise answer[0]
+
+    monkeypatch.setattr(disk, "sync_enabled", True)
+    monkeypatch.setattr(disk, "_FULL_SYNC", 51)
+    monkeypatch.setattr(disk.fcntl, "fcntl", fcntl_call)
+    monkeypatch.setattr(os, "fsync", lambda fd: calls.append("fsync"))
+    return calls, answer
+
+
+def test_where_fsync_does_not_reach_the_drive_the_stronger_command_is_given(asked):
+    """On a system with F_FULLFSYNC that is how everything is synced, data and folders too."""
+    calls, _ = asked
+    disk.sync_file(3)
+    disk.sync_data(3)
+    disk.sync_dir(3)
+    assert calls == ["fcntl 51"] * 3
+
+
+def test_a_share_without_the_stronger_command_is_synced_as_well_as_it_can_be(asked):
+    """A file system that does not know F_FULLFSYNC gets fsync instead of stopping the run."""
+    calls, answer = asked
+    answer.append(OSError(errno.ENOTSUP, "not supported"))
+    disk.sync_file(3)
+    assert calls == ["fcntl 51", "fsync"]
+
+
+def test_a_drive_that_fails_to_sync_is_told(asked):
+    """An error of the drive itself is no reason to be content with less."""
+    calls, answer = asked
+    answer.append(OSError(errno.EIO, "input/output error"))
+    with pytest.raises(OSError, match="input/output"):
+        disk.sync_file(3, "a/file")
+    assert calls == ["fcntl 51"]

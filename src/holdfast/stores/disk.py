@@ -8,12 +8,12 @@ operation (`N:torn`: a write is half done first), which is how crash tests stop 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -27,8 +27,9 @@ sync_enabled = os.environ.get("HOLDFAST_FSYNC", "") != "off"
 # Opening for reading waits for nobody, follows nothing and leaks into no child.
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# macOS answers fsync before the drive has the data; only this command waits for the platter.
+# macOS answers fsync before the drive has the data; only this command, which it alone has, waits for the drive.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # as on a network share
 
 
 class TornWrite(Exception):  # noqa: N818 - a request to `write_all`, not an error
@@ -111,12 +112,21 @@ def _sync(fd: int, path: str, call: Callable[[int], None]) -> None:
     if not sync_enabled:
         return
     try:
-        if _FULL_SYNC is not None and sys.platform == "darwin":
-            fcntl.fcntl(fd, _FULL_SYNC)
-        else:
+        if _FULL_SYNC is None or not _synced_fully(fd, _FULL_SYNC):
             call(fd)
     except OSError as error:
         raise _named(error, path) from None
+
+
+def _synced_fully(fd: int, command: int) -> bool:
+    """False where the file system does not know the command: then fsync is the most that can be asked for."""
+    try:
+        fcntl.fcntl(fd, command)
+    except OSError as error:
+        if error.errno not in _NO_FULL_SYNC:
+            raise
+        return False
+    return True
 
 
 def _named(error: OSError, path: str) -> OSError:

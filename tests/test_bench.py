@@ -29,6 +29,8 @@ ROWS = [
     "matrix",
     "scan-40",
     "recover-40",
+    "scan-cold-40",
+    "recover-cold-40",
     "nothing-to-do-40",
 ]
 

@@ -188,3 +188,23 @@ def test_what_was_read_long_ago_is_not_told(tmp_path: Path, start: Start, monkey
     monkeypatch.setattr(ahead_module, "_FRESH_S", -1.0)
     assert ahead.take("a.md", patiently=True) is None
     assert ahead.take("c.md", patiently=True) is None
+
+
+def test_files_that_are_fetched_all_at_once_say_the_same(tmp_path: Path) -> None:
+    """On a slow disk all files of a stretch are asked for before the first is read; none stays open."""
+    (tmp_path / "out").mkdir()
+    for name, data in (("a.md", b"text\nlast\n"), ("empty.md", b""), ("large.md", b"x" * (reader.SIZE_MAX + 1))):
+        (tmp_path / "out" / name).write_bytes(data)
+    (tmp_path / "out/link.md").symlink_to("a.md")
+    os.mkfifo(tmp_path / "out/pipe.md")
+    paths = [f"-out/{name}.md" for name in ("a", "empty", "large", "link", "pipe", "missing")] + [
+        "=out/a.md",
+        "-out",
+    ]
+    root = os.open(tmp_path, os.O_RDONLY)
+    before = sorted(os.listdir("/dev/fd"))
+    plain, advised = (list(reader._answers(root, paths, 1.0, advise=advise)) for advise in (False, True))
+    assert plain == advised
+    assert [answer == reader.UNREAD for answer in plain] == [False, False, True, True, True, True, False, True]
+    assert sorted(os.listdir("/dev/fd")) == before
+    os.close(root)

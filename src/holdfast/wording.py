@@ -29,7 +29,7 @@ def span(seconds: float) -> str:
 
 def writable(text: str) -> str:
     """`text` with each lone surrogate spelt out: half a character, as `json.loads` gives it, fits into no file."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return str.encode(text, "utf-8", "backslashreplace").decode()  # also of a class with other ideas of that
 
 
 def shortened(text: str, limit: int) -> str:
@@ -41,7 +41,7 @@ def message_of(error: BaseException) -> str:
     """What an exception says; other people's classes may fail even at that."""
     try:
         return writable(str(error))
-    except Exception as failure:
+    except BaseException as failure:
         return f"its message cannot be had ({type(failure).__name__})"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +29,82 @@ class SpeechlessError(Exception):
         raise RuntimeError("no words")
 
 
+def fail(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("somebody's own method")
+
+
+class OwnText(str):
+    __slots__ = ()
+    encode = startswith = __str__ = __repr__ = fail
+
+
+class OwnBytes(bytes):
+    __len__ = __repr__ = fail
+
+
+class OwnPath(type(Path())):  # type: ignore[misc]
+    __fspath__ = __str__ = __repr__ = fail
+
+
+class OwnDict(dict[str, Any]):
+    items = get = __getitem__ = __iter__ = fail
+
+
+class OwnList(list[Any]):
+    __iter__ = __len__ = fail
+
+
+class OwnKey(str):
+    __slots__ = ()
+    __hash__ = str.__hash__
+    __eq__ = fail
+
+
+class Shapeless:
+    __class__ = property(fail)  # type: ignore[assignment]
+
+
+class ShapelessError(Exception):
+    __class__ = property(fail)  # type: ignore[assignment]
+
+
+class ExitingError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class AskedError(Exception):
+    __getattr__ = fail
+
+
+class KindsError(Exception):
+    kinds = 5
+
+
+class PatienceError(Exception):
+    retry_after = property(fail)
+
+
+class PatienceInWordsError(Exception):
+    class Patience:
+        __float__ = fail
+
+    retry_after = Patience()
+
+
+class EndlessError(Exception):
+    retry_after = float("inf")
+
+
+class OutsideError(BaseException):
+    """Of no family that `except Exception` would catch."""
+
+
+class EmptyRewind(Rewind):
+    def __init__(self) -> None:
+        """Says nothing."""
+
+
 def ended(tmp_path: Path, say: Callable[[Context], Any], **options: Any) -> TaskState:
     """How a step that says this ended; the record is read back, and the step beside it is through."""
     pipe = Pipeline("p")
@@ -40,7 +117,12 @@ def ended(tmp_path: Path, say: Callable[[Context], Any], **options: Any) -> Task
     def step(ctx: Context) -> Any:
         return say(ctx)
 
-    pipe.run(dir=tmp_path, run_id="r")
+    ended_all = ""
+    try:
+        pipe.run(dir=tmp_path, run_id="r")
+    except BaseException as error:  # told by name: its own words might fail in whoever reports them
+        ended_all = type(error).__name__
+    assert not ended_all
     state = read_run(ProjectLayout(tmp_path), "r").state
     assert state.task("beside").status == COMPLETED
     again = pipe.run(dir=tmp_path, run_id="r")
@@ -100,14 +182,111 @@ RAISED: dict[str, BaseException] = {
     "half": RuntimeError(HALF),
     "speechless": SpeechlessError(),
     "rewind-unknown-keep": Rewind("beside", keep=["misspelt"]),
+    "rewind-empty": EmptyRewind(),
+    "shapeless": ShapelessError(),
+    "exiting": ExitingError(),
+    "asked": AskedError(),
+    "kinds": KindsError(),
+    "patience": PatienceError(),
+    "patience-in-words": PatienceInWordsError(),
+    "endless": EndlessError(),
+    "outside": OutsideError(),
+    "exit": SystemExit(2),
 }
 
 
 @pytest.mark.parametrize("what", RAISED)
 def test_any_exception_is_only_its_steps_failure(tmp_path: Path, what: str) -> None:
     """Its message may be unwritable, or fail itself."""
-    task = ended(tmp_path, raised(RAISED[what]))
+    options = {"retries": 1, "backoff": 0.0001, "retry_on": (Exception, OutsideError, SystemExit)}
+    task = ended(tmp_path, raised(RAISED[what]), **options)
     assert task.status == NEEDS_REVIEW and task.error
+    assert task.failures == (1 if what.startswith("rewind") else 2)
+
+
+RETURNED: dict[str, Callable[[], Any]] = {
+    "text": lambda: OwnText("x"),
+    "bytes": lambda: OwnBytes(b"x"),
+    "path": lambda: OwnPath("x"),
+    "dict": lambda: OwnDict(a="x"),
+    "list": lambda: OwnList("x"),
+    "shapeless": Shapeless,
+    "key": lambda: {OwnKey("a"): "x"},
+    "text-inside": lambda: {"a": OwnText("x")},
+    "bytes-inside": lambda: {"a": OwnBytes(b"x")},
+    "path-inside": lambda: {"a": OwnPath("x")},
+    "dict-inside": lambda: {"a": OwnDict(a="x")},
+    "list-inside": lambda: {"a": OwnList("x")},
+    "shapeless-inside": lambda: {"a": Shapeless()},
+}
+TAKEN = {
+    "o.md": {"text", "bytes"},
+    "o.txt": {"text", "bytes"},
+    "a.md": {"dict", "key", "text-inside", "bytes-inside"},
+}
+
+
+@pytest.mark.parametrize("path", ["", *TAKEN])
+@pytest.mark.parametrize("what", RETURNED)
+def test_what_is_returned_may_be_of_anybodys_class(tmp_path: Path, what: str, path: str) -> None:
+    """Text and bytes for a file are what they hold, no method is asked; all else fails the step, in a line."""
+    writes = {"a": path} if path == "a.md" else path or None
+    task = ended(tmp_path, lambda ctx: RETURNED[what](), **({"writes": writes} if writes else {}))
+    if what in TAKEN.get(path, ()):
+        assert task.status == COMPLETED and (tmp_path / path).read_bytes().startswith(b"x")
+    else:
+        assert task.status == NEEDS_REVIEW and 0 < len(task.error) < 300
+
+
+@pytest.mark.parametrize("kind", [OutsideError, SystemExit, ExitingError, AskedError])
+def test_whatever_a_check_raises_refuses_the_output(tmp_path: Path, kind: type[BaseException]) -> None:
+    """It is that step's failure, and the run goes on."""
+
+    def check(output: Any) -> None:
+        raise kind
+
+    task = ended(tmp_path, lambda ctx: "text", check=check)
+    assert task.status == NEEDS_REVIEW and kind.__name__ in task.error
+
+
+def test_items_in_a_class_of_somebodys_own_are_their_functions_failure(tmp_path: Path) -> None:
+    """The function needs a person; what does not hang on it is done."""
+    pipe = Pipeline("p")
+    pipe.step(name="beside")(lambda: 1)
+
+    @pipe.items("x")
+    def made() -> list[Any]:
+        return OwnList(["a"])
+
+    pipe.step(name="one", each="x")(lambda x: x)
+    result = pipe.run(dir=tmp_path)
+    assert result.status == "failed" and result.outputs["beside"] == 1
+    assert "cannot be read" in result.picture.record("made").error
+
+
+def test_an_exit_inside_a_coroutines_own_task_is_its_steps_failure(tmp_path: Path) -> None:
+    """The event loop goes on for the others."""
+    pipe = Pipeline("p")
+
+    async def leave() -> None:
+        raise SystemExit(4)
+
+    @pipe.step
+    async def leaves() -> None:
+        await asyncio.gather(leave())
+
+    @pipe.step(after=["leaves"], name="never")
+    async def never() -> None:
+        """Blocked."""
+
+    @pipe.step
+    async def beside() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    result = pipe.run(dir=tmp_path)
+    assert result.outputs["beside"] == 1
+    assert "SystemExit: 4" in result.picture.record("leaves").error
 
 
 def test_a_title_changes_nothing_but_its_own_cell(tmp_path: Path) -> None:
@@ -172,8 +351,9 @@ def test_items_and_parameters_of_too_many_digits_are_refused(tmp_path: Path) -> 
         other.run(dir=tmp_path, params={"n": HUGE})
 
 
-@pytest.mark.parametrize("error", [RuntimeError(HALF), SpeechlessError()])
-def test_a_worker_process_can_answer_with_any_exception(error: Exception) -> None:
+@pytest.mark.parametrize("what", ["half", "speechless", "patience", "rewind-empty"])
+def test_a_worker_process_can_answer_with_any_exception(what: str) -> None:
     """The answer names it; a worker that died of its own answer would hide it."""
+    error = RAISED[what]
     reply = decode_json(answer_error(error))
     assert reply["error"] and reply["kinds"][0] == type(error).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,47 @@ SECTION, UNWRITTEN = "section", "unwritten"
 """The kinds of a file record that is one section of a memory file: in the file, and only in objects/ so far."""
 
 NOTHING: Any = object()
+
+_PATH = type(Path())
+
+
+def plain_output(step: StepSpec, output: Any) -> Any:
+    """What a step gave for its files, in Python's own types: what the methods of other classes do, nobody knows.
+
+    None of those methods is called. What is neither text, bytes nor a path is for JSON to refuse, by its type.
+    """
+    if isinstance(step.writes, str) or not issubclass(type(output), dict):
+        return _plain(output)
+    return {_plain_key(key): _plain(piece) for key, piece in dict.items(output)}
+
+
+def _plain(piece: Any) -> Any:
+    kind = type(piece)
+    if kind is str or kind is bytes or piece is None:
+        return piece
+    if issubclass(kind, str):
+        return str.__str__(piece)
+    if issubclass(kind, bytes):
+        return bytes.__getitem__(piece, slice(None))
+    if issubclass(kind, Path):
+        return piece if kind is _PATH else _plain_path(piece)
+    if kind is not dict and kind is not list and kind is not tuple:
+        encode_json(piece, "output")
+    return piece
+
+
+def _plain_key(key: Any) -> str:
+    if not issubclass(type(key), str):
+        encode_json({key: None})
+    return str.__str__(key)
+
+
+def _plain_path(path: Path) -> Path:
+    try:
+        return Path(os.fspath(path))
+    except Exception as error:
+        name = type(error).__name__
+        raise OutputRefusedError(f"returned a {type(path).__name__} that gives no path ({name})") from error
 
 
 def split_output(step: StepSpec, output: Any) -> tuple[dict[str, Any], Any]:

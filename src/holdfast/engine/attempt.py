@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs, shorten
 from holdfast.artifacts.keeping import Artifacts, LostValueError
-from holdfast.artifacts.products import OutputRefusedError, part_path, paths_in, task_seal
+from holdfast.artifacts.products import OutputRefusedError, part_path, paths_in, plain_output, task_seal
 from holdfast.context import Context, Desk
 from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
-from holdfast.executors.base import Call, Outcome
+from holdfast.executors.base import Call, Outcome, RemoteError
 from holdfast.pipeline.compiling import Check, CompiledPipeline
 from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import normalise_items
@@ -162,19 +162,22 @@ class Attempts:
         if outcome.timed_out:
             timeout = getattr(attempt.node.spec, "timeout", None) or 0
             return Verdict(error=error, kind="timeout", message=f"timed out after {timeout:g} s")
-        if isinstance(error, Rewind):
-            return Verdict(rewind=error)
+        if issubclass(type(error), Rewind):
+            return _sent_back(error)
         return Verdict(error=error, message=describe(error))
 
     def _accept(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         if attempt.node.kind == "items":
             return self._accept_items(attempt, outcome)
+        spec = attempt.node.spec
         output = self._output(attempt, outcome.value) if outcome.value is None else outcome.value
-        opened = self._heads.get(attempt.node.spec.name)
-        if opened and not isinstance(output, str):
+        if spec.writes is not None or spec.appends is not None:
+            output = plain_output(spec, output)
+        opened = self._heads.get(spec.name)
+        if opened and not issubclass(type(output), str):
             raise OutputRefusedError(f"returned {type(output).__name__}, but {opened} begins with its text")
         _refuse_others_files(attempt, output)
-        checks = self.compiled.checks.get(attempt.node.spec.name)
+        checks = self.compiled.checks.get(spec.name)
         refusal = self.run_checks(checks, attempt.node, attempt.ctx, output) if checks else ""
         if refusal:
             kept = self._keep_refused(attempt, output)
@@ -212,9 +215,9 @@ class Attempts:
 
     def _keep_refused(self, attempt: Attempt, output: Any) -> list[ev.Event]:
         """A refused output was paid for: it is kept in quarantine for whoever wants to look."""
-        if not isinstance(output, str | bytes):
+        if type(output) not in (str, bytes):
             return []
-        data = output.encode(errors="replace") if isinstance(output, str) else output
+        data = output.encode(errors="replace") if type(output) is str else output
         spec = attempt.node.spec
         paths = list(self.inputs.paths(attempt.node).values())
         if spec.appends is not None:
@@ -286,7 +289,7 @@ class Attempts:
 
     def _accept_items(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         node = attempt.node
-        items = normalise_items(outcome.value, "the items it made")
+        items = _items_made(outcome.value)
         value, ref, out = self.artifacts.store_value(list(outcome.value), node.id)
         exited = ev.NodeExited(
             step_id=node.id,
@@ -325,6 +328,23 @@ def _left_after(value: Any, budget: int) -> int:
     return budget
 
 
+def _sent_back(error: Any) -> Verdict:
+    """A Rewind as one of ours says it: a class of somebody's own may have said nothing, or what is none."""
+    try:
+        return Verdict(rewind=Rewind(error.targets, rounds=error.rounds, keep=error.keep))
+    except Exception as wrong:
+        return Verdict(error=wrong, kind="definition", message=f"raised a Rewind that is none: {describe(wrong)}")
+
+
+def _items_made(made: Any) -> list[dict[str, Any]]:
+    try:
+        return normalise_items(made, "the items it made")
+    except HoldfastError:
+        raise
+    except Exception as error:  # of a class of somebody's own: nothing else is asked here
+        raise OutputRefusedError(f"the items it made cannot be read: {describe(error)}") from error
+
+
 def _refuse_others_files(attempt: Attempt, output: Any) -> None:
     """A file is moved into place and sealed: that may happen only to one that was written for it, to `ctx.out`."""
     spec = attempt.node.spec
@@ -337,9 +357,11 @@ def _refuse_others_files(attempt: Attempt, output: Any) -> None:
 def _objection(check: Check, arguments: dict[str, Any]) -> str:
     try:
         answer = check.fn(**arguments)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise  # a person's, where checks run in the main thread
+    except BaseException as error:
         return f"{check.name}: {describe(error)}"
-    if isinstance(answer, str):
+    if issubclass(type(answer), str):
         return writable(answer)
     return f"{check.name} said no" if answer is False else ""
 
@@ -348,6 +370,6 @@ def describe(error: BaseException) -> str:
     """One line: the exception's type and message, and which line of the pipeline led to it."""
     message, name = message_of(error), type(error).__name__
     words = f"{name}: {message}" if message else name
-    if isinstance(error, HoldfastError | LostValueError) or hasattr(error, "kinds"):
+    if issubclass(type(error), HoldfastError | LostValueError | RemoteError):
         words = message
     return " ".join(words.split())[:1000] + raised_at(error)

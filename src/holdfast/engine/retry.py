@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from math import inf
+
+from holdfast.executors.base import RemoteError
 
 DELAY_MAX_S = 600.0
 """No delay of our own is longer; a server's `retry_after` is honoured whatever it says."""
@@ -19,11 +22,11 @@ def retry_delay_s(backoff: float, failures: int, error: BaseException | None, rn
 
 
 def _wished(error: BaseException | None) -> float:
-    wish = getattr(error, "retry_after", None)
     try:
-        return max(0.0, float(wish)) if wish is not None else 0.0
-    except (TypeError, ValueError):
+        seconds = float(getattr(error, "retry_after", None) or 0.0)
+    except BaseException:  # other people's code, in the middle of a commit
         return 0.0
+    return seconds if 0.0 < seconds < inf else 0.0
 
 
 def may_retry(
@@ -42,5 +45,7 @@ def may_retry(
 
 def _is_one_of(error: BaseException, classes: tuple[type[BaseException], ...]) -> bool:
     # An error from a worker process comes with the names of its classes instead of the classes.
-    names = getattr(error, "kinds", ())
-    return isinstance(error, classes) or any(cls.__name__ in names for cls in classes)
+    if type(error) is RemoteError:
+        return any(cls.__name__ in error.kinds for cls in classes)
+    # As `except` sees it: by its real bases, without asking it.
+    return any(base is cls for base in type(error).__mro__ for cls in classes)

@@ -30,6 +30,15 @@ class Outcome(msgspec.Struct, eq=False):
     cancelled: bool = False  # stopped by us: says nothing about the step
 
 
+class RemoteError(Exception):
+    """What a body in a worker process raised; its type's name and message, as text."""
+
+    def __init__(self, message: str, kinds: tuple[str, ...] = (), retry_after: float | None = None) -> None:
+        super().__init__(f"{kinds[0]}: {message}" if kinds else message)
+        self.kinds = kinds  # the names of its type and of that type's bases, for retry_on
+        self.retry_after = retry_after
+
+
 class Executor(Protocol):
     """Runs one call in the calling thread's time. Never raises for what the body did."""
 

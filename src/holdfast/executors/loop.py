@@ -29,6 +29,7 @@ class LoopExecutor:
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = threading.Lock()
+        self._stopped = False
 
     def start(self, starts: Sequence[Start]) -> None:
         """Run these calls on the loop, with one wake-up for all of them."""
@@ -44,6 +45,7 @@ class LoopExecutor:
         """Stop the loop. Coroutines that are still there are dropped with it."""
         if self._loop is None or self._thread is None:
             return
+        self._stopped = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5.0)
         self._loop = None
@@ -61,12 +63,20 @@ class LoopExecutor:
         assert loop is not None
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            self._serve_all(loop)
             self._cancel_all()
             loop.run_until_complete(asyncio.sleep(0))
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
+
+    def _serve_all(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop until it is stopped: a task of a body's own that exits ends only itself."""
+        while not self._stopped:
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                pass  # whoever awaits that task is given it, too
 
     def _spawn_all(self, starts: Sequence[Start]) -> None:
         assert self._loop is not None

@@ -19,19 +19,10 @@ import msgspec
 
 from holdfast.clock import monotonic
 from holdfast.errors import HoldfastError
-from holdfast.executors.base import Call, Outcome
+from holdfast.executors.base import Call, Outcome, RemoteError
 from holdfast.pipeline.rewind import Rewind
 from holdfast.values import decode_json, encode_json
 from holdfast.wording import message_of, raised_at
-
-
-class RemoteError(Exception):
-    """What a body in a worker process raised; its type's name and message, as text."""
-
-    def __init__(self, message: str, kinds: tuple[str, ...] = (), retry_after: float | None = None) -> None:
-        super().__init__(f"{kinds[0]}: {message}" if kinds else message)
-        self.kinds = kinds  # the names of its type and of that type's bases, for retry_on
-        self.retry_after = retry_after
 
 
 class ProcessExecutor:
@@ -181,12 +172,22 @@ def unpack_value(packed: list[Any]) -> Any:
 
 def answer_error(error: BaseException) -> bytes:
     """The line a worker sends when a body raised."""
+    try:
+        return msgspec.json.encode(_error_as_json(error))
+    except BaseException as failure:  # other people's class
+        words = f"its words cannot be had ({type(failure).__name__})"
+        return msgspec.json.encode({"error": words, "kinds": _kinds(error)})
+
+
+def _error_as_json(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Rewind):
-        rewind = {"to": error.targets, "rounds": error.rounds, "keep": error.keep}
-        return msgspec.json.encode({"rewind": rewind})
+        return {"rewind": {"to": error.targets, "rounds": error.rounds, "keep": error.keep}}
     wish = getattr(error, "retry_after", None)
-    kinds = [kind.__name__ for kind in type(error).__mro__[:-1]]
-    reply: dict[str, Any] = {"error": message_of(error)[:10_000] + raised_at(error), "kinds": kinds}
+    reply: dict[str, Any] = {"error": message_of(error)[:10_000] + raised_at(error), "kinds": _kinds(error)}
     if isinstance(wish, int | float):
         reply["retry_after"] = float(wish)
-    return msgspec.json.encode(reply)
+    return reply
+
+
+def _kinds(error: BaseException) -> list[str]:
+    return [kind.__name__ for kind in type(error).__mro__[:-1]]

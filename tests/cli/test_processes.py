@@ -99,6 +99,59 @@ def test_first_signal_waits_and_second_stops_at_once(start: Start, slow: Path, n
     assert out.splitlines()[-1].startswith("Continue with: holdfast resume ")
 
 
+# Sends itself a signal as soon as its last line is printed, or when the interpreter ends.
+SIGNALLED = """
+import atexit
+import os
+import sys
+
+from holdfast import Pipeline
+
+pipe = Pipeline("signalled")
+
+
+def signal_ourselves():
+    os.kill(os.getpid(), int(os.environ["NUMBER"]))
+
+
+class Stdout:
+    def write(self, text):
+        sys.__stdout__.write(text)
+        if "Completed" in text:
+            signal_ourselves()
+
+    def __getattr__(self, name):
+        return getattr(sys.__stdout__, name)
+
+
+if os.environ["WHEN"] == "told":
+    sys.stdout = Stdout()
+elif os.environ["WHEN"] == "exit":
+    atexit.register(signal_ourselves)
+
+
+@pipe.step(writes="out.md")
+def only() -> str:
+    return "text"
+"""
+
+
+@pytest.mark.parametrize("when", ["told", "exit"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_after_the_end_of_the_run_is_quiet(start: Start, tmp_path: Path, number: int, when: str) -> None:
+    """It ends with the run's own status or as interrupted, without traceback, and leaves everything whole."""
+    (tmp_path / "signalled.py").write_text(SIGNALLED, encoding="utf-8")
+    env = {"NUMBER": str(int(number)), "WHEN": when}
+    process = start("run", str(tmp_path / "signalled.py"), "--dir", str(tmp_path), env=env)
+    out, err = process.communicate(timeout=20)
+    assert "Completed: 1 of 1" in out
+    assert process.returncode == (130 if when == "told" else 0)
+    assert "Traceback" not in err and "ignored" not in err
+    verify = start("verify", "--dir", str(tmp_path), env={**env, "WHEN": "never"})
+    out, _ = verify.communicate(timeout=20)
+    assert verify.returncode == 0 and "note" not in out
+
+
 def test_signal_lets_a_running_step_finish(start: Start, slow: Path) -> None:
     """After one signal, a step that ends within the grace period counts, and is not run again."""
     process = start("run", str(slow / "slow.py"), "--dir", str(slow))

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -97,12 +99,29 @@ def main() -> NoReturn:
     """Run the command line of this process and leave with its exit status."""
     give_closed_streams_a_place()
     escape_what_cannot_be_encoded()
-    code = run(sys.argv[1:])
-    code = _flushed(code)
+    _on_signals(_interrupt)
+    try:
+        code = _flushed(run(sys.argv[1:]))
+    except KeyboardInterrupt:  # just as everything had been said
+        code = EXIT_INTERRUPTED
+    # Nothing is left to stop, and the interpreter's own end is no place for a traceback.
+    _on_signals(signal.SIG_IGN)
     if threading.active_count() > 1:
         # A sync step that does not return must not keep the process: everything is on disk.
         os._exit(code)
     sys.exit(code)
+
+
+def _on_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> None:
+    """Handle what asks a process to end; what is ignored stays ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """SIGTERM and SIGHUP mean what Ctrl-C does. While a run goes on, `Stopper` hears them instead."""
+    raise KeyboardInterrupt
 
 
 def run(argv: Sequence[str]) -> int:

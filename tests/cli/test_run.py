@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -356,3 +361,48 @@ def test_a_decision_that_leads_nowhere_offers_no_way_on(project: Project) -> Non
     assert json.loads(project("retry", "--all", "--json").out)["continue"] is None
     project.run("--run-id", "two", "-p", "n=3", "--budget", "0.01", "--concurrency", "1")
     assert project("note", "hello").lines[-1] == f"Continue with: holdfast resume two --budget 0.02{project.there}"
+
+
+HOLDS = """
+import sqlite3, sys
+other = sqlite3.connect(sys.argv[1], isolation_level=None)
+other.execute("BEGIN EXCLUSIVE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held_by_another(project: Project) -> Iterator[None]:
+    """Another process keeps todos.db locked: within this one, locks end when any descriptor is closed."""
+    words = [sys.executable, "-c", HOLDS, str(project.root / ".holdfast/todos.db")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        yield
+        holder.communicate()
+
+
+def todos(project: Project) -> dict[str, str]:
+    with closing(sqlite3.connect(project.root / ".holdfast/todos.db")) as connection:
+        return dict(connection.execute("SELECT id, status FROM todos").fetchall())
+
+
+def test_a_database_that_another_program_holds_is_told_and_made_good(project: Project) -> None:
+    """The run is done all the same, a line says what is old, verify has a note, and the next command mends it."""
+    project.touch("fail-ch02")
+    project.run()
+    (project.root / "fail-ch02").unlink()
+    locked = ".holdfast/todos.db cannot be read (another program keeps it locked)"
+    with held_by_another(project):
+        said = project.run()
+        assert said.code == 0
+        assert f"Not up to date: {locked}; the next command that changes the run writes it anew." in said.lines
+        assert locked in json.loads(project.run("--json").out)["not_up_to_date"]
+        assert f"Not up to date: {locked}" in project("note", "a word").out
+        assert f"{locked}; the next run writes it anew" in project("verify").out
+    assert todos(project)["draft[ch02]"] != "done"
+    said = project("verify")
+    assert said.code == 0 and ".holdfast/todos.db is older than the journal" in said.out
+    assert project("note", "another").lines == ["The note is recorded."]
+    assert todos(project)["draft[ch02]"] == "done"
+    assert "todos.db" not in project("verify").out

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.cli.finding import pick_run
-from holdfast.cli.printing import addressed, print_json, say
+from holdfast.cli.printing import addressed, print_json, say, say_all
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def decide(directory: str, run_id: str | None, as_json: bool, record: Callable[[ProjectLayout, str], str]) -> None:
     """Call `record` with the run that is meant, and print its sentence and the way on."""
+    from holdfast.cli.ending import view_lines
     from holdfast.runs.listing import holder_of, open_project, read_picture
     from holdfast.state import COMPLETED
 
@@ -28,5 +29,7 @@ def decide(directory: str, run_id: str | None, as_json: bool, record: Callable[[
         print_json({"run_id": chosen, "message": sentence, "running": is_running, "continue": command})
         return
     say(sentence)
+    if not is_running:
+        say_all(view_lines(layout, picture.state))
     if not is_over:
         say(f"Continue with: {command}" if command else "The running engine takes it up.")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from holdfast.cli.printing import addressed, money
 from holdfast.layout import ProjectLayout
 from holdfast.runs.listing import newest
-from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
 from holdfast.views.picture import Picture
+from holdfast.views.soundness import note_on_todos
 from holdfast.wording import span
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def ending(
         shown = _some(result.left_alone)
         yield f"Missing, and left alone because nothing unfinished needs them (--only-needed): {shown}."
     yield from orphan_lines(picture)
+    yield from view_lines(layout, picture.state)
     if result.status == COMPLETED:
         yield _completed(picture, tally, seconds, is_proved=not (result.unread or result.left_alone))
         return
@@ -48,6 +50,13 @@ def orphan_lines(picture: Picture) -> Iterator[str]:
     orphans = picture.orphans()
     if orphans:
         yield f"No longer in the pipeline, files kept: {_some(orphans)}."
+
+
+def view_lines(layout: ProjectLayout, state: RunState) -> Iterator[str]:
+    """What keeps a view from showing the run as it is, though it was to be written just now."""
+    behind = note_on_todos(layout, state)
+    if behind:
+        yield f"Not up to date: {behind}."
 
 
 def _some(names: Sequence[str]) -> str:

@@ -168,16 +168,24 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
         finally:
             console.close()
     if manner.as_json:
-        print_json({**document(layout, result.picture), **_unproved(result), "exit_code": result.exit_code})
+        print_json(
+            {**document(layout, result.picture), **_unproved(result, layout), "exit_code": result.exit_code}
+        )
     else:
         say_all(ending(result, tally, manner.directory, layout, clock.monotonic() - began))
     return result
 
 
-def _unproved(result: RunResult) -> dict[str, Any]:
-    """What --quick believed and --only-needed left alone: a reader of the document must be told, too."""
-    believed = {"unread": result.unread} if result.unread else {}
-    return {**believed, **({"left_alone": list(result.left_alone)} if result.left_alone else {})}
+def _unproved(result: RunResult, layout: ProjectLayout) -> dict[str, Any]:
+    """What --quick believed, --only-needed left alone and is not up to date: a reader must be told that, too."""
+    from holdfast.views.soundness import note_on_todos
+
+    facts = {
+        "unread": result.unread,
+        "left_alone": list(result.left_alone),
+        "not_up_to_date": note_on_todos(layout, result.picture.state),
+    }
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def _hooks(

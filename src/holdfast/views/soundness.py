@@ -21,21 +21,35 @@ def notes_on(layout: ProjectLayout, state: RunState) -> Iterator[str]:
     run = layout.run(state.run_id)
     pages = [layout.checkpoint_view, layout.resume_view, run.summary, *([run.progress] if state.sections else [])]
     problems = {path: _view_problem(path, state.run_id, state.seq) for path in pages}
-    problems[layout.todos_db] = _database_problem(layout.todos_db)
+    problems[layout.todos_db] = _database_problem(layout.todos_db, state)
     for path, words in problems.items():
         if words:
             yield f"{os.path.relpath(path, layout.root)} {words}; the next run writes it anew"
 
 
-def _database_problem(path: Path) -> str:
+def note_on_todos(layout: ProjectLayout, state: RunState) -> str:
+    """Why todos.db does not show the run as it is after a command that writes views, or ""."""
+    words = _database_problem(layout.todos_db, state)
+    path = os.path.relpath(layout.todos_db, layout.root)
+    return f"{path} {words}; the next command that changes the run writes it anew" if words else ""
+
+
+def _database_problem(path: Path, state: RunState) -> str:
     try:
         fd = atomic.open_regular(os.fspath(path))
     except OSError as error:
         return _why_unread(error)
     try:
-        return "" if os.read(fd, len(_SQLITE)) == _SQLITE else "is no database"
+        if os.read(fd, len(_SQLITE)) != _SQLITE:
+            return "is no database"
     finally:
         os.close(fd)
+    from holdfast.views.todofile import read_moment  # SQLite is loaded only where there is a database
+
+    run_id, seq, problem = read_moment(path)
+    if problem:
+        return f"cannot be read ({problem})"
+    return "is older than the journal" if run_id == state.run_id and seq < state.seq else ""
 
 
 def _view_problem(path: Path, run_id: str, seq: int) -> str:

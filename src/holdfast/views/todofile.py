@@ -125,9 +125,22 @@ def read_claims(path: Path, spec: PipelineSpec) -> Claims:
         return _unreadable(_UNREADABLE[error.errno])
 
 
+def read_moment(path: Path) -> tuple[str, int, str]:
+    """The run and the sequence number that a todos.db shows; or what keeps it from being read."""
+    try:
+        with closing(open_to_read(path)) as connection:
+            marks = connection.execute("SELECT run, seq FROM todo_view LIMIT 2").fetchall()
+    except sqlite3.Error as error:
+        return "", 0, _in_words(error)
+    run, seq = marks[0] if len(marks) == 1 else ("", 0)
+    return str(run), seq if isinstance(seq, int) else 0, ""
+
+
 def _in_words(error: sqlite3.Error) -> str:
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
         return "whoever wrote to it was cut off; the next run puts that right"
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return "another program keeps it locked"
     return terminal(str(error))
 
 

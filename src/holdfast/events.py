@@ -194,6 +194,7 @@ class ArtifactHealed(Event, frozen=True, kw_only=True, tag="artifact_healed"):
     path: str
     problem: str
     resealed: bool = False  # only the seal was damaged: what is above it needed no copy
+    source: str = ""  # what had been set aside, and was put back; "" for objects/
 
 
 class ArtifactSetAside(Event, frozen=True, kw_only=True, tag="artifact_set_aside"):

@@ -12,6 +12,7 @@ from holdfast import Context, Pipeline
 from holdfast.commands.people import decide, reject
 from holdfast.commands.plan import make_plan
 from holdfast.commands.run import RunResult, execute
+from holdfast.commands.verify import verify
 from holdfast.decisions import Planned
 from holdfast.layout import ProjectLayout
 from holdfast.runs.choosing import Request
@@ -161,6 +162,70 @@ def test_an_answer_given_meanwhile_holds(project: Project) -> None:
     decide(open_project(project.root), project.run_id, "draft[a]", "keep")
     result = project.again("kelp")
     assert (result.status, project.ran, result.outputs["draft"]["a"]) == ("completed", [], "mine a of kelp\n")
+
+
+def uncopied(path: str, ran: list[str]) -> Pipeline:
+    """One step of which objects/ keeps no copy; a name that begins with `large` is written by the step itself."""
+    pipe = Pipeline("p", params={"topic": str})
+
+    @pipe.step(writes=path, copy=False)
+    def film(ctx: Context, topic: str) -> str | Path:
+        ran.append(topic)
+        ctx.usage(cost_usd=1.0)
+        if not path.startswith("large"):
+            return f"film of {topic}"
+        ctx.out.write_text(f"film of {topic}")
+        return ctx.out
+
+    return pipe
+
+
+@pytest.mark.parametrize("path", ["film.md", "film.csv", "large.md", "large.bin"])
+def test_what_was_set_aside_for_want_of_a_copy_is_taken_back(tmp_path: Path, path: str) -> None:
+    """The very file that was accepted lies beside, and its hash proves it: nothing runs, and it is told."""
+    ran: list[str] = []
+    pipe = uncopied(path, ran)
+    run_id = pipe.run(params={"topic": "kelp"}, dir=tmp_path).run_id
+    before = (tmp_path / path).read_bytes()
+    away = pipe.run(params={"topic": "klep"}, dir=tmp_path, resume=run_id, budget_usd=0.0)
+    assert (away.status, (tmp_path / path).exists()) == ("paused", False)
+    (aside,) = tmp_path.glob(f"{path}.bak.*")
+    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), run_id, {"topic": "kelp"})
+    assert [(task.action, task.reason) for task in plan.tasks] == [("heal", f"{path} is missing")]
+    back = pipe.run(params={"topic": "kelp"}, dir=tmp_path, resume=run_id, budget_usd=9.0)
+    assert (back.status, ran, (tmp_path / path).read_bytes()) == ("completed", ["kelp"], before)
+    assert back.picture.state.surprises[-1].text == f"{path} was missing; put back from {aside.name}"
+    assert aside.exists() != path.startswith("large")  # a large one is not copied: it has its name again
+    assert (verify(open_project(tmp_path), run_id).ok, back.cost_usd) == (True, 1.0)
+
+
+def test_what_was_set_aside_and_changed_since_is_not_taken_back(tmp_path: Path) -> None:
+    """Its name proves nothing: the step runs."""
+    ran: list[str] = []
+    pipe = uncopied("film.md", ran)
+    run_id = pipe.run(params={"topic": "kelp"}, dir=tmp_path).run_id
+    pipe.run(params={"topic": "klep"}, dir=tmp_path, resume=run_id, budget_usd=0.0)
+    (aside,) = tmp_path.glob("film.md.bak.*")
+    aside.write_text(f"x{aside.read_text()[1:]}")
+    back = pipe.run(params={"topic": "kelp"}, dir=tmp_path, resume=run_id, budget_usd=9.0)
+    assert (back.status, ran) == ("completed", ["kelp", "kelp"])
+    assert aside.exists()
+
+
+def test_a_damaged_file_is_healed_from_one_in_quarantine(tmp_path: Path) -> None:
+    """objects/ is gone, and a copy lies there of which only the seal had been damaged."""
+    ran: list[str] = []
+    pipe = uncopied("film.md", ran)
+    run_id = pipe.run(params={"topic": "kelp"}, dir=tmp_path).run_id
+    path = tmp_path / "film.md"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"holdfast=1", b"holdfast=x"))
+    assert pipe.run(params={"topic": "kelp"}, dir=tmp_path).status == "completed"
+    path.write_bytes(b"\0" * 99)
+    report = verify(open_project(tmp_path), run_id)
+    assert [finding.fix for finding in report.findings] == [f"holdfast resume {run_id} puts it back"]
+    again = pipe.run(params={"topic": "kelp"}, dir=tmp_path)
+    assert (again.status, ran, path.read_bytes()) == ("completed", ["kelp"], whole)
 
 
 def test_what_was_edited_before_it_was_out_of_date_is_put_back(project: Project) -> None:

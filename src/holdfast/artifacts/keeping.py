@@ -170,7 +170,7 @@ class Artifacts:
     def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """Like `check`, without holding the whole file in memory."""
         try:
-            sha, tail = _hash_above(self.tree, record)
+            sha, tail = hash_above(self.tree, record)
         except OSError as error:
             return look_unread(error)
         seal = seals.read_seal(tail) if seals.is_inline(record.path) else self.seal_beside(record.path, sha)
@@ -434,10 +434,13 @@ class LostValueError(Exception):
     """An accepted output that cannot be read back any more."""
 
 
-def _hash_above(tree: WorkTree, record: FileRecord) -> tuple[str, bytes]:
-    """The hash of the first `size` bytes (what was accepted), and the rest (newline and seal)."""
+def hash_above(tree: WorkTree, record: FileRecord, path: str = "") -> tuple[str, bytes]:
+    """The hash of the first `size` bytes (what was accepted), and the rest (newline and seal).
+
+    They are read from `path`, if the file does not lie where the record says.
+    """
     hasher, left = hashlib.sha256(), record.size
-    descriptor = tree.open_read(record.path)
+    descriptor = tree.open_read(path or record.path)
     try:
         while left and (block := os.read(descriptor, min(1 << 20, left))):
             hasher.update(block)

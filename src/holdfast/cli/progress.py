@@ -153,7 +153,9 @@ def _task(event: Any) -> str:
 
 
 def _made_good(event: ev.ArtifactHealed) -> str:
-    return "sealed anew" if event.resealed else "put back"
+    if event.resealed:
+        return "sealed anew"
+    return f"put back from {event.source}" if event.source else "put back"
 
 
 def _repaired(_: Progress, event: ev.JournalRepaired) -> tuple[Any, ...]:

@@ -239,7 +239,7 @@ def _healed(state: RunState, event: ev.ArtifactHealed, at: float) -> None:
     task = state.tasks.get(event.step_id)
     if task is not None and task.decided:
         state.tasks[event.step_id] = replace(task, decided="")
-    done = "sealed anew" if event.resealed else "put back from objects/"
+    done = "sealed anew" if event.resealed else f"put back from {event.source or 'objects/'}"
     surprise(state, event.step_id, f"{event.path} was {event.problem}; {done}", at, "none")
 
 

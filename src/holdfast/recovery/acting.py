@@ -119,12 +119,17 @@ class Acting:
                 events += self._mend_seal(node.id, file, found, seal)
                 continue
             events += self._put_away(node.id, file.path, found)
-            if not self.artifacts.heal(file, seal):
+            source = self._put_back(file, seal)
+            if source is None:
                 reason = f"{file.path} is {found.kind}, and the copy in objects/ is damaged"
                 return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=True)]
             problem = _described(found) if found.kind == look.FOREIGN else found.kind
-            events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=problem))
+            events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=problem, source=source))
         return events
+
+    def _put_back(self, file: ev.FileRecord, seal: Seal) -> str | None:
+        """Put an accepted file back; gives what had been set aside, if it was that; None if nothing is whole."""
+        return "" if self.artifacts.heal(file, seal) else self._gathering.backups.heal(file, seal) or None
 
     def put_away_damaged(self, node: Node, decision: Decision) -> Iterator[ev.Event]:
         """Set the damaged files that a decision is about aside, but those of which only the seal is."""

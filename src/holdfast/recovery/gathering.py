@@ -14,6 +14,7 @@ from holdfast.artifacts.inputs import UNKNOWN, Inputs
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.products import part_path
 from holdfast.pipeline.nodes import Node
+from holdfast.recovery.backups import Backups
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory
 from holdfast.recovery.seeing import as_taken
@@ -44,6 +45,7 @@ class Gathering:
         self,
         inputs: Inputs,
         sections: Sections,
+        backups: Backups,
         *,
         migrations: Migrations,
         living_runs: frozenset[str],
@@ -54,6 +56,7 @@ class Gathering:
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.sections = sections
+        self.backups = backups
         self.migrations = migrations
         self.living_runs = living_runs
         self.take_over = take_over
@@ -138,10 +141,13 @@ class Gathering:
         bad = [f for f in files if looks[f.path].kind != look.SEALED]
         return _Facts(
             looks,
-            healable={f.path: looks[f.path].is_whole or self.artifacts.can_heal(f) for f in bad},
+            healable={f.path: looks[f.path].is_whole or self._can_heal(f) for f in bad},
             value_lost=self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted),
             uncopied=frozenset([f.path for f in files if not f.stored]),
         )
+
+    def _can_heal(self, file: ev.FileRecord) -> bool:
+        return self.artifacts.can_heal(file) or bool(self.backups.find(file))
 
     def _unmixed(self, file: ev.FileRecord, files: Sequence[ev.FileRecord], found: Look) -> Look:
         """How a file looks: if it holds another one of its step, whole, it is no edit. A copy puts that right."""

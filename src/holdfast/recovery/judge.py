@@ -23,6 +23,7 @@ from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.acting import Acting
+from holdfast.recovery.backups import Backups
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
@@ -62,6 +63,7 @@ class Judge:
         self._gathering = Gathering(
             inputs,
             self.sections,
+            Backups(inputs.artifacts, quarantine),
             migrations=migrations,
             living_runs=living_runs,
             take_over=take_over,

@@ -15,9 +15,11 @@ from holdfast.engine.attempt import Attempts
 from holdfast.engine.drawing import draw
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord
+from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import Check, CompiledPipeline
 from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.nodes import Node
+from holdfast.recovery.backups import Backups
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.views.picture import decode_spec
 
@@ -54,6 +56,7 @@ class Inspection:
         self._opened: set[str] = set()  # memory files whose beginning was looked at
         self._state = state
         self._artifacts = artifacts
+        self._backups = Backups(artifacts, ProjectLayout(root).run(state.run_id).quarantine)
         self._whole = whole
         self._resume = resume
         spec = decode_spec(state)
@@ -100,7 +103,7 @@ class Inspection:
             return Finding(task, file.path, look.DAMAGED, error.message, f"mend that, then: {self._resume}")
         if seen.kind == look.SEALED:
             return None
-        can_heal = self._artifacts.can_heal(file)
+        can_heal = self._artifacts.can_heal(file) or bool(self._backups.find(file))
         if seen.kind == look.CHANGED:
             fix = f"{self._resume} --on-changed restore (or keep)"
             fix += "" if can_heal else "; its copy is lost, so restore makes it again"

@@ -360,19 +360,20 @@ def _copy_aside(reader: int, start: int, name: str, label: str, into: Path) -> P
 
 def aside_name(name: str, label: str = "", at: str = "") -> str:
     """What a file is called in quarantine, but for the number that makes it unique; `at` in place of the time."""
-    return ".".join([_shortened(name), *([label] if label else []), at or _stamp()])
+    return ".".join([aside_stem(name), *([label] if label else []), at or _stamp()])
 
 
 def backup_name(name: str, at: str = "") -> str:
     """What a file is called that is kept beside itself."""
-    return f"{_shortened(name)}.bak.{at or _stamp()}"
+    return f"{aside_stem(name)}.bak.{at or _stamp()}"
 
 
 def _stamp() -> str:
     return clock.iso(clock.now())[:19].replace("-", "").replace(":", "") + "Z"
 
 
-def _shortened(name: str) -> str:
+def aside_stem(name: str) -> str:
+    """How the name of a file begins that was set aside: as the file was called, unless that is too long."""
     raw = os.fsencode(name)
     return name if len(raw) <= _NAME_KEPT else raw[:_NAME_KEPT].decode("utf-8", "ignore")
 

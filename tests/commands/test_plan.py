@@ -10,6 +10,7 @@ from holdfast import events as ev
 from holdfast.commands.people import decide
 from holdfast.commands.plan import Plan, explain, make_plan
 from holdfast.commands.recover import recover
+from holdfast.commands.run import execute
 from holdfast.layout import ProjectLayout
 from holdfast.runs.choosing import Request
 from holdfast.sessions.showing import append
@@ -323,3 +324,41 @@ def test_a_lost_value_that_may_be_needed_is_not_certain(tmp_path: Path) -> None:
     assert {task.id for task in plan.tasks if task.if_different} == {"score", "final"}
     result = lossy().run(dir=tmp_path, resume=run_id)
     assert (result.status, result.picture.state.task("score").value_lost) == ("completed", True)
+
+
+def test_an_edit_that_counts_only_once_its_items_are_known_is_foreseen(tmp_path: Path) -> None:
+    """After a loss it waits for them; what was made before the edit is not called trusted, and then runs."""
+    pipe, ran = Pipeline("p"), []
+
+    @pipe.items("part")
+    def parts() -> list[str]:
+        return ["a", "b"]
+
+    @pipe.step(each="part", writes="d/{part}.md")
+    def draft(ctx: Context, part: str) -> str:
+        ran.append(ctx.task_id)
+        return part
+
+    @pipe.step(each="part")
+    def score(ctx: Context, draft: str) -> int:
+        ran.append(ctx.task_id)
+        return len(draft)
+
+    @pipe.step(each="part", writes="f/{part}.md")
+    def final(ctx: Context, draft: str, score: int) -> str:
+        ran.append(ctx.task_id)
+        return f"{draft} {score}"
+
+    run_id = pipe.run(dir=tmp_path).run_id
+    shutil.rmtree(tmp_path / ".holdfast")
+    edited = tmp_path / "d/b.md"
+    edited.write_text("mine " + edited.read_text())
+    settings = Settings(on_changed="keep")
+    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), run_id, {}, settings)
+    planned = {task.id: (task.action, task.if_different) for task in plan.tasks}
+    assert planned["draft[b]"] == ("adopt", False)
+    assert planned["score[b]"] == planned["final[b]"] == ("redo", True)
+    ran.clear()
+    execute(pipe.compile(), ProjectLayout(tmp_path), Request({}, run_id, settings=settings))
+    assert set(ran) == {"score[b]", "final[b]"}
+    assert {planned[f"{step}[a]"] for step in ("draft", "score", "final")} == {("adopt", False)}

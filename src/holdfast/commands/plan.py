@@ -74,6 +74,7 @@ def make_plan(
     views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
     with looking(compiled.spec, layout, state, request, compiled, views) as walker:
         walker.go()
+        walker.foresee_edits()
         walker.tell_running(running)
         if state.rebuilt:
             walker.send_back(turned_back(lost_wishes(layout, compiled.spec, state, views)))

@@ -31,6 +31,7 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.inferring import Items, is_inferred
 from holdfast.pipeline.nodes import OK, OPEN, SETTLE, SKIPPED, Node, split_task_id, task_id
 from holdfast.pipeline.spec import ItemsSpec
+from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
@@ -69,6 +70,7 @@ class Walker:
         self._inferred = inferred  # items functions whose items were inferred
         self._sure = sure  # paths of inferred items that a view or the record names
         self._proved: set[tuple[str, ...]] = set()  # paths of inferred items that a sealed file proves
+        self._kept_later: list[Node] = []  # somebody's edits, that count as soon as their items are known again
         self._recorder = record
         self._rehearses = rehearses  # to look, migrations are called, too: what they write is wanted
         self._scheduler = Scheduler(graph)
@@ -155,6 +157,20 @@ class Walker:
             reason = f"{source} was edited: it is to be done again"
             self.planned[task] = replace(self.planned[task], action=decisions.REDO, reason=reason)
 
+    def foresee_edits(self) -> None:
+        """Tell what was made from a file before somebody edited it, and runs again once that edit counts.
+
+        Nothing is done about it here: the edit waits for its items, and finished work is compared with it then.
+        """
+        for edited in self._kept_later:
+            for consumer in _takers(edited):
+                planned = self.planned.get(consumer.id)
+                if planned is not None and planned.action not in _RUNS:
+                    reason = f"if {edited.id} comes out differently"
+                    self._note(consumer, Decision(decisions.REDO, reason, about=BEHIND))
+                    for producer in self.inputs.producers(consumer):
+                        self._note_perhaps(producer, consumer)
+
     def tell_running(self, tasks: Iterable[str]) -> None:
         """An engine is at work on these: what is there of them now is not what a later run would find."""
         for task in tasks:
@@ -233,6 +249,8 @@ class Walker:
         if news and decision.action == decisions.TRUST:
             decision = replace(decision, reason=news)
         if self._inferred and self._is_guess(node) and not self._may_act_on_guess(node, decision):
+            if decision.about in KEPT_BY_PERSON:
+                self._kept_later.append(node)
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
         if (
             decision.action in (decisions.REDO, decisions.CONTINUE)
@@ -383,6 +401,15 @@ class Walker:
         if decision.action == decisions.ADOPT:
             return _EVIDENCE[decision.about]
         return "journal" if node.id in self.state.tasks else ""
+
+
+def _takers(producer: Node) -> Iterator[Node]:
+    """The tasks that take its output, also of all items together."""
+    for consumer, _ in producer.consumers:
+        if consumer.kind == "gather":
+            yield from _takers(consumer)
+        elif consumer.is_task and producer in consumer.parents:
+            yield consumer
 
 
 def _held_by(graph: Graph) -> dict[str, Node]:

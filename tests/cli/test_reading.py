@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,22 @@ def test_list_shows_parameters_and_tags_as_columns(project: Project) -> None:
     assert heading == ["run", "pipeline", "topic", "n", "words", "status", "done", "cost"]
     assert newest == ["two", "book", "kelp", "1", "1", "completed", "3/3", "$0.010"]
     assert oldest[0] == "one"
+
+
+def test_a_tag_hides_no_parameter(project: Project) -> None:
+    """One of the same name has a column, and a line, of its own, which says that it is a tag."""
+    book = project.root / "book.py"
+    book.write_text(book.read_text().replace("ctx.tag(words=", "ctx.tag(topic='weeds', cost=9, words="))
+    project.run("-p", "topic=kelp")
+    heading, row = project("list").lines
+    cells = dict(zip(re.split("  +", heading), re.split("  +", row), strict=True))
+    assert (cells["topic"], cells["topic (tag)"], cells["cost (tag)"], cells["words"]) == (
+        "kelp",
+        "weeds",
+        "9",
+        "2",
+    )
+    assert {"  topic: kelp", "  topic (tag): weeds"} <= set(project("status").lines)
 
 
 def test_list_as_json(project: Project) -> None:

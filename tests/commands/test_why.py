@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from holdfast import Pipeline, Rewind
 from holdfast.commands.people import approve
 from holdfast.commands.plan import explain
+from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
 
 
@@ -159,3 +162,20 @@ def test_order_alone_does_not_make_a_task_wait(tmp_path: Path) -> None:
 
     run = pipe.run(dir=tmp_path)
     assert "needs a person" not in why(tmp_path, run.run_id, "find[b]")
+
+
+def test_a_renamed_task_is_known_by_both_names(tmp_path: Path) -> None:
+    """Asked for by its old name it says what it is called now, and so does what was made from it."""
+
+    before, now = Pipeline("p"), Pipeline("p")
+    before.step(name="draft")(lambda: 1)
+    before.step(name="last")(lambda draft: draft)
+    now.step(name="script", was="draft")(lambda: 1)
+    now.step(name="last")(lambda script: script)
+    run_id = before.run(dir=tmp_path).run_id
+    with pytest.raises(UsageError, match="old name until the next run"):
+        why(tmp_path, run_id, "script")
+    now.run(dir=tmp_path)
+    told = why(tmp_path, run_id, "script")
+    assert why(tmp_path, run_id, "draft") == f"draft is now called script\n{told}"
+    assert "made from script: " in why(tmp_path, run_id, "last")

@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.finding import LOST_FIX
 from holdfast.cli.options import json_option, project_options
-from holdfast.cli.printing import addressed, money, plain, print_json, say, say_all, table
+from holdfast.cli.printing import addressed, money, plain, print_json, say, say_all, table, tag_heading
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
@@ -49,16 +49,25 @@ def _held_run(layout: ProjectLayout, runs: list[RunInfo]) -> str | None:
 
 
 def _lines(runs: list[RunInfo], held: str | None) -> list[str]:
-    names = list(dict.fromkeys(name for info in runs for name in (*info.params, *info.tags)))
-    headings = ["run", "pipeline", *names, "status", "done", "cost"]
-    return table(headings, [_row(info, names, info.run_id == held) for info in runs])
+    params = list(dict.fromkeys(name for info in runs for name in info.params))
+    tags = list(dict.fromkeys(name for info in runs for name in info.tags))
+    headings = [
+        "run",
+        "pipeline",
+        *params,
+        *(tag_heading(name, params) for name in tags),
+        "status",
+        "done",
+        "cost",
+    ]
+    return table(headings, [_row(info, params, tags, info.run_id == held) for info in runs])
 
 
-def _row(info: RunInfo, names: list[str], running: bool) -> list[str]:
+def _row(info: RunInfo, params: list[str], tags: list[str], running: bool) -> list[str]:
     if info.problem:
-        return [info.run_id, "", *("" for _ in names), "unreadable", "", ""]
-    fields = {**info.params, **info.tags}
-    values = [plain(fields[name]) if name in fields else "" for name in names]
+        return [info.run_id, "", *("" for _ in (*params, *tags)), "unreadable", "", ""]
+    cells = [(info.params, name) for name in params] + [(info.tags, name) for name in tags]
+    values = [plain(fields[name]) if name in fields else "" for fields, name in cells]
     return [
         info.run_id,
         info.pipeline,

@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TextIO
 
 from holdfast import clock
@@ -23,6 +23,7 @@ from holdfast.escaping import terminal
 # JSON escapes C0 by itself; these could still deceive a terminal or a reader.
 _DECEIVING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _CELL_MAX = 40
+_COLUMNS = ("run", "pipeline", "status", "done", "cost")
 _QUOTED_COMMAND = re.compile(r"'(holdfast [a-z][^']*)'")
 _LAST_COMMAND = re.compile(r"(?:^|(?<=: ))holdfast [a-z](?!.*--help).*?(?=   \(|$)")
 
@@ -90,6 +91,11 @@ def escape_what_cannot_be_encoded() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def tag_heading(name: str, params: Collection[str]) -> str:
+    """What a tag is shown as: if a parameter, or a column of `list`, has the same name, it says that it is one."""
+    return f"{name} (tag)" if name in params or name in _COLUMNS else name
 
 
 def money(usd: float) -> str:

@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.finding import pick_run
 from holdfast.cli.options import json_option, project_options, run_argument
-from holdfast.cli.printing import addressed, day_and_hour, plain, print_json, say_all
+from holdfast.cli.printing import addressed, day_and_hour, plain, print_json, say_all, tag_heading
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
@@ -78,8 +78,8 @@ def _head(picture: Picture, holder: Mapping[str, Any] | None) -> Iterator[str]:
     if holder is not None:
         since = day_and_hour(str(holder["since"]))
         yield f"  running since {since} as process {holder['pid']} on {holder['host']}"
-    for name, value in {**state.params, **state.tags}.items():
-        yield f"  {name}: {plain(value)}"
+    yield from (f"  {name}: {plain(value)}" for name, value in state.params.items())
+    yield from (f"  {tag_heading(name, state.params)}: {plain(value)}" for name, value in state.tags.items())
     if picture.phase and status != "completed":
         yield f"  phase: {picture.phase} ({phase_words(picture, picture.phase)})"
 

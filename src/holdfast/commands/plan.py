@@ -122,7 +122,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
 
     `typed` gives a command as it has to be typed where the reader is.
     """
-    from holdfast.commands.why import tell
+    from holdfast.commands.why import called_now, tell
 
     state = read_run(layout, run_id).state
     spec = decode_spec(state)
@@ -133,7 +133,9 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
         walker.go()
         walker.tell_running(running)
         needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]
-        return tell(task, walker.state, walker.graph, walker.planned.get(task), needs)
+        now = called_now(task, walker.graph)
+        renamed = [f"{task} is now called {now}"] if now != task else []
+        return renamed + tell(now, walker.state, walker.graph, walker.planned.get(now), needs)
 
 
 def _changes(

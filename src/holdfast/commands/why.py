@@ -44,19 +44,30 @@ def tell(
     if node is not None and node.kind in ("gate", "phase"):
         return list(_tell_barrier(node, state, graph, commands))
     if task not in graph.nodes and task not in state.tasks:
-        near = did_you_mean(task, [node.id for node in graph.tasks()])
-        raise UsageError(f"There is no task {printable(task)} in run {state.run_id}.", fix=near.strip())
+        near = did_you_mean(task, [node.id for node in graph.tasks()]).strip()
+        fix = (
+            near or "A step that was renamed since has its old name until the next run; holdfast plan shows both."
+        )
+        raise UsageError(f"There is no task {printable(task)} in run {state.run_id}.", fix=fix)
     record = state.tasks.get(task)
     waited_for = _waited_for(task, graph, state)
     lines = [f"{task}: {_status(record, waited_for)}"]
     if record is not None:
         lines += _past(record, is_running=planned is not None and planned.reason == RUNNING)
         inputs = {name: part.removeprefix("?") or "not known" for name, part in record.inputs.items()}
-        lines += [f"  made from {name}: {part}" for name, part in inputs.items()]
+        called = {parent.identity: parent.spec.name for parent in node.parents} if node is not None else {}
+        lines += [f"  made from {called.get(name, name)}: {part}" for name, part in inputs.items()]
         lines += [f"  made by version {record.version} of the step"] if record.version > 1 else []
     if node is not None and node.parents:
         lines.append("  depends on " + ", ".join(parent.id for parent in node.parents))
     return lines + list(_next(task, record, planned, waited_for, commands))
+
+
+def called_now(task: str, graph: Graph) -> str:
+    """The id of a task that is meant by an earlier name of its step; else as it was given."""
+    if task in graph.nodes:
+        return task
+    return next((node.id for node in graph.tasks() if task in node.names), task)
 
 
 def _tell_barrier(node: Node, state: RunState, graph: Graph, commands: Mapping[str, str]) -> Iterator[str]:

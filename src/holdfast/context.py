@@ -129,6 +129,11 @@ class Context:
         out = Path(os.path.realpath(self._out.parent), self._out.name)
         return Path(os.path.realpath(path)).is_relative_to(out)
 
+    def is_linked_from_out(self, path: Path) -> bool:
+        """Whether a path begins at `out`, by its name, and leads elsewhere through a link."""
+        named = self._out is not None and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(self._out))
+        return named and not self.made(path)
+
     # --- paid calls ----------------------------------------------------------------------------------------
 
     def once(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

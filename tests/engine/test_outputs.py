@@ -158,8 +158,25 @@ def test_a_file_that_was_not_written_to_ctx_out_is_refused_and_left_alone(tmp_pa
     result = pipe.run(dir=tmp_path)
     (exited,) = exits_of(tmp_path, "step")
     assert (result.status, ran, exited["kind"]) == ("failed", [1], "definition")
-    assert "not ctx.out" in exited["error"]
+    assert ("a symbolic link at ctx.out" if "link" in where else "not ctx.out") in exited["error"]
     assert (tmp_path / "inbox" / "data.md").read_text() == (tmp_path / "out.md").read_text() == "a person's"
+
+
+@pytest.mark.parametrize("name", ["own.md", "missing.md"])
+def test_a_link_at_ctx_out_is_called_a_link(tmp_path: Path, name: str) -> None:
+    """What it leads to is neither taken nor touched, and the message does not say that ctx.out is not ctx.out."""
+    (tmp_path / "own.md").write_text("a person's")
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="out.md")
+    def step(ctx: Context) -> Path:
+        ctx.out.symlink_to(tmp_path / name)
+        return ctx.out
+
+    assert pipe.run(dir=tmp_path).status == "failed"
+    (exited,) = exits_of(tmp_path, "step")
+    assert exited["error"].startswith("left a symbolic link at ctx.out") and "not ctx.out" not in exited["error"]
+    assert (tmp_path / "own.md").read_text() == "a person's" and not (tmp_path / "out.md").exists()
 
 
 @pytest.mark.parametrize("name", ["b.md", "b.csv"])

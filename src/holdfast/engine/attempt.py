@@ -351,6 +351,8 @@ def _refuse_others_files(attempt: Attempt, output: Any) -> None:
     for path in paths_in(spec, output) if spec.writes is not None else ():
         if attempt.ctx is None or not attempt.ctx.made(path):
             words = f"returned the path {path}, which is not ctx.out and was left where it is"
+            if attempt.ctx is not None and attempt.ctx.is_linked_from_out(path):
+                words = "left a symbolic link at ctx.out, and what that leads to may be somebody's own"
             raise DefinitionError([f"{words}; write the file to ctx.out and return that, or return its content"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,6 +128,18 @@ def test_large_runs_are_told_in_summary(capsys: pytest.CaptureFixture[str]) -> N
     assert sum("✓" in line for line in lines) == console_module.LINES_MAX
     assert sum("1 of 2 steps done" in line for line in lines) == 1
     assert "boom" in lines[-1]
+
+
+def test_a_summary_is_of_one_moment(capsys: pytest.CaptureFixture[str]) -> None:
+    """What runs is counted in the picture, as what is done is: the console may be many events behind it."""
+    counts = {"completed": 1, "in_progress": 1}
+    console = PlainConsole({})
+    console.open(lambda: replace(an_empty_picture(), counts=counts))
+    console.events([Recorded(n, 0.0, ev.NodeEntered(step_id=f"draft[{n}]", node="draft")) for n in range(500)])
+    console.events([Recorded(n, 0.0, exited(f"draft[{n}]")) for n in range(300)])
+    console.close()
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "steps done" in line]
+    assert line.endswith("1 of 2 steps done, 1 running, cost $0.00")
 
 
 def test_warnings_of_a_step_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast import clock
 from holdfast.cli.printing import hour, money, say
 from holdfast.cli.progress import Progress, Told
+from holdfast.state import IN_PROGRESS
 
 if TYPE_CHECKING:
     from holdfast.views.picture import Picture
@@ -141,14 +142,14 @@ class PlainConsole(Console):
         picture = self._picture()
         now = clock.monotonic()
         self._summary_due = now + max(SUMMARY_EVERY_S, 20 * (now - began))
-        say(f"{hour(clock.now())}  {standing(picture, self.progress)}", err=True)
+        say(f"{hour(clock.now())}  {standing(picture)}", err=True)
 
 
 def _nothing() -> None:
     """The message of a time in which nothing happened."""
 
 
-def standing(picture: Picture, progress: Progress) -> str:
-    """How far it is, in one line."""
-    cost = money(picture.state.cost_usd)
-    return f"{picture.done} of {picture.total} steps done, {len(progress.running)} running, cost {cost}"
+def standing(picture: Picture) -> str:
+    """How far it is, in one line, and of one moment: the events taken so far may be behind the picture."""
+    running, cost = picture.counts.get(IN_PROGRESS, 0), money(picture.state.cost_usd)
+    return f"{picture.done} of {picture.total} steps done, {running} running, cost {cost}"

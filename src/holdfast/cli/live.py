@@ -86,7 +86,7 @@ class LiveConsole(PlainConsole):
         parts += running
         if logs:
             parts += [Text("─" * min(size.width, 60), style="dim"), *logs]
-        parts.append(Text(terminal(f"{picture.state.run_id}: {standing(picture, self.progress)}"), style="bold"))
+        parts.append(Text(terminal(f"{picture.state.run_id}: {standing(picture)}"), style="bold"))
         for part in parts:
             part.truncate(size.width, overflow="ellipsis")
         return Group(*parts)

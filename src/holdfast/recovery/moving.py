@@ -107,6 +107,8 @@ class Moving:
         elif found.kind == look.MISSING or self._is_taken(node, place, found):
             yield from self._give_way(target, due)
             place = self._files.lost_at(file, target)  # from now on that is where it is missing
+            for path in self._files.in_the_way(place, node.names):
+                yield from self._set_aside(node, path)
         elif is_edited or self._is_proved(place, found):
             new, body = self._files.at_another_path(place, target, as_it_is=is_edited)
             yield from self._give_way(target, due)

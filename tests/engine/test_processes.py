@@ -281,6 +281,42 @@ def test_a_signal_lets_running_steps_end(tmp_path: Path, number: signal.Signals)
     assert done == ["first", "wait", "last"]
 
 
+FORKS = """
+import multiprocessing, sys, time
+from pathlib import Path
+from holdfast import Pipeline
+
+pipe = Pipeline("forks")
+
+def wait_for_ever(begun):
+    begun.send("begun")
+    while True:
+        time.sleep(60)
+
+@pipe.step
+def forks() -> int:
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe()
+    child = fork.Process(target=wait_for_ever, args=(there,), daemon=True)
+    child.start()
+    here.recv()
+    child.terminate()
+    child.join(10)
+    return child.exitcode
+
+if __name__ == "__main__":
+    print(pipe.run().outputs["forks"])
+"""
+
+
+@pytest.mark.parametrize("words", [["pipeline.py"], ["-m", "holdfast", "run", "pipeline.py", "--json"]], ids=len)
+def test_a_child_that_a_step_forks_can_be_ended(tmp_path: Path, words: list[str]) -> None:
+    """A signal means to it what it meant before the run listened for it, whoever runs the pipeline."""
+    write(tmp_path, FORKS)
+    out = subprocess.check_output([sys.executable, *words], cwd=tmp_path, text=True, timeout=PATIENCE_S)
+    assert out == "-15\n" or '"value": -15' in out
+
+
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     """Exit 130 though a step never ends; what was done stays done, the cut-off step costs no retry."""
     write(tmp_path, WAITING)

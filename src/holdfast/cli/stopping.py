@@ -9,7 +9,6 @@ is an ordinary KeyboardInterrupt.
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import threading
@@ -18,9 +17,11 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from holdfast.cli.console import Console
+from holdfast.engine.forked import have_children_take
 from holdfast.wording import counted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_DEFAULT = {signal.SIGINT: signal.default_int_handler}
 
 
 class Stopper:
@@ -69,6 +70,7 @@ class Stopper:
             # What is ignored stays ignored: nohup, or a shell that runs us in the background, said so.
             wanted = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._on_signal) for number in wanted}
+            have_children_take({number: _DEFAULT.get(number, signal.SIG_DFL) for number in wanted})
         return self
 
     def __exit__(
@@ -76,6 +78,7 @@ class Stopper:
     ) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
+        have_children_take({})
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup_before)
@@ -92,14 +95,3 @@ class Stopper:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._stop is None:
             raise KeyboardInterrupt
-
-
-def _forget_in_child() -> None:
-    """A forked child must not write its own signals into our socket."""
-    try:
-        signal.set_wakeup_fd(-1)
-    except ValueError:
-        pass  # not forked from a thread that counts as the child's main one: nothing can be done
-
-
-os.register_at_fork(after_in_child=_forget_in_child)

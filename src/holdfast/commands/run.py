@@ -29,6 +29,7 @@ from holdfast.engine.collecting import seldom
 from holdfast.engine.commit import Recorded
 from holdfast.engine.desk import EngineDesk
 from holdfast.engine.drawing import draw_graph
+from holdfast.engine.forked import have_children_take
 from holdfast.engine.keeper import Keeper
 from holdfast.engine.runner import Limits, Runner
 from holdfast.engine.tasklogs import LogObserver, TaskLogs
@@ -315,8 +316,10 @@ def _handled_signals(stop: Callable[[], None], wanted: bool) -> Iterator[None]:
     # What is ignored stays ignored: nohup, or a shell that runs us in the background, said so.
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, lambda *_: stop()) for number in heard}
+    have_children_take(before)
     try:
         yield
     finally:
+        have_children_take({})
         for number, handler in before.items():
             signal.signal(number, handler)

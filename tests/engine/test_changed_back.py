@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.settings import Settings
+from holdfast.stores import disk
 
 
 class Project:
@@ -197,6 +199,49 @@ def test_what_was_set_aside_for_want_of_a_copy_is_taken_back(tmp_path: Path, pat
     assert back.picture.state.surprises[-1].text == f"{path} was missing; put back from {aside.name}"
     assert aside.exists() != path.startswith("large")  # a large one is not copied: it has its name again
     assert (verify(open_project(tmp_path), run_id).ok, back.cost_usd) == (True, 1.0)
+
+
+def taken_back_killed_at(root: Path, path: str, run_id: str, number: int) -> bool:
+    """Change it back in a process that dies before its `number`-th operation; whether it did."""
+    child = os.fork()
+    if not child:
+        seen: list[str] = []
+
+        def die(op: str, name: str) -> None:
+            seen.append(name)
+            if len(seen) == number:
+                os._exit(9)
+
+        disk.hook = die
+        ran: list[str] = []
+        uncopied(path, ran).run(params={"topic": "kelp"}, dir=root, resume=run_id, budget_usd=9.0)
+        os._exit(len(ran))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9), "its step ran"
+    return code == 9
+
+
+@pytest.mark.parametrize("path", ["film.md", "large.bin"])
+def test_a_kill_while_it_is_taken_back_loses_nothing(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever it comes, the file is whole under one of its names, and no step runs again."""
+    monkeypatch.setattr(disk, "sync_enabled", False)
+    ran: list[str] = []
+    pipe = uncopied(path, ran)
+    (tmp_path / "a").mkdir()
+    run_id = pipe.run(params={"topic": "kelp"}, dir=tmp_path / "a").run_id
+    pipe.run(params={"topic": "klep"}, dir=tmp_path / "a", resume=run_id, budget_usd=0.0)
+    number, is_killed = 0, True
+    while is_killed:
+        number += 1
+        shutil.rmtree(tmp_path / "b", ignore_errors=True)
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        is_killed = taken_back_killed_at(tmp_path / "b", path, run_id, number)
+        back = pipe.run(params={"topic": "kelp"}, dir=tmp_path / "b", resume=run_id, budget_usd=9.0)
+        assert (back.status, ran) == ("completed", ["kelp"])
+        assert (tmp_path / "b" / path).read_text().startswith("film of kelp")
+    assert number > 20
 
 
 def test_what_was_set_aside_and_changed_since_is_not_taken_back(tmp_path: Path) -> None:

@@ -53,6 +53,9 @@ class Desk(Protocol):
     def fetch(self, ref: str) -> bytes:
         """Bytes kept by hash."""
 
+    def begin_stream(self, path: str, task: str) -> None:
+        """Set aside what stands where a file of the work tree is going to grow."""
+
     def stream(self, path: str, data: bytes) -> None:
         """Append to a growing file of the work tree."""
 
@@ -250,6 +253,8 @@ class Context:
         self._alive()
         if not self._part_path:
             raise HoldfastError(f"{self.task_id}: ctx.write needs a step with writes= naming one file.")
+        if not self._streamed and self.partial is None:
+            self._desk.begin_stream(self._part_path, self.task_id)
         self._streamed = True
         self._desk.stream(self._part_path, text.encode())
 

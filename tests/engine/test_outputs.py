@@ -243,6 +243,42 @@ def test_a_retry_does_not_continue_the_stream_of_the_attempt_before(tmp_path: Pa
     assert pipe.run(dir=tmp_path).outputs["stream"] == "attempt 2\n"
 
 
+@pytest.mark.parametrize("lost", [False, True], ids=["other inputs", "file lost"])
+def test_a_stream_that_was_left_is_not_part_of_a_later_output(tmp_path: Path, lost: bool) -> None:
+    """A finished step that runs again streams into an empty file; what stood there is set aside, and told."""
+    pipe = Pipeline("p", params={"topic": str})
+
+    @pipe.step(writes="out.md", copy=False)
+    def stream(ctx: Context, topic: str) -> None:
+        ctx.write(f"about {topic}\n")
+
+    run_id = pipe.run(params={"topic": "kelp"}, dir=tmp_path).run_id
+    (tmp_path / "out.md.part").write_text("an old stream\n")
+    if lost:
+        (tmp_path / "out.md").unlink()
+    topic = "kelp" if lost else "algae"
+    result = pipe.run(params={"topic": topic}, dir=tmp_path, resume=run_id)
+    assert (result.status, result.outputs["stream"]) == ("completed", f"about {topic}\n")
+    assert [path.read_text() for path in tmp_path.glob("out.md.part*")] == ["an old stream\n"]
+    aside = [e for e in events_of(tmp_path) if e["event"] == "artifact_set_aside"]
+    assert "out.md.part" in {e["path"] for e in aside}
+
+
+def test_a_stream_is_gone_when_its_file_is_adopted(tmp_path: Path) -> None:
+    """Killed between the sealed file and the end of its stream: the file is adopted, and the stream is gone."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="out.md")
+    def stream(ctx: Context) -> None:
+        ctx.write("one\ntwo\n")
+
+    pipe.run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    (tmp_path / "out.md.part").write_text("one\ntwo\n")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert not list(tmp_path.glob("out.md.*"))
+
+
 class Unspeakable:
     """An object whose words cannot be had."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
+from holdfast.artifacts.looks import HALF
 from holdfast.engine.commit import Committer
 from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
@@ -43,6 +44,9 @@ class DeafDesk:
         if data is None:
             raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
         return data
+
+    def begin_stream(self, path: str, task: str) -> None:
+        """Nothing is moved."""
 
     def stream(self, path: str, data: bytes) -> None:
         """Nothing is written."""
@@ -106,6 +110,13 @@ class EngineDesk:
         if data is None:
             raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
         return data
+
+    def begin_stream(self, path: str, task: str) -> None:
+        # A finished task that runs again is judged by its files, not by what an earlier stream may have left.
+        with self._disk():
+            to = self._tree.back_up(path) if self._tree.exists(path) else ""
+        if to:
+            self.say(ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=HALF))
 
     def stream(self, path: str, data: bytes) -> None:
         with self._disk():

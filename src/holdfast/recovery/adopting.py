@@ -42,7 +42,9 @@ class Adopting:
                 self.openings.keep(decision)
             return [self._adopted_without_files(node, decision, parts, digest_)]
         found = self._found(node, decision, paths)
-        if decision.about != "sealed":
+        if decision.about == "sealed":
+            self._drop_streams(decision, found)
+        else:
             self._take_parts(paths)
         files = tuple([self.keep_copy(*file_seen(node, *seen)) for seen in found])
         if decision.about != "sealed":
@@ -110,6 +112,13 @@ class Adopting:
         for path in paths.values():
             if not tree.exists(path) and tree.exists(part_path(path)):
                 tree.rename(part_path(path), path)
+
+    def _drop_streams(self, decision: Decision, found: Sequence[tuple[str, str, Look]]) -> None:
+        """A stream that has become the output is gone, as if its step had not been killed before it was done."""
+        for _, path, seen in found:
+            stream = decision.looks.get(part_path(path))
+            if stream is not None and stream.kind == look.HALF and seen.body.startswith(stream.body):
+                self.artifacts.tree.remove(part_path(path))
 
     def keep_copy(self, record: ev.FileRecord, body: bytes) -> ev.FileRecord:
         """Put a copy into objects/, if its step wants one; gives the record."""

@@ -11,6 +11,7 @@ from tests.engine.projects import events_of
 
 from holdfast import Context, Pipeline
 from holdfast.commands.people import decide
+from holdfast.commands.recover import recover
 from holdfast.commands.run import RunResult, execute
 from holdfast.commands.verify import verify
 from holdfast.errors import CheckpointCorruptionError
@@ -235,3 +236,14 @@ def test_only_needed_leaves_a_lost_value_alone_that_something_takes(tmp_path: Pa
     shutil.rmtree(tmp_path / ".holdfast" / "objects")
     assert project.run(only_needed=True).status == "completed"
     assert sorted(project.made[:2]) == ["both", "long"] and project.made[2:] == ["end", "last"]
+
+
+def test_a_value_that_is_to_be_made_again_is_not_given_up_when_that_is_put_off(research: Research) -> None:
+    """`recover` records that it is lost; the run that follows makes it, and does not adopt the file without it."""
+    compiled, layout = research.pipeline().compile(), open_project(research.root)
+    shutil.rmtree(layout.objects)
+    recovered = recover(compiled, layout, Request())
+    assert {task.id: task.action for task in recovered.tasks}["report"] == "redo"
+    result = research.run()
+    assert (result.status, research.made, result.outputs["report"]["words"]) == ("completed", ["report"], 2)
+    assert not list(research.root.glob("*.bak.*"))

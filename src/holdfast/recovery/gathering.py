@@ -195,11 +195,16 @@ class Gathering:
                 parts[part_path(path)] = as_taken(node, key, path, streamed)
         seals = [seen.seal for seen in files.values() if seen.seal is not None and seen.seal.value_digest]
         lost = any(self.artifacts.rest_of(seal) is None for seal in seals) if seals else False
-        current = self._without_superseded(record, files)
+        current = self._without_superseded(record, files, value_lost=lost)
         return _Facts(current, parts, value_lost=lost, is_partial=len(current) < len(files))
 
-    def _without_superseded(self, record: TaskState, files: dict[str, Look]) -> dict[str, Look]:
-        """Leave out an earlier round's accepted version that objects/ keeps: it may be written over."""
+    def _without_superseded(
+        self, record: TaskState, files: dict[str, Look], *, value_lost: bool
+    ) -> dict[str, Look]:
+        """Leave out an accepted version that objects/ keeps, and that is made again: it may be written over.
+
+        That is an earlier round's, and one whose value is lost.
+        """
         old = record.accepted or record.previous
         if old is None:
             return files
@@ -208,7 +213,9 @@ class Gathering:
             path: found
             for path, found in files.items()
             if not (
-                found.seal is not None and found.seal.round < record.round and kept.get(path) == digest(found.body)
+                found.seal is not None
+                and (found.seal.round < record.round or value_lost)
+                and kept.get(path) == digest(found.body)
             )
         }
 

@@ -83,7 +83,7 @@ def _is_cut(evidence: Evidence) -> bool:
 
 def _adopt_sealed(evidence: Evidence) -> Decision | None:
     found = [look_.seal for look_ in evidence.files.values() if look_.seal is not None]
-    if evidence.is_partial or (evidence.value_lost and evidence.wanted):
+    if evidence.is_partial or (evidence.value_lost and _is_value_due(evidence)):
         return None
     if len(found) > 1 and len({(seal.set_digest, seal.value_digest) for seal in found}) > 1:
         return None
@@ -95,6 +95,11 @@ def _adopt_sealed(evidence: Evidence) -> Decision | None:
         if not _may_fit(evidence, seal):
             return None
     return Decision(ADOPT, "whole and sealed, only the record was missing", tuple(evidence.files), "sealed")
+
+
+def _is_value_due(evidence: Evidence) -> bool:
+    """Whether a lost value is made again at once: something takes it, or the record says that it was there."""
+    return evidence.wanted or evidence.record.accepted is not None
 
 
 def _may_fit(evidence: Evidence, seal: Seal) -> bool:
@@ -141,6 +146,8 @@ def _decide_half(evidence: Evidence, half: Sequence[str], policy: Policy) -> Dec
 def _why_not_believed(evidence: Evidence, half: Sequence[str]) -> str:
     listed = ", ".join(half)
     if all(evidence.at(path).kind == look.SEALED for path in half):
+        if evidence.value_lost:
+            return f"{listed} is whole, but the value beside it is missing from objects/ or damaged"
         return f"{listed} is whole, but made from other inputs or in another round"
     return f"{listed} is there, but nothing proves that it is complete"
 

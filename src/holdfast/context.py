@@ -125,6 +125,11 @@ class Context:
             self._out = self._desk.fresh_path(self._part_path.rsplit("/", 1)[-1] or "out")
         return self._out
 
+    @property
+    def given_out(self) -> Path | None:
+        """`out`, if the step has asked for it."""
+        return self._out
+
     def made(self, path: Path) -> bool:
         """Whether a path is `out`, or lies in the folder that the step made of it, on no way through a link."""
         if self._out is None:

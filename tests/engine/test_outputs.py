@@ -215,6 +215,39 @@ def test_several_large_files_lie_in_the_folder_made_of_ctx_out(tmp_path: Path) -
     assert [(tmp_path / f"{name}.bin").read_text() for name in ("one", "two")] == ["one", "two"]
 
 
+def test_what_an_attempt_leaves_at_ctx_out_is_removed(tmp_path: Path) -> None:
+    """The half of a large file, and a folder of which not all was given, do not stay when the attempt is over."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes={"one": "one.bin"}, retries=1, backoff=0.0001)
+    def large(ctx: Context) -> dict[str, Path]:
+        ctx.out.mkdir()
+        for name in ("one", "scratch"):
+            (ctx.out / name).write_text(name)
+        if ctx.attempt == 1:
+            raise ValueError
+        return {"one": ctx.out / "one"}
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert not os.listdir(ProjectLayout(tmp_path).tmp)
+
+
+def test_a_large_file_that_is_refused_is_kept(tmp_path: Path) -> None:
+    """It was paid for: it goes to quarantine like refused text, and the journal says where."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="large.bin", retries=0, check=lambda large: "too small")
+    def large(ctx: Context) -> Path:
+        ctx.out.write_text("small")
+        return ctx.out
+
+    assert pipe.run(dir=tmp_path).status == "failed"
+    (event,) = events_of(tmp_path, "artifact_set_aside")
+    assert (event["path"], event["reason"]) == ("large.bin", "refused in round 0")
+    assert (journal_of(tmp_path).parent / event["to"]).read_text() == "small"
+    assert not os.listdir(ProjectLayout(tmp_path).tmp)
+
+
 def test_a_stream_becomes_the_output(tmp_path: Path) -> None:
     """What was written piece by piece is in NAME.part while it grows, then the output, and the part is gone."""
     pipe, halfway = Pipeline("p"), []

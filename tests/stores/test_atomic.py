@@ -245,6 +245,33 @@ def test_the_temporaries_of_a_living_process_are_no_litter(tmp_path):
     assert os.listdir(tmp_path) == [f".hf-tmp-{os.getppid()}-1"]
 
 
+def test_what_steps_of_dead_processes_wrote_is_litter(tmp_path: Path) -> None:
+    """Files and folders, also of a process that had our number; those of living processes, and our own, stay."""
+    outside = tmp_path / "chapter.md"
+    outside.write_text("a person's")
+    for name in (
+        f"out-{DEAD_PID}-1-a.bin",
+        f"out-{os.getpid()}-0123abcd-1-2024.csv",
+        f"out-{os.getppid()}-1-b.bin",
+    ):
+        (tmp_path / name).write_bytes(b"half")
+    (tmp_path / f"out-{DEAD_PID}-0123abcd-2-out").mkdir()
+    (tmp_path / f"out-{DEAD_PID}-0123abcd-2-out" / "link").symlink_to(outside)
+    own = atomic.fresh_output(tmp_path, "a.bin")
+    own.write_bytes(b"growing")
+    assert atomic.clear_litter(tmp_path) == 3
+    assert set(os.listdir(tmp_path)) == {f"out-{os.getppid()}-1-b.bin", own.name, "chapter.md"}
+    assert outside.read_text() == "a person's"
+
+
+def test_a_path_for_a_steps_own_file_is_never_given_twice(tmp_path: Path) -> None:
+    """Another process may have had our number: neither that nor a long name makes two of them one."""
+    paths = {atomic.fresh_output(tmp_path, f"{'ä' * 120}.bin") for _ in range(3)}
+    assert len(paths) == 3
+    assert all(len(os.fsencode(path.name)) < 255 and path.suffix == ".bin" for path in paths)
+    assert not any(path.name.startswith(f"out-{os.getpid()}-1") for path in paths)
+
+
 def test_what_another_thread_is_writing_is_no_litter(tmp_path: Path) -> None:
     """A temporary of this very process is in use: only one that was here before it is litter."""
     temp, descriptor = atomic.create_temp(os.fspath(tmp_path))

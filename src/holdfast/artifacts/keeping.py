@@ -286,6 +286,10 @@ class Artifacts:
             os.close(descriptor)
         return f"{quarantine.name}/refused/{path.name}"
 
+    def move_refused(self, source: Path, quarantine: Path) -> str:
+        """As `keep_refused`, of a file that the step wrote itself."""
+        return f"{quarantine.name}/refused/{atomic.set_aside(source, quarantine / 'refused').name}"
+
     def _store_large(self, record: FileRecord, source: Path, seal: Seal) -> str:
         if record.stored:
             self.objects.put_file(source)

@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs, shorten
 from holdfast.artifacts.keeping import Artifacts, LostValueError
-from holdfast.artifacts.products import OutputRefusedError, part_path, paths_in, plain_output, task_seal
+from holdfast.artifacts.products import (
+    OutputRefusedError,
+    part_path,
+    paths_in,
+    plain_output,
+    split_output,
+    task_seal,
+)
 from holdfast.context import Context, Desk
 from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
@@ -24,6 +31,7 @@ from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, RunState
+from holdfast.stores import atomic
 from holdfast.wording import message_of, raised_at, writable
 
 QUICK_BYTES_MAX = 64 << 10
@@ -148,6 +156,12 @@ class Attempts:
 
     def judge_outcome(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         """Accept the output, or say why not. Writes objects and files; records nothing."""
+        verdict = self._verdict(attempt, outcome)
+        if attempt.ctx is not None and attempt.ctx.given_out is not None:
+            atomic.discard_output(attempt.ctx.given_out)  # what is left there now, no attempt is ever given again
+        return verdict
+
+    def _verdict(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         if outcome.error is not None:
             return self._judge_error(attempt, outcome)
         try:
@@ -215,18 +229,30 @@ class Attempts:
 
     def _keep_refused(self, attempt: Attempt, output: Any) -> list[ev.Event]:
         """A refused output was paid for: it is kept in quarantine for whoever wants to look."""
-        if type(output) not in (str, bytes):
-            return []
-        data = output.encode(errors="replace") if type(output) is str else output
         spec = attempt.node.spec
+        if type(output) not in (str, bytes):
+            return self._keep_refused_files(attempt, output) if spec.writes is not None else []
+        data = output.encode(errors="replace") if type(output) is str else output
         paths = list(self.inputs.paths(attempt.node).values())
         if spec.appends is not None:
             paths = [self.inputs.memory_path(spec, attempt.node.path)]
         if not paths:
             return []
         to = self.artifacts.keep_refused(data, paths[0].rsplit("/", 1)[-1], self.quarantine)
+        return [self._refused(attempt, paths[0], to)]
+
+    def _keep_refused_files(self, attempt: Attempt, output: Any) -> list[ev.Event]:
+        """Files that the step wrote itself to `ctx.out`."""
+        paths, (pieces, _) = self.inputs.paths(attempt.node), split_output(attempt.node.spec, output)
+        written = {key: piece for key, piece in pieces.items() if isinstance(piece, Path) and piece.is_file()}
+        return [
+            self._refused(attempt, paths[key], self.artifacts.move_refused(piece, self.quarantine))
+            for key, piece in written.items()
+        ]
+
+    def _refused(self, attempt: Attempt, path: str, to: str) -> ev.Event:
         reason = f"refused in round {attempt.round}"
-        return [ev.ArtifactSetAside(step_id=attempt.node.id, path=paths[0], to=to, reason=reason)]
+        return ev.ArtifactSetAside(step_id=attempt.node.id, path=path, to=to, reason=reason)
 
     def _store(self, attempt: Attempt, outcome: Outcome, output: Any) -> Verdict:
         node, spec = attempt.node, attempt.node.spec

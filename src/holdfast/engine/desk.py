@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from holdfast.artifacts.looks import HALF
 from holdfast.engine.commit import Committer
 from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
-from holdfast.stores import disk
+from holdfast.stores import atomic, disk
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
@@ -52,7 +51,7 @@ class DeafDesk:
         """Nothing is written."""
 
     def fresh_path(self, name: str) -> Path:
-        return self._tmp / f"out-{os.getpid()}-{name}"
+        return atomic.fresh_output(self._tmp, name)
 
 
 class EngineDesk:
@@ -71,7 +70,6 @@ class EngineDesk:
         self._tree = tree
         self._tmp = tmp
         self._call_committer = call_committer
-        self._numbers = itertools.count(1)
 
     def commit(self, *events: ev.Event) -> None:
         saying = Saying(self._committer, events, durable=True)
@@ -127,4 +125,4 @@ class EngineDesk:
                 os.close(descriptor)
 
     def fresh_path(self, name: str) -> Path:
-        return self._tmp / f"out-{os.getpid()}-{next(self._numbers)}-{name.removesuffix('.part')}"
+        return atomic.fresh_output(self._tmp, name.removesuffix(".part"))

@@ -22,9 +22,11 @@ from holdfast import clock
 from holdfast.stores import disk
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_LITTER = re.compile(r"\.hf-tmp-(\d+)-(?:[0-9a-f]{8}-)?\d+")
+_LITTER = re.compile(r"\.hf-tmp-(\d+)-(?:[0-9a-f]{8}-)?\d+|out-(\d+)-(?:[0-9a-f]{8}-)?\d+-.+", re.DOTALL)
 # Numbers of processes come again, in a container at every start: this tells our temporaries from a dead one's.
-_OURS = f".hf-tmp-{os.getpid()}-{os.urandom(4).hex()}-"
+_US = f"{os.getpid()}-{os.urandom(4).hex()}-"
+_OURS = f".hf-tmp-{_US}"
+_OUR_OUTPUTS = f"out-{_US}"
 _COPY_BLOCK = 1 << 20
 # Room for `.bak.TIMESTAMP.N` within the 255 bytes that file systems allow a name.
 _NAME_KEPT = 200
@@ -92,6 +94,27 @@ def create_temp(folder: str, *, dir_fd: int | None = None) -> tuple[str, int]:
             return temp, disk.open_file(temp, _NEW_FILE, dir_fd=dir_fd)
         except FileExistsError:
             continue  # somebody made one of that very name
+
+
+def fresh_output(folder: Path, name: str) -> Path:
+    """A path in `folder` that was never used before, and ends in `name`: where a step writes a file itself."""
+    end = os.fsencode(name)[-_NAME_KEPT:].decode("utf-8", "ignore")
+    return folder / f"{_OUR_OUTPUTS}{next(_counter)}-{end}"
+
+
+def discard_output(path: Path) -> None:
+    """Remove what a step left there, a file or a folder. What cannot be removed now, the next start may."""
+    try:
+        _remove(os.fspath(path))
+    except OSError:
+        pass
+
+
+def _remove(path: str) -> None:
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        disk.remove_tree(path)
+    else:
+        disk.unlink(path)
 
 
 def _discard(path: str, dir_fd: int | None) -> None:
@@ -379,7 +402,7 @@ def aside_stem(name: str) -> str:
 
 
 def clear_litter(folder: Path) -> int:
-    """Remove temporary files that dead processes of ours left in `folder`.
+    """Remove temporary files, and what steps wrote themselves, that dead processes of ours left in `folder`.
 
     A living one, such as an `approve` beside us or another thread of ours, is about to rename its own. A process
     that only has the number of a dead one saves that one's litter, until the next start.
@@ -388,15 +411,24 @@ def clear_litter(folder: Path) -> int:
         names = os.listdir(folder)
     except FileNotFoundError:
         return 0
-    dead = [match[0] for match in map(_LITTER.fullmatch, names) if match and not _is_another(int(match[1]))]
-    litter = [name for name in dead if not name.startswith(_OURS)]
     removed = 0
-    for name in litter:
+    for name in filter(_is_litter, names):
         path = os.path.join(folder, name)
-        if stat.S_ISREG(os.lstat(path).st_mode):
+        if name.startswith("out-"):
+            discard_output(Path(path))
+            removed += 1
+        elif stat.S_ISREG(os.lstat(path).st_mode):
             disk.unlink(path)
             removed += 1
     return removed
+
+
+def _is_litter(name: str) -> bool:
+    """Whether it is a temporary of ours whose process is gone."""
+    match = _LITTER.fullmatch(name)
+    if match is None or name.startswith((_OURS, _OUR_OUTPUTS)):
+        return False
+    return not _is_another(int(match[1] or match[2]))
 
 
 def _is_another(pid: int) -> bool:

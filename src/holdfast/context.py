@@ -24,6 +24,8 @@ from holdfast.wording import writable
 
 TOKENS_MAX = 10**15  # of one report: any sum of them is still exact in every reader of JSON
 USD_MAX = 1e12
+NAME_MAX = 1 << 20
+"""Characters of a key or a model's name: a line of the journal holds them, also if each has to be escaped."""
 
 _inside_once: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_once", default="")
 current_task: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_task", default="")
@@ -152,6 +154,11 @@ class Context:
         self._alive()
         if not isinstance(key, str) or not key or key != writable(key):
             raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {key!r:.40}.")
+        if len(key) > NAME_MAX:  # told before anything is paid that could not be recorded
+            raise HoldfastError(
+                f"{self.task_id}: the key of ctx.once has {len(key)} characters, more than {NAME_MAX}.",
+                fix="Give a hash of it as the key.",
+            )
         if key in self._used:
             raise HoldfastError(
                 f"{self.task_id}: ctx.once({key!r:.60}) was used twice in one round.",
@@ -245,7 +252,7 @@ class Context:
             input_tokens=_count(input_tokens, "input_tokens"),
             output_tokens=_count(output_tokens, "output_tokens"),
             cost_usd=_amount(cost_usd),
-            model=writable(str(model)),
+            model=writable(str(model))[:NAME_MAX],
         )
         self.booked_usd += event.cost_usd
         self.booked_tokens += event.input_tokens + event.output_tokens

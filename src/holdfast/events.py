@@ -447,16 +447,26 @@ def encode(event: Event) -> bytes:
 _NO_WORDS = (bytes, bytearray, datetime, date, timedelta, UUID, Decimal)
 """What would silently become text: it is refused instead."""
 
+EVENT_MAX = (16 << 20) - 1024
+"""Bytes of an event in other people's words: a line of the journal, and some room for what stands around it."""
+
 
 def checked(event: Event) -> Event:
     """`event`, which holds other people's words, as it will be read back; what the journal cannot hold is refused.
 
-    Lone surrogates are spelt out; anything that is not of its field's type would make the journal unreadable.
+    Lone surrogates are spelt out; anything that is not of its field's type would make the journal unreadable. One
+    that is too long is the mistake of whoever says it: in the journal it would stop all others, too.
     """
+    name = type(event).__struct_config__.tag
     try:
-        return msgspec.convert(_writable(msgspec.to_builtins(event, builtin_types=_NO_WORDS)), type(event))
+        found = msgspec.convert(_writable(msgspec.to_builtins(event, builtin_types=_NO_WORDS)), type(event))
     except (msgspec.ValidationError, TypeError) as error:
-        raise ValueRefusedError(f"{type(event).__struct_config__.tag}: {error}.", where="event") from None
+        raise ValueRefusedError(f"{name}: {error}.", where="event") from None
+    size = len(encode(found))
+    if size > EVENT_MAX:
+        words = f"{name}: {size} bytes are more than the {EVENT_MAX} that one line of the journal holds."
+        raise ValueRefusedError(words, where="event", fix="Keep it in a file.")
+    return found
 
 
 def _writable(value: Any) -> Any:

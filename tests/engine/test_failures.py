@@ -364,3 +364,39 @@ def test_an_input_that_cannot_be_read_stops_the_run(
     monkeypatch.setattr(Artifacts, "load", fail)
     with pytest.raises(StorageError if isinstance(error, OSError) else RuntimeError):
         pipe.run(dir=tmp_path)
+
+
+WORDS: dict[str, Callable[[Context, str], object]] = {
+    "note": lambda ctx, text: ctx.note(text),
+    "escaped": lambda ctx, text: ctx.note("\x01" * (len(text) // 5)),
+    "log": lambda ctx, text: ctx.log("long", text=text),
+    "tag": lambda ctx, text: ctx.tag(text=text),
+    "section": lambda ctx, text: ctx.section(text),
+    "key": lambda ctx, text: ctx.once(text, lambda: 1),
+    "feedback": lambda ctx, text: (_ for _ in ()).throw(Rewind("outline", text)),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_words_that_no_line_can_hold_fail_their_step_alone(tmp_path: Path, name: str) -> None:
+    """The task is named, its paid calls stand, nothing is paid that cannot be recorded, and all others go on."""
+    pipe, calls = Pipeline("p"), []
+
+    @pipe.step
+    def outline() -> str:
+        return "outline"
+
+    @pipe.step(retries=0)
+    def wordy(ctx: Context, outline: str) -> int:
+        ctx.once("model", lambda: calls.append("wordy"))
+        WORDS[name](ctx, "x" * (16 << 20))
+        return 1
+
+    @pipe.step
+    def other(ctx: Context, outline: str) -> int:
+        ctx.once("model", lambda: calls.append("other"))
+        return 1
+
+    results = [pipe.run(dir=tmp_path) for _ in range(2)]
+    assert [(result.status, list(result.needs_review)) for result in results] == [("failed", ["wordy"])] * 2
+    assert sorted(calls) == ["other", "wordy"]

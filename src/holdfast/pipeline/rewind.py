@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from holdfast.wording import writable
 
+FEEDBACK_MAX = 1 << 20
+"""Characters of feedback in one Rewind: all of it is one line of the journal."""
+
 
 class Rewind(Exception):  # noqa: N818 - a message from a step, not an error
     """Raised by a step to send work back; it costs no retry.
@@ -19,6 +22,10 @@ class Rewind(Exception):  # noqa: N818 - a message from a step, not an error
         self, to: str | Mapping[str, str], feedback: str = "", *, rounds: int = 2, keep: Iterable[str] = ()
     ) -> None:
         self.targets = _targets(to, feedback)
+        if (size := sum(map(len, self.targets.values()))) > FEEDBACK_MAX:
+            raise ValueError(
+                f"Rewind: {size} characters of feedback are more than {FEEDBACK_MAX}; keep it in a file."
+            )
         self.rounds = _checked_rounds(rounds)
         self.keep = _names(keep)
         super().__init__(", ".join(f"{name}: {why}" if why else name for name, why in self.targets.items()))

@@ -174,3 +174,23 @@ def test_a_call_is_replayed_for_a_step_that_was_renamed(tmp_path: Path) -> None:
     pipeline("old", fails=True).run(dir=tmp_path)
     assert pipeline("new", fails=False).run(dir=tmp_path).status == "completed"
     assert asked == ["old"]
+
+
+def test_more_lost_calls_than_a_line_of_the_journal_holds(tmp_path: Path) -> None:
+    """They are told in several: the run can be opened, and makes them again."""
+    pipe, calls = Pipeline("p"), []
+    key = "k" * 1_000_000
+
+    @pipe.step(retries=0)
+    def step(ctx: Context) -> int:
+        for number in range(20):
+            ctx.once(f"{number} {key}", lambda: calls.append(1) or "r" * 3000)
+        if len(calls) == 20:
+            raise RuntimeError("not yet")
+        return len(calls)
+
+    assert pipe.run(dir=tmp_path).status == "failed"
+    shutil.rmtree(tmp_path / ".holdfast" / "objects")
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs["step"]) == ("completed", 40)
+    assert len(events_of(tmp_path, "state_mended")) > 1

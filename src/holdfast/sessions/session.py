@@ -48,6 +48,9 @@ from holdfast.stores.tree import WorkTree
 from holdfast.views.picture import decode_spec
 from holdfast.wording import counted
 
+MENDED_CHARS_MAX = 1 << 20
+"""So much of what was mended stands in one event, and at most one key more."""
+
 
 def make_folders(layout: ProjectLayout) -> list[str]:
     """Make the project's folders; gives what stood in their way, and where it is now."""
@@ -248,8 +251,7 @@ class OpenRun:
 
     def told(self) -> Iterator[ev.Event]:
         """What was mended while the run was opened, if anything was."""
-        if self.mended or self._lost_calls:
-            yield ev.StateMended(findings=tuple(self.mended), lost_calls=self._lost_calls)
+        yield from _mended(self.mended, self._lost_calls)
 
     def declared(self) -> Iterator[ev.Event]:
         """The pipeline, if it is not the recorded one."""
@@ -290,6 +292,25 @@ class OpenRun:
             self.committer.pump()
 
 
+def _mended(findings: Sequence[str], calls: Mapping[str, Sequence[str]]) -> Iterator[ev.StateMended]:
+    """The events that tell it: as many as it takes, for a line of the journal does not hold any number of keys."""
+    told: list[str] = []
+    lost: dict[str, tuple[str, ...]] = {}
+    size = 0
+    lines = [("", words) for words in findings]
+    for task, words in (*lines, *((task, key) for task, keys in calls.items() for key in keys)):
+        if task:
+            lost[task] = (*lost.get(task, ()), words)
+        else:
+            told.append(words)
+        size += len(task) + len(words)
+        if size > MENDED_CHARS_MAX:
+            yield ev.StateMended(findings=tuple(told), lost_calls=lost)
+            told, lost, size = [], {}, 0
+    if told or lost:
+        yield ev.StateMended(findings=tuple(told), lost_calls=lost)
+
+
 def mend_objects(
     artifacts: Artifacts, state: RunState, *, prove: bool
 ) -> tuple[list[str], dict[str, tuple[str, ...]]]:
@@ -306,7 +327,7 @@ def mend_objects(
     calls = _lost_calls(objects, state)
     words = "is missing from objects/ or damaged; the call is made, and paid, again"
     due = [task for task in calls if state.task(task).status != COMPLETED]
-    mended += [f"{task}: the result of its paid call '{key}' {words}" for task in due for key in calls[task]]
+    mended += [f"{task}: the result of its paid call '{key:.60}' {words}" for task in due for key in calls[task]]
     return mended, calls
 
 

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from holdfast.errors import CheckpointCorruptionError, StorageError
+from holdfast.journal.codec import LINE_MAX
 from holdfast.journal.log import EventLog, scan
 from holdfast.journal.repair import repair
 from holdfast.journal.room import ROOM_MAX, room_after
@@ -282,3 +283,19 @@ def test_room_of_any_size_is_filled_to_its_end(path):
                 assert not log.has_news()
             assert log.notices == []
             assert seqs(log.path) == [1, 2, 3, 4, 5]
+
+
+def test_a_line_that_was_synced_stands_before_a_long_one_that_lost_its_beginning(path, log):
+    """A power cut keeps later sectors of a long line without the first: together they are too long for one."""
+    log.append({"event": "synced", "pad": "x" * 8 * ROOM_MAX})
+    begin = log.position.offset
+    before = path.read_bytes()
+    log.append({"event": "lost", "pad": "y" * (LINE_MAX - 200)})
+    after = path.read_bytes()
+    first_sector = before[: begin + 4096]
+    path.write_bytes(first_sector + after[len(first_sector) :])
+    found = scan(path)
+    assert ([line.seq for line in found], found.damage) == ([1], [])
+    with EventLog(path) as reopened:
+        assert reopened.append({"event": "next"}) == 2
+    assert seqs(path) == [1, 2]

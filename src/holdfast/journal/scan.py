@@ -274,13 +274,13 @@ def _first_line(raw: bytes) -> tuple[bytes, Envelope]:
     try:
         return raw, check_line(raw)
     except LineDamaged:
-        line = _framed(raw)
+        line = bytes(_framed(raw))
         if line == raw:
             raise
         return line, check_line(line)
 
 
-def _framed(raw: bytes) -> bytes:
+def _framed(raw: bytes | bytearray) -> bytes | bytearray:
     """The line in front of room, or of what a later write left behind it; `raw` itself if there is none.
 
     That may be the end of another line: a power cut can keep the second sector of a write without the first. So
@@ -302,7 +302,7 @@ def _prev(line: Line) -> str:
 def _split(fd: int, offset: int) -> Iterator[tuple[bytes, int]]:
     """Each line with its newline, and the byte after it; the last may lack its newline.
 
-    Of a line over LINE_MAX nothing is kept: it comes as no bytes at all.
+    Of a line over LINE_MAX nothing is kept but the good line that it may begin with: the rest comes as no bytes.
     """
     held = bytearray()
     too_long = False
@@ -318,9 +318,21 @@ def _split(fd: int, offset: int) -> Iterator[tuple[bytes, int]]:
         held += block[begin:]
         offset += len(block)
         if len(held) > LINE_MAX + ROOM_MAX:
+            line = b"" if too_long else _in_front(held)
+            if line:
+                yield line, offset - len(held) + len(line)
             held, too_long = bytearray(), True
     if held or too_long:
         yield (b"" if too_long else bytes(held)), offset
+
+
+def _in_front(held: bytearray) -> bytes:
+    """The good line in front of what is too long to be one, if there is any.
+
+    A power cut may keep much of a long line without its first sector, and with that the newline before it.
+    """
+    line = _framed(held)
+    return bytes(line) if len(line) < len(held) else b""
 
 
 def line_ending_at(fd: int, end: int) -> Position | None:

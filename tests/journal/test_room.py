@@ -285,6 +285,16 @@ def test_room_of_any_size_is_filled_to_its_end(path):
             assert seqs(log.path) == [1, 2, 3, 4, 5]
 
 
+def test_who_appends_nothing_leaves_the_room_of_a_dead_one(path, log):
+    """Looking at a journal, even for writing, does not change it."""
+    log.append({"event": "e"})
+    before = path.read_bytes()
+    with EventLog(path, makes_room=True) as other:
+        other.begin().abort()
+        other.give_room_back()
+    assert path.read_bytes() == before and before.endswith(b" \n")
+
+
 def test_a_line_that_was_synced_stands_before_a_long_one_that_lost_its_beginning(path, log):
     """A power cut keeps later sectors of a long line without the first: together they are too long for one."""
     log.append({"event": "synced", "pad": "x" * 8 * ROOM_MAX})

@@ -176,8 +176,11 @@ class EventLog:
             self._synced = covered
 
     def give_room_back(self) -> None:
-        """Let the file end with its last line. If we are killed, it ends in room, and that harms nobody."""
-        if self._fd < 0 or self._failure:
+        """Let the file end with its last line. If we are killed, it ends in room, and that harms nobody.
+
+        Who has appended nothing changes nothing, not even the room that a dead one left.
+        """
+        if self._fd < 0 or self._failure or not self._commits:
             return
         try:
             with self._lock:

@@ -55,6 +55,9 @@ class Desk(Protocol):
     def fetch(self, ref: str) -> bytes:
         """Bytes kept by hash."""
 
+    def before_paying(self, task: str) -> None:
+        """Refuse, and stop the run, if the result of a call could not be kept."""
+
     def begin_stream(self, path: str, task: str) -> None:
         """Set aside what stands where a file of the work tree is going to grow."""
 
@@ -170,6 +173,7 @@ class Context:
             return self._once_async(key, record, fn, args, kwargs)
         if record is not None:
             return self._replay(key, record)
+        self._desk.before_paying(self.task_id)
         with self._calling(key):
             result = fn(*args, **kwargs)
         if inspect.isawaitable(result):
@@ -197,6 +201,7 @@ class Context:
     ) -> Any:
         if record is not None:
             return self._replay(key, record)
+        self._desk.before_paying(self.task_id)
         return await self._finish_async(key, fn(*args, **kwargs))
 
     async def _finish_async(self, key: str, pending: Awaitable[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from holdfast import Context, Pipeline, Rewind
 from holdfast.commands.run import RunResult
+from holdfast.errors import StorageError
+from holdfast.stores import disk
 
 
 def wasted(result: RunResult) -> float:
@@ -173,3 +175,41 @@ def test_a_budget_pauses_the_run_and_a_higher_one_continues_it(tmp_path: Path) -
     assert pipe.run(dir=tmp_path, concurrency=1, budget_usd=2.0).status == "paused"
     result = pipe.run(dir=tmp_path, budget_usd=10.0)
     assert (result.status, sorted(calls), result.cost_usd) == ("completed", ["a", "b", "c", "d"], 4.0)
+
+
+@pytest.mark.parametrize(
+    ("left", "total", "is_paid"), [(9 << 20, 1 << 40, False), (9 << 20, 64 << 20, True), (0, 0, True)]
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_nothing_is_paid_for_on_a_disk_that_is_all_but_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int, total: int, is_paid: bool, is_async: bool
+) -> None:
+    """The run stops before the call; a small disk may be fuller, one that does not say is used."""
+    pipe, calls = Pipeline("p"), []
+
+    async def pay() -> int:
+        return calls.append(1) or 1
+
+    @pipe.step(name="step")
+    async def async_step(ctx: Context) -> int:
+        return await ctx.once("model", pay)
+
+    def step(ctx: Context) -> int:
+        return ctx.once("model", lambda: calls.append(1) or 1)
+
+    if not is_async:
+        pipe = Pipeline("p")
+        pipe.step(retries=2)(step)
+    monkeypatch.setattr(disk, "room_left", lambda path: (left, total))
+    with nullcontext() if is_paid else pytest.raises(StorageError, match="step: its paid call is not made"):
+        pipe.run(dir=tmp_path)
+    assert bool(calls) == is_paid
+    monkeypatch.undo()
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert len(calls) == 1
+
+
+def test_a_disk_that_cannot_be_asked_is_used(tmp_path: Path) -> None:
+    """How much is left is only a guess at what is to come; whoever cannot make it goes on."""
+    assert disk.room_left(tmp_path / "nowhere") == (0, 0)
+    assert disk.room_left(tmp_path) > (0, 0)

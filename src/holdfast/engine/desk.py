@@ -18,6 +18,10 @@ from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
 
+ROOM_TO_PAY = 16 << 20
+ROOM_TO_PAY_PART = 16
+"""So many bytes, or this part of a small disk, are free when a call is paid for."""
+
 
 class DeafDesk:
     """For a `check` that is asked outside a run: what it says goes nowhere, what it keeps is not kept."""
@@ -43,6 +47,9 @@ class DeafDesk:
         if data is None:
             raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
         return data
+
+    def before_paying(self, task: str) -> None:
+        """Nothing would be kept anyway."""
 
     def begin_stream(self, path: str, task: str) -> None:
         """Nothing is moved."""
@@ -108,6 +115,16 @@ class EngineDesk:
         if data is None:
             raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
         return data
+
+    def before_paying(self, task: str) -> None:
+        with self._disk():
+            left, total = disk.room_left(self._tmp.parent)
+            if left < min(ROOM_TO_PAY, total // ROOM_TO_PAY_PART):
+                words = f"{task}: its paid call is not made, for its result might not be kept"
+                raise StorageError(
+                    f"{words}: only {left} bytes are left on the disk of {self._tmp.parent}.",
+                    fix="What was recorded is safe: make room, then run the same command.",
+                )
 
     def begin_stream(self, path: str, task: str) -> None:
         # A finished task that runs again is judged by its files, not by what an earlier stream may have left.

@@ -40,6 +40,15 @@ class TornWrite(Exception):  # noqa: N818 - a request to `write_all`, not an err
         self.then = then
 
 
+def room_left(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Bytes that may still be written to the disk of `path`, and bytes that it has in all (0: it does not say)."""
+    try:
+        told = os.statvfs(path)
+    except OSError:
+        return 0, 0
+    return told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize
+
+
 def open_file(path: str, flags: int, *, dir_fd: int | None = None, mode: int = 0o666) -> int:
     """A descriptor opened without following a link at the end of `path`."""
     if hook is not None:

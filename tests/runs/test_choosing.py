@@ -33,6 +33,14 @@ def writer(calls: list[str], *, overwrite: bool = False) -> Pipeline:
     return pipe
 
 
+def test_run_ids_differ_in_more_than_case(tmp_path: Path) -> None:
+    """Where names are compared without case, two such runs would share a folder; nothing is created."""
+    writer([]).run(dir=tmp_path, run_id="Mine")
+    with pytest.raises(UsageError, match="differs from run Mine only in case"):
+        writer([]).run(dir=tmp_path, run_id="mINE", force=True)
+    assert [path.name for path in (tmp_path / ".holdfast" / "runs").iterdir()] == ["Mine"]
+
+
 def test_equal_parameters_continue_the_same_run(tmp_path: Path) -> None:
     """A completed run of equal parameters has nothing to do."""
     calls: list[str] = []

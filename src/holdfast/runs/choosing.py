@@ -22,12 +22,12 @@ from holdfast.pipeline import templates
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.inferring import FilePattern
-from holdfast.pipeline.names import check_run_id
+from holdfast.pipeline.names import check_run_id, fold
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import tail_seal
 from holdfast.recovery.sources import read_letter, read_views
-from holdfast.runs.listing import RunInfo, checked_run_id, list_runs, read_run, run_info, run_layout
+from holdfast.runs.listing import RunInfo, checked_run_id, list_runs, read_run, run_ids, run_info, run_layout
 from holdfast.seals import Seal
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED, RunState
@@ -193,6 +193,8 @@ def _new(
     params: dict[str, Any],
     runs: list[RunInfo],
 ) -> Choice:
+    if request.run_id is not None:
+        _refuse_twin(layout, request.run_id)
     ordinal = _next_ordinal(runs)
     known = {info.run_id for info in _readable(runs)}
     found = _sealed_paths(compiled, layout, params)
@@ -225,6 +227,14 @@ def _new(
         set_aside=request.force,
         take_over=take_over or request.force,
     )
+
+
+def _refuse_twin(layout: ProjectLayout, run_id: str) -> None:
+    """Refuse an id that another run has but for its case: on some file systems both would have one folder."""
+    for other in run_ids(layout):
+        if other != run_id and fold(other) == fold(run_id):
+            words = f"Run id {run_id}: differs from run {other} only in case."
+            raise UsageError(words, fix="Give another --run-id.")
 
 
 def _change_words(

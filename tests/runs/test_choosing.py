@@ -71,6 +71,27 @@ def test_overwrite_lets_a_new_run_take_over(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.bak.*"))
 
 
+def test_overwrite_does_not_take_over_an_unfinished_run(tmp_path: Path) -> None:
+    """Its paths are still its own: status 2, and how to finish it; --force is how to want that after all."""
+    pipe = Pipeline("p", params={"topic": (str, "x")}, overwrite=True)
+
+    @pipe.step(writes="out.md")
+    def write(topic: str) -> str:
+        return f"about {topic}\n"
+
+    @pipe.step
+    def last(write: str) -> None:
+        raise ValueError("not yet")
+
+    first = pipe.run(dir=tmp_path)
+    with pytest.raises(UsageError, match="is not finished") as caught:
+        pipe.run({"topic": "y"}, dir=tmp_path)
+    assert f"holdfast resume {first.run_id} --dir" in caught.value.fix
+    assert (tmp_path / "out.md").read_text().startswith("about x")
+    assert pipe.run({"topic": "y"}, dir=tmp_path, force=True).status == "failed"
+    assert (tmp_path / "out.md").read_text().startswith("about y")
+
+
 def test_overwrite_does_not_write_over_what_nothing_else_has(tmp_path: Path) -> None:
     """An edit of another run's file is asked about; --force sets aside whatever it meets."""
     calls: list[str] = []

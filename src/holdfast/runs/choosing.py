@@ -200,14 +200,8 @@ def _new(
     found = _sealed_paths(compiled, layout, params)
     rivals = {path: seal.run for path, seal in found.items() if seal.run in known}
     take_over = compiled.spec.overwrite
-    if rivals and not request.force and not take_over:
-        path, owner = next(iter(rivals.items()))
-        known_owner = next(info for info in runs if info.run_id == owner)
-        others = "Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True)."
-        raise UsageError(
-            f"This would write over {path}, which belongs to run {owner}.",
-            fix=others + _change_words(compiled, layout, request, known_owner, params),
-        )
+    if not request.force:
+        _refuse_rivals(compiled, layout, request, params, [info for info in runs if info.run_id in known], rivals)
     again = None
     if not request.force:
         found = found or _seals_of_made_items(compiled.spec, layout, fields_of(params))
@@ -227,6 +221,32 @@ def _new(
         set_aside=request.force,
         take_over=take_over or request.force,
     )
+
+
+def _refuse_rivals(
+    compiled: CompiledPipeline,
+    layout: ProjectLayout,
+    request: Request,
+    params: Mapping[str, Any],
+    runs: Iterable[RunInfo],
+    rivals: Mapping[str, str],
+) -> None:
+    """Refuse to write over the artifacts of another run; with `overwrite` only over those of an unfinished one."""
+    owners = {info.run_id: info for info in runs}
+    for path, run_id in rivals.items():
+        owner, words = owners[run_id], f"This would write over {path}, which belongs to run {run_id}"
+        change = _change_words(compiled, layout, request, owner, params)
+        if not compiled.spec.overwrite:
+            others = "Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True)."
+            raise UsageError(f"{words}.", fix=others + change)
+        if owner.status != COMPLETED:
+            others = f"Finish it first: holdfast resume {run_id}{_where(layout)}. Or start over with --force."
+            raise UsageError(f"{words}, and that is not finished.", fix=others + change)
+
+
+def _where(layout: ProjectLayout) -> str:
+    """The option by which a command that is typed here finds the project; "" if it needs none."""
+    return "" if _is_here(layout.root) else f" --dir {shlex.quote(os.fspath(layout.root))}"
 
 
 def _refuse_twin(layout: ProjectLayout, run_id: str) -> None:
@@ -251,9 +271,7 @@ def _change_words(
     words = ["holdfast", "run", _file_from_here(compiled), "--resume", owner.run_id]
     for name in changed:
         words += ["-p", f"{name}={_as_typed(compiled, request, name, params[name])}"]
-    if not _is_here(layout.root):
-        words += ["--dir", os.fspath(layout.root)]
-    return f" Or change that run: {shlex.join(words)}"
+    return f" Or change that run: {shlex.join(words)}{_where(layout)}"
 
 
 def _as_typed(compiled: CompiledPipeline, request: Request, name: str, value: Any) -> str:

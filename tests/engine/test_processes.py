@@ -119,6 +119,54 @@ def test_a_cpu_step_runs_in_a_worker_process(tmp_path: Path) -> None:
     assert crunch["value"]["pid"] != events_of(tmp_path, "run_started")[0]["pid"]
 
 
+TALKING = """
+import logging, os
+from holdfast import Pipeline
+
+logging.basicConfig(level=logging.INFO, format="own: %(name)s %(message)s")
+pipe = Pipeline("talking")
+
+@pipe.step(executor="process")
+def crunch() -> str:
+    log = logging.getLogger("mine")
+    log.debug("too quiet")
+    log.info("half of %d", 7)
+    log.warning("bad \\x1b[2J and half a character \\ud800")
+    log.error("%d", "no number")
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        log.exception("it broke")
+    return os.getcwd()
+
+@pipe.step(executor="process")
+def silent(crunch: str) -> None: ...
+"""
+
+
+def test_what_a_step_in_a_process_logs_is_kept_and_told_once(tmp_path: Path) -> None:
+    """It is handled here, as what a thread logs is: TASK.log, the terminal, and the pipeline's own handlers."""
+    write(tmp_path, TALKING)
+    engine = start(tmp_path)
+    _, err = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 0, err.decode()
+    (log,) = tmp_path.glob(".holdfast/runs/*/logs/*")
+    text = log.read_text()
+    assert log.name == "crunch.log" and "\x1b" not in text and "too quiet" not in text
+    assert "INFO mine half of 7\n" in text and "half a character \\ud800" in text
+    assert "ERROR mine it broke\n" in text and "ZeroDivisionError: division by zero" in text
+    assert err.count(b"own: mine half of 7") == 1
+
+
+def test_a_step_in_a_process_has_the_working_directory_of_the_command(tmp_path: Path) -> None:
+    """It is never changed, whatever --dir says, wherever a step runs."""
+    write(tmp_path, TALKING)
+    (tmp_path / "project").mkdir()
+    start(tmp_path, "--dir", "project").communicate(timeout=PATIENCE_S)
+    (crunch, _) = events_of(tmp_path / "project", "node_exit")
+    assert crunch["value"] == str(tmp_path)
+
+
 FAILING = """
 from pathlib import Path
 from holdfast import Pipeline

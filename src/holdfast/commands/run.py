@@ -188,7 +188,7 @@ class _Session:
         if self.compiled.file is None:
             raise UsageError("executor='process' needs the pipeline in a file.")
         reference = self.compiled.file + (f":{self.compiled.variable or self.compiled.spec.name}")
-        return ProcessExecutor(reference, self.layout.root)
+        return ProcessExecutor(reference)
 
     # --- running -------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """CPU-bound bodies in worker processes: spawned, never forked, and gone when their parent is.
 
 Each worker is `python -m holdfast.executors.worker FILE.py:NAME`. Parent and worker speak JSON lines over pipes:
-no pickle crosses them. The worker watches its standard input; its end, however the parent died, ends the worker.
+no pickle crosses them. What a body logs comes in lines of its own, before its answer. A worker has the working
+directory of its parent, and watches its standard input; its end, however the parent died, ends the worker.
 """
 
 from __future__ import annotations
@@ -13,24 +14,26 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from holdfast.clock import monotonic
 from holdfast.errors import HoldfastError
 from holdfast.executors.base import Call, Outcome, RemoteError
+from holdfast.executors.relaying import relay
 from holdfast.pipeline.rewind import Rewind
 from holdfast.values import decode_json, encode_json
 from holdfast.wording import message_of, raised_at
+
+_LOG = b'{"log":'  # how the line of `pack_log` begins
 
 
 class ProcessExecutor:
     """A pool of worker processes, each made when first needed and used again."""
 
-    def __init__(self, reference: str, directory: Path) -> None:
+    def __init__(self, reference: str) -> None:
         self._reference = reference  # FILE.py:NAME
-        self._directory = directory
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._lock = threading.Lock()
@@ -61,7 +64,7 @@ class ProcessExecutor:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-            worker = _Worker(self._reference, self._directory)
+            worker = _Worker(self._reference)
             self._all.add(worker)
             return worker
 
@@ -77,12 +80,11 @@ class ProcessExecutor:
 class _Worker:
     """One process and its two pipes."""
 
-    def __init__(self, reference: str, directory: Path) -> None:
+    def __init__(self, reference: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "holdfast.executors.worker", reference],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=directory,
             env={**os.environ, "HOLDFAST_KILL_AT": "0"},
         )
         self.alive = True
@@ -95,7 +97,7 @@ class _Worker:
         try:
             self._process.stdin.write(encode_json(request) + b"\n")
             self._process.stdin.flush()
-            answer = self._process.stdout.readline()
+            answer = self._answer(self._process.stdout)
         except BrokenPipeError:
             answer = b""
         finally:
@@ -105,6 +107,12 @@ class _Worker:
             self.alive = False
             return Outcome(error=TimeoutError("timed out"), timed_out=True)
         return self._read(answer)
+
+    def _answer(self, lines: IO[bytes]) -> bytes:
+        """The next line that is no log."""
+        while (line := lines.readline()).startswith(_LOG):
+            relay(decode_json(line)["log"])
+        return line
 
     def _deadline(self, timeout: float | None, timed_out: threading.Event) -> threading.Timer | None:
         if timeout is None:
@@ -168,6 +176,11 @@ def unpack_value(packed: list[Any]) -> Any:
     if form == "dict":
         return {key: unpack_value(inner) for key, inner in value.items()}
     return value
+
+
+def pack_log(fields: Mapping[str, Any]) -> bytes:
+    """The line a worker sends when a body logs something."""
+    return msgspec.json.encode({"log": fields})
 
 
 def answer_error(error: BaseException) -> bytes:

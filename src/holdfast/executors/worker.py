@@ -9,14 +9,16 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
 
-from holdfast.executors.processes import answer_error, pack_value, unpack_value
+from holdfast.context import current_task
+from holdfast.executors.processes import answer_error, pack_log, pack_value, unpack_value
+from holdfast.executors.relaying import Sender
 from holdfast.pipeline.loader import load_pipeline
 from holdfast.values import decode_json, encode_json
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    answers = _take_stdout()
+    answers = _Answers(_take_stdout())
     requests: SimpleQueue[bytes] = SimpleQueue()
     # A thread reads the pipe, so that its end is seen also while a body runs: the parent is gone, so are we.
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
@@ -26,16 +28,33 @@ def main() -> None:
         try:
             if not functions:
                 functions = load_pipeline(sys.argv[1], base=Path.cwd()).functions
+                Sender(lambda fields: answers.send(pack_log(fields))).install()
             reply = _run(functions, request)
         except BaseException as error:
             reply = answer_error(error)
-        answers.write(reply + b"\n")
-        answers.flush()
+        answers.send(reply)
+
+
+class _Answers:
+    """The pipe to the parent, one line at a time: a body's threads may log while it ends."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def send(self, line: bytes) -> None:
+        with self._lock:
+            self._pipe.write(line + b"\n")
+            self._pipe.flush()
 
 
 def _run(functions: dict[str, Any], request: dict[str, Any]) -> bytes:
     arguments = {name: unpack_value(packed) for name, packed in request["arguments"].items()}
-    value = functions[request["function"]](**arguments)
+    token = current_task.set(request["function"])
+    try:
+        value = functions[request["function"]](**arguments)
+    finally:
+        current_task.reset(token)
     return encode_json({"value": pack_value(value)}, "output")
 
 

@@ -53,9 +53,9 @@ def first_step(setting: Setting) -> Iterator[Row]:
     _kill_a_run(setting, killed)
 
     def resume() -> Sample:
-        folder = scratch(setting, "resumed")
-        shutil.copytree(killed, folder / "project")
-        return Sample(_seconds_to_first_body(setting, folder / "project", folder / "first-body"))
+        project = scratch(setting, "resumed")  # beside the killed one: the way to the pipeline's file is the same
+        shutil.copytree(killed, project, dirs_exist_ok=True)
+        return Sample(_seconds_to_first_body(setting, project, scratch(setting, "first") / "body"))
 
     yield interleave(_bare_start, resume, _repeats(setting)).row(
         "first-step",

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -207,6 +208,26 @@ def test_resume_when_the_file_is_gone(project: Project) -> None:
         f" Say where it is: holdfast run FILE.py --resume {run_id}{project.there}"
     ]
     assert project("run", "moved.py", "--resume", run_id).code == 3
+
+
+@pytest.mark.parametrize("through_link", [False, True])
+def test_a_pipeline_beside_the_project_is_found_after_both_were_moved(
+    project: Project, tmp_path: Path, through_link: bool
+) -> None:
+    """The record has the way from the project to the file, also for a project that a link leads to."""
+    project.touch("gated")
+    folder = tmp_path / "all"
+    inside = folder / "deep" / "project"
+    inside.mkdir(parents=True)
+    project.root.rename(folder / "source")
+    (folder / "link").symlink_to("deep/project")
+    project.root = folder / "link" if through_link else inside
+    assert project("run", str(folder / "source" / "book.py")).code == 3
+    folder.rename(tmp_path / "moved")
+    project.root = tmp_path / "moved" / project.root.relative_to(folder)
+    assert project("approve", "publish_ok").code == 0
+    assert project("resume").code == 0
+    assert str(tmp_path) not in (project.root / "RESUME.md").read_text()
 
 
 def test_unknown_run_is_never_a_fresh_start(project: Project) -> None:

@@ -146,7 +146,8 @@ def load_recorded(layout: ProjectLayout, run_id: str, *, fix: str = "") -> Compi
     file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
     if not os.path.lexists(layout.root / file):
         raise UsageError(f"{file}, the pipeline of run {run_id}, is gone.", fix=fix)
-    return load_pipeline(reference, base=layout.root)
+    is_outside = file.startswith(os.pardir)
+    return load_pipeline(reference, base=Path(os.path.realpath(layout.root)) if is_outside else layout.root)
 
 
 def find_file(reference: str, layout: ProjectLayout) -> Path:

@@ -261,14 +261,15 @@ class OpenRun:
             yield ev.PipelineDeclared(spec=spec, renamed=renamed)
 
     def file(self) -> str:
-        """The pipeline's file as the next command can use it: relative to the project where possible."""
+        """The pipeline's file as the next command can use it: relative to the project, wherever that is moved."""
         if self.compiled.file is None:
             return ""
         path = Path(self.compiled.file)
         try:
             text = str(path.relative_to(self.layout.root))
-        except ValueError:
-            text = str(path)
+        except ValueError:  # `..` leads out of the real folder, whatever link leads into it
+            folder = os.path.relpath(os.path.realpath(path.parent), os.path.realpath(self.layout.root))
+            text = os.path.join(folder, path.name)
         return text if self.compiled.variable is None else f"{text}:{self.compiled.variable}"
 
     def write_snapshot(self) -> None:

@@ -287,6 +287,14 @@ def test_decisions_have_reason_and_outcome():
     ]
 
 
+def test_progress_md_is_named_once_it_is_there():
+    """It is written when a step has given its first section: before that nobody is sent to look for it."""
+    story = half_written_book()
+    assert "progress.md" not in render(story.picture())
+    told = story.tell(ev.SectionWritten(step_id="draft[ch01]", text="so far"))
+    assert "- Results so far: `.holdfast/runs/run-1/progress.md`" in render(told.picture())
+
+
 def test_next_steps_begin_with_looking_and_end_with_continuing():
     """Read, look for half-finished files, do what only a person can, then continue."""
     lines = section(render(half_written_book().picture()), "Next steps")

@@ -359,9 +359,10 @@ def _outputs(picture: Picture) -> str:
 
 def _locations(picture: Picture) -> str:
     run = f"{layout.STATE_DIR}/{layout.RUNS_DIR}/{picture.state.run_id}"
+    results = [f"- Results so far: {markdown_code(f'{run}/{layout.PROGRESS}')}"] if picture.state.sections else []
     lines = [
         f"- Every task's state: {markdown_code(layout.CHECKPOINT_VIEW)}",
-        f"- Results so far: {markdown_code(f'{run}/{layout.PROGRESS}')}",
+        *results,
         f"- Summary for tools: {markdown_code(f'{run}/{layout.SUMMARY}')}",
         f"- The journal, which is the truth: {markdown_code(f'{run}/{layout.JOURNAL}')}",
         f"- Tasks as SQL: {markdown_code(f'{layout.STATE_DIR}/{layout.TODOS_DB}')}",

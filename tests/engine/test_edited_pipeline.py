@@ -61,6 +61,37 @@ def test_a_migration_brings_a_value_up_without_running_the_step(tmp_path: Path) 
     assert result.outputs["plan"] == {"topic": "kelp", "seen": 0, "urls": []}
 
 
+@pytest.mark.parametrize("writes", ["out/{n}.md", "out/{n}.csv", {"text": "{n}.md", "data": "{n}.json"}])
+def test_another_marker_is_put_into_the_seals_of_finished_files(tmp_path: Path, writes: Any) -> None:
+    """Nothing runs, the bytes above the seal stay, and a second time there is nothing to do."""
+    ran: list[str] = []
+
+    def marked(marker: str | None) -> Pipeline:
+        pipe = Pipeline("p")
+        pipe.items("n", ["a", "b"])
+
+        @pipe.step(each="n", writes=writes, marker=marker)
+        def write(n: str) -> Any:
+            ran.append(n)
+            return {"text": n, "data": [n], "rest": 1}
+
+        return pipe
+
+    marked("OLD").run(dir=tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("[ab].*")}
+    for marker in ("NEW", "NEW", None):
+        result = marked(marker).run(dir=tmp_path)
+        assert (result.status, len(ran)) == ("completed", 2)
+        for path, old in before.items():
+            body, is_sealed, _ = old.partition(b"<!-- OLD holdfast=1 ")
+            words = f"<!-- {marker} holdfast=1 " if marker else "<!-- holdfast=1 "
+            assert path.read_bytes().startswith(body + words.encode() if is_sealed else old)
+    assert [event["reason"] for event in events_of(tmp_path, "task_kept")] == [
+        *["sealed anew with the marker NEW"] * 2,
+        *["sealed anew without a marker"] * 2,
+    ]
+
+
 def test_a_renamed_step_keeps_its_work(tmp_path: Path) -> None:
     """With `was`, nothing is redone, neither the step nor what consumed it."""
     ran: list[str] = []

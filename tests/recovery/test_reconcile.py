@@ -11,7 +11,7 @@ from holdfast import decisions
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.looks import Look
 from holdfast.recovery.evidence import Evidence, Policy
-from holdfast.recovery.reconcile import decide
+from holdfast.recovery.reconcile import decide, other_marker
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED, Accepted, TaskState
 
@@ -122,6 +122,15 @@ def test_work_that_a_rewind_keeps_stays_accepted() -> None:
 def test_another_path_moves_the_file() -> None:
     """Changed `writes` redoes nothing."""
     assert action(evidence(DONE, files=one_file(look.SEALED), moved={"drafts/a.md": "d/a.md"})) == decisions.MOVE
+
+
+def test_another_marker_is_put_into_the_seal() -> None:
+    """Only files whose seal was read are judged by it: `--quick` reads none."""
+    decision = other_marker(evidence(DONE, files=one_file(look.SEALED, seal=seal(marker="OLD"))))
+    assert decision is not None and (decision.action, decision.paths) == (decisions.MOVE, ("drafts/a.md",))
+    right = seal(marker="DRAFT_COMPLETE")
+    assert other_marker(evidence(DONE, files=one_file(look.SEALED, seal=right))) is None
+    assert other_marker(evidence(DONE, files=one_file(look.SEALED))) is None
 
 
 def test_review_and_skip_stay() -> None:

@@ -158,4 +158,6 @@ def _changes(
             words.append(f"step {name}: version {before[name].version} -> {now[name].version}")
         if now[name].writes != before[name].writes:
             words.append(f"step {name} writes to another path: finished files are moved")
+        if now[name].marker != before[name].marker:
+            words.append(f"step {name} has another marker: finished files are sealed anew")
     return words

@@ -72,6 +72,7 @@ class Acting:
             decisions.ASK: self._ask,
             decisions.KEEP: self._keep,
             decisions.MIGRATE: self._migrate,
+            decisions.MOVE: self._mark_anew,
         }
 
     def apply(
@@ -272,6 +273,15 @@ class Acting:
             output_digest="" if same else output_digest(files, value_digest(node, accepted)),
             files=files,
         )
+
+    def _mark_anew(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+        """Give whole files the marker that the pipeline names now. Killed in between, each has one of the two."""
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
+        for file in accepted.files:
+            if file.path in decision.paths:
+                self.artifacts.reseal(file, self._set_seal(node, record, accepted))
+        return [ev.TaskKept(step_id=node.id, reason=decision.reason)]
 
     def _kept_file(self, node: Node, decision: Decision, file: ev.FileRecord) -> ev.FileRecord:
         found = decision.looks.get(file.path) or self.artifacts.check(file, node.names)

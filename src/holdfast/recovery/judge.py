@@ -104,6 +104,8 @@ class Judge:
         wanted = node.id in self._wanted or node.kind == "items"  # without its items nothing can go on
         evidence = self._gathering.gather(node, record, paths, parts, input_digest, wanted=wanted)
         decision = reconcile.decide(evidence, self._policy(spec))
+        if decision.action == decisions.TRUST:
+            decision = reconcile.other_marker(evidence) or decision
         if decision.action not in _NO_ACT:
             decision = self._seen(node, decision, evidence)
         is_lost = evidence.value_lost and decision.action != decisions.REDO

@@ -171,6 +171,14 @@ def _described(found: Look) -> str:
     return f"{found.kind} ({found.detail})" if found.detail else found.kind
 
 
+def other_marker(evidence: Evidence) -> Decision | None:
+    """What to do about whole files of a step whose marker is another by now; None if they have the right one."""
+    wanted = evidence.marker or ""
+    paths = [p for p, found in evidence.files.items() if found.seal is not None and found.seal.marker != wanted]
+    words = f"sealed anew with the marker {wanted}" if wanted else "sealed anew without a marker"
+    return Decision(MOVE, words, tuple(paths)) if paths else None
+
+
 def _decide_intact(evidence: Evidence) -> Decision:
     record = evidence.record
     by = evidence.kept_by or ("a person" if record.decided == "keep" else "")

@@ -195,6 +195,19 @@ def test_resume_without_unfinished_run(project: Project) -> None:
     assert said.lines[1:] == [f"To prove its files, and mend them: holdfast resume {run_id}{project.there}"]
 
 
+def test_an_edit_that_is_kept_is_not_nothing(project: Project) -> None:
+    """The file was sealed anew: the last line does not say that there was nothing to do."""
+    source = project.root / "book.py"
+    title = "@pipe.step(writes='title.md')\ndef title() -> str:\n    return 'Kelp'\n"
+    source.write_text(f"{source.read_text()}\n{title}")
+    project.run()
+    page = project.root / "title.md"
+    page.write_text(page.read_text().replace("Kelp", "Dulse"))
+    said = project.run("--on-changed", "keep")
+    assert said.lines[-1].startswith("Completed: 5 of 5 steps (5 reused, 0 ran now)")
+    assert project.run().lines[-1].startswith("Nothing to do")
+
+
 def test_resume_when_the_file_is_gone(project: Project) -> None:
     """Without the pipeline's file, resume names the file and the command that says where it is."""
     project.touch("gated")

@@ -93,7 +93,7 @@ class Tally:
     cost_usd: float = 0.0  # booked now: what was taken over from seals was paid before
     completed: set[str] = field(default_factory=set)
     adopted: list[str] = field(default_factory=list)  # tasks whose files somebody else had made
-    is_idle: bool = True  # nothing ran, was adopted, healed, moved, migrated or set aside
+    is_idle: bool = True  # nothing ran, was adopted, healed, kept, moved, migrated or set aside
 
     def count(self, recorded: Sequence[Any]) -> None:
         from holdfast import events as ev
@@ -108,7 +108,7 @@ class Tally:
                 self.cost_usd += event.cost_usd
             if isinstance(event, ev.NodeEntered | ev.TaskAdopted | ev.ArtifactHealed | ev.ArtifactSetAside):
                 self.is_idle = False
-            if isinstance(event, ev.ValueMigrated | ev.ArtifactMoved):
+            if isinstance(event, ev.TaskKept | ev.ValueMigrated | ev.ArtifactMoved):
                 self.is_idle = False
 
 

@@ -108,6 +108,13 @@ def test_gate_of_a_batch_has_its_own_name(book: MakeBook) -> None:
     assert people.approve(made.layout, "one", "read_ok[batch-1]") == "read_ok[batch-1] is approved."
 
 
+def test_a_gate_after_every_batch_is_known_by_its_name_where_one_batch_waits(book: MakeBook) -> None:
+    """`approve read_ok` means the batch that waits; when none does, it is no name of a gate."""
+    made = book()
+    assert people.approve(made.layout, "one", "read_ok") == "read_ok[batch-1] is approved."
+    assert "no gate or phase 'read_ok'" in refused(made, lambda: people.approve(made.layout, "one", "read_ok"))
+
+
 def test_refused_checklist_can_be_overruled(book: MakeBook) -> None:
     """A phase whose checklist objects is passed by approving phase:NAME."""
     made = book(checklist="too short")

@@ -8,13 +8,14 @@ UsageError, and nothing is written.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from holdfast import events as ev
 from holdfast.errors import UsageError
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.pipeline.nodes import split_task_id
 from holdfast.runs.listing import read_picture, read_run, run_layout
 from holdfast.sessions.answering import objection
 from holdfast.sessions.showing import append, refresh_views
@@ -32,7 +33,7 @@ def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> s
     """Let a gate, or a phase whose checklist objects (`phase:NAME`), pass."""
     picture = read_picture(layout, run_id)
     standings = _gates_and_phases(picture)
-    name = _of_phase(name, standings)
+    name = _meant(name, standings, standings)
     _require(name, standings, "gate or phase")
     if standings[name] == "approved":
         return f"{name} is approved already."
@@ -46,7 +47,7 @@ def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> s
 def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str) -> str:
     """Send the finished task `to` back with `feedback`, in the name of a gate, a phase or a task."""
     picture = read_picture(layout, run_id)
-    name = _of_phase(name, known_names(picture))
+    name = _meant(name, known_names(picture), _gates_and_phases(picture))
     _require(name, known_names(picture), "gate, phase or task")
     _require_task(picture, to)
     if to in picture.state.recalls:
@@ -139,9 +140,13 @@ def _gates_and_phases(picture: Picture) -> dict[str, str]:
     return gates(picture) | phases | picture.state.phases
 
 
-def _of_phase(name: str, known: Collection[str]) -> str:
-    """`phase:NAME` where somebody has typed the name alone, and nothing else is called so."""
-    return f"phase:{name}" if name not in known and f"phase:{name}" in known else name
+def _meant(name: str, known: Collection[str], standings: Mapping[str, str]) -> str:
+    """What is meant by a phase's name alone, or by that of a gate after every batch: the one that waits."""
+    if name in known:
+        return name
+    waiting = [gate for gate, how in standings.items() if how == "reached" and split_task_id(gate)[0] == name]
+    found = [f"phase:{name}"] if f"phase:{name}" in known else waiting
+    return found[0] if len(found) == 1 else name
 
 
 def _require(name: str, known: Iterable[str], what: str) -> None:

@@ -60,6 +60,14 @@ def test_an_edit_survives_that_its_step_runs_again(
     assert anywhere(tmp_path, "MYEDIT")
 
 
+def test_an_edit_that_waits_for_an_answer_needs_review(tmp_path: Path) -> None:
+    """The result names the task, as it does one that used up its attempts."""
+    one_step().run(dir=tmp_path)
+    edit(tmp_path / "a.md")
+    result = one_step().run(dir=tmp_path)
+    assert (result.status, result.needs_review, result.picture.done) == ("paused", ["a"], 0)
+
+
 @pytest.mark.parametrize("above", [False, True])
 def test_one_line_more_is_an_edit_too(tmp_path: Path, above: bool) -> None:
     """Also right above the seal, where everything before it is as it was: it is asked about, not taken away."""

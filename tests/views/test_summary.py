@@ -58,6 +58,22 @@ def test_what_was_sent_back_is_to_be_done():
     assert (outline["status"], outline["outputs"], outline["value"]) == ("pending", [], None)
 
 
+def test_what_waits_for_an_answer_needs_review():
+    """As its symbol says, in every document: an edited output still shows what was accepted, and is not done."""
+    asked = ev.QuestionAsked(step_id="outline", about="changed", detail="outline.md was changed")
+    half = ev.QuestionAsked(step_id="research[ch03]", about="partial", detail="ch03.md is half finished")
+    picture = half_written_book().tell(asked, half).picture()
+    document = status_document(picture, None, NOTHING_KEPT.get)
+    tasks = {task["id"]: task for task in document["tasks"]}
+    assert tasks["outline"]["outputs"] and tasks["outline"]["status"] == "needs_review"
+    assert tasks["research[ch03]"]["status"] == "needs_review"
+    counts = document["totals"]
+    assert (counts["completed"], counts["needs_review"], counts["pending"]) == (3, 3, 0)
+    assert sum(counts.values()) == 2 * counts["tasks"]
+    steps = {step["step"]: step["status"] for step in summary(picture)["completed_steps"]}
+    assert steps == {"outline": "needs_review", "research": "needs_review", "draft": "in_progress"}
+
+
 def test_a_step_outside_fan_outs_lists_its_files():
     """Its entry has path, size and hash of each file, its times, its work and what it cost."""
     outline, *_ = summary(half_written_book().picture())["completed_steps"]

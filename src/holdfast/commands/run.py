@@ -53,6 +53,7 @@ from holdfast.sessions.editing import kept_events, wanted
 from holdfast.sessions.session import OpenRun, copied, locked, make_folders
 from holdfast.settings import load_settings
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
+from holdfast.views.matrix import shown_status
 from holdfast.views.picture import Picture, decode_spec
 from holdfast.views.shelf import ViewShelf
 
@@ -213,7 +214,7 @@ class _Session:
                 self._last_words()
         self.committer.close(ContextEndedError("the run has ended"))
         picture = self.picture()
-        review = [task for task in picture.tasks if picture.record(task).status == NEEDS_REVIEW]
+        review = [task for task in picture.tasks if shown_status(picture, task) == NEEDS_REVIEW]
         return RunResult(
             status,
             self.state.run_id,

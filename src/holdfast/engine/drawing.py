@@ -96,15 +96,22 @@ def _picture(
     unexpanded = tuple(fan.var for fan in spec.items if fan.var not in expanded)
     get = state.tasks.get
     nothing = TaskState()
-    counts = Counter(get(task, nothing).status for task in tasks)
+    records = [get(task, nothing) for task in tasks]
+    # What waits for an answer needs a person, whatever it was: an edited file is not verified.
+    counts = Counter([NEEDS_REVIEW if record.question else record.status for record in records])
     known = set(tasks) if state.recalls else ()
     sent_back = [task for task in state.recalls if task in known and is_sent_back(state, task)]
+    sent_back = [task for task in sent_back if not state.task(task).question]
     counts[COMPLETED] -= len(sent_back)
     counts[PENDING] += len(sent_back)
-    held = sum(1 for task in blocked if state.task(task).status == PENDING or task in sent_back)
+    held = sum(1 for task in blocked if _is_held(state.task(task)) or task in sent_back)
     counts[PENDING] -= held
     counts[BLOCKED] = held
     return Picture(state, spec, items, tasks, blocked, ready, unexpanded, {s: n for s, n in counts.items() if n})
+
+
+def _is_held(record: TaskState) -> bool:
+    return record.status == PENDING and not record.question
 
 
 def known_items(spec: PipelineSpec, state: RunState, load: LoadValue) -> dict[str, list[dict[str, Any]]]:

@@ -152,7 +152,7 @@ def _single_step(picture: Picture, step: StepSpec, record: TaskState) -> Json:
     finished = status in (COMPLETED, SKIPPED)
     return {
         "step": step.name,
-        "status": status,
+        "status": _shown(record, status),
         "started_at": _time(record.started_at),
         "completed_at": _time(record.completed_at) if finished else None,
         "duration_seconds": round(record.duration, 3),
@@ -168,7 +168,7 @@ def _single_step(picture: Picture, step: StepSpec, record: TaskState) -> Json:
 
 def _fanned_out(picture: Picture, step: StepSpec, records: list[TaskState]) -> Json:
     assert step.each is not None
-    through = all(record.status in (COMPLETED, SKIPPED) for record in records)
+    through = all(_shown(record, record.status) in (COMPLETED, SKIPPED) for record in records)
     finished = through and is_expanded(picture, step.each)
     started = [record.started_at for record in records if record.started_at is not None]
     ended = [record.completed_at for record in records if record.completed_at is not None]
@@ -187,13 +187,18 @@ def _fanned_out(picture: Picture, step: StepSpec, records: list[TaskState]) -> J
 
 def _step_status(records: list[TaskState], finished: bool) -> str:
     """A fanned-out step's status: going on while anything of it can, else what is wrong with it."""
-    found = {record.status for record in records}
+    found = {_shown(record, record.status) for record in records}
     if finished:
         return SKIPPED if found == {SKIPPED} else COMPLETED
     for status in (IN_PROGRESS, NEEDS_REVIEW, FAILED):
         if status in found:
             return status
     return IN_PROGRESS
+
+
+def _shown(record: TaskState, status: str) -> str:
+    """What waits for an answer needs a person, whatever it was: as its symbol says."""
+    return NEEDS_REVIEW if record.question else status
 
 
 def _counted(records: list[TaskState]) -> Json:
@@ -216,7 +221,7 @@ def _task(picture: Picture, task: str, kept: Kept) -> Json:
         "id": task,
         "step": step,
         "item": "/".join(path) if path else None,
-        "status": status,
+        "status": _shown(record, status),
         "attempts": record.attempt or record.failures,  # a refused output begins a round with no attempt yet
         "round": record.round,
         "started_at": _time(record.started_at),

@@ -71,13 +71,37 @@ def test_all_problems_are_told_at_once():
 
 
 def test_a_callable_of_the_pipelines_own_says_what_it_wants():
-    """The message of its ValueError is part of the line; other exceptions are bugs and pass."""
+    """The message of its ValueError is part of the line."""
     params = ParamSet({"n": even})
     assert params.parse({"n": "4"}) == {"n": 4}
     with pytest.raises(UsageError, match="Parameter n: '3' is refused: must be even"):
         params.parse({"n": "3"})
     with pytest.raises(UsageError, match="must be given as text"):
         params.parse({"n": 4})
+
+
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyError("x"), "is refused: KeyError: 'x'"),
+        (UnspeakableError(), "its message cannot be had"),
+        (OSError(), "is not a valid choose"),
+    ],
+)
+def test_whatever_a_callable_raises_is_a_refusal(error, words):
+    """It is the pipeline's own code: a mistake that is told in one line, and no error of ours."""
+
+    def choose(text):
+        raise error
+
+    with pytest.raises(UsageError, match=words) as caught:
+        ParamSet({"colour": choose}).parse({"colour": "x"})
+    assert str(caught.value).startswith("Parameter colour: 'x' is ")
 
 
 def test_results_must_be_json():

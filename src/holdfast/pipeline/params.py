@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.errors import DefinitionError, UsageError, ValueRefusedError
 from holdfast.pipeline.names import check_name, did_you_mean, printable
 from holdfast.values import decode_json, encode_json
+from holdfast.wording import message_of
 
 _REQUIRED = object()
 _TRUE = frozenset({"true", "yes", "on", "1"})
@@ -99,7 +100,7 @@ def _convert(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, str):
         try:
             return convert(value)
-        except (ValueError, TypeError, ArithmeticError) as error:
+        except Exception as error:  # other people's code: an Enum's KeyError is as good a refusal as a ValueError
             raise _RefusedError(_not_valid(name, convert, value, error)) from error
     if not isinstance(convert, type):
         raise _RefusedError(f"Parameter {name}: {printable(value)} must be given as text.")
@@ -126,13 +127,15 @@ def _float_of(name: str, value: int) -> float:
         raise _RefusedError(_not_valid(name, float, value)) from error
 
 
-def _not_valid(name: str, convert: Callable[[Any], Any], value: object, error: BaseException | None = None) -> str:
+def _not_valid(name: str, convert: Callable[[Any], Any], value: object, error: Exception | None = None) -> str:
     shown = f"'{printable(value)}'" if isinstance(value, str) else printable(value)
     kind = printable(getattr(convert, "__name__", "value"))
-    if isinstance(convert, type) or error is None or not str(error):
+    said = message_of(error) if error is not None else ""
+    if isinstance(convert, type) or not said:
         return f"Parameter {name}: {shown} is not a valid {kind}."
-    # A converter of the pipeline's own says in its exception what it wants; the built-in types add nothing.
-    return f"Parameter {name}: {shown} is refused: {printable(str(error), 200)}."
+    # A converter of the pipeline's own says in its ValueError what it wants; the built-in types add nothing.
+    words = said if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {said}"
+    return f"Parameter {name}: {shown} is refused: {printable(words, 200)}."
 
 
 def _as_json(value: Any, where: str) -> Any:

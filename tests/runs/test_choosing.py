@@ -59,6 +59,29 @@ def test_other_parameters_are_another_run_and_refused_over_its_files(tmp_path: P
     assert (tmp_path / "out.md").read_text().startswith("about x")
 
 
+@pytest.mark.parametrize("each", [None, "n"])
+def test_parameters_that_give_two_tasks_one_path_are_refused(tmp_path: Path, each: str | None) -> None:
+    """Before anything runs or is created: the parameters are known, and so are the paths."""
+    pipe = Pipeline("p", params={"a": (str, "one"), "b": (str, "two")})
+    pipe.items("n", ["x", "y"])
+    field = "" if each is None else "-{n}"
+
+    @pipe.step(each=each, writes={"text": f"{{a}}{field}.md", "more": f"{{run_id}}{field}.md"})
+    def first() -> dict[str, str]:
+        return {"text": "1", "more": "2"}
+
+    @pipe.step(each=each, writes=f"{{b}}{field}.md")
+    def second() -> str:
+        return "3"
+
+    for given in ({"b": "ONE"}, {"a": "mine"}):
+        with pytest.raises(UsageError, match="and so does first") as caught:
+            pipe.run(given, dir=tmp_path, run_id="Mine" if "a" in given else None)
+        assert caught.value.fix == "Change a or b: the paths are made of it."
+    assert not list(tmp_path.iterdir())
+    assert pipe.run(dir=tmp_path).status == "completed"
+
+
 def test_overwrite_lets_a_new_run_take_over(tmp_path: Path) -> None:
     """overwrite=True: the finished run's paths may be used; its content stays in objects, and nowhere else."""
     calls: list[str] = []

@@ -21,12 +21,12 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph
-from holdfast.pipeline.inferring import FilePattern
 from holdfast.pipeline.names import check_run_id, fold
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import tail_seal
 from holdfast.recovery.sources import read_letter, read_views
+from holdfast.runs.destinations import fields_of, known_items, refuse_own_file, refuse_shared_path
 from holdfast.runs.listing import RunInfo, checked_run_id, list_runs, read_run, run_ids, run_info, run_layout
 from holdfast.seals import Seal
 from holdfast.settings import Settings
@@ -71,7 +71,8 @@ class Choice:
 def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> Choice:
     """The run that `request` means; UsageError if it contradicts itself or the project."""
     choice = _chosen(compiled, layout, request)
-    _refuse_own_file(compiled, layout, choice.params)
+    refuse_own_file(compiled, layout, choice.params)
+    refuse_shared_path(compiled.spec, choice.params, choice.run_id)
     return choice
 
 
@@ -310,7 +311,7 @@ def _seals_of_step(
     fan = spec.fan_path(step.each)
     wanted = [template for template in step.files.values() if "run_id" not in templates.fields(template)]
     is_there: dict[str, bool] = {}  # folder -> whether anything can be in it
-    for path in _known_paths(spec, step.each) if wanted else ():
+    for path in known_items(spec, step.each) if wanted else ():
         values = {**fields, **dict(zip(fan, path, strict=True))}
         for template in wanted:
             target = templates.render_path(template, values)
@@ -320,11 +321,6 @@ def _seals_of_step(
             seal = _seal_at(layout, target) if is_there[folder] else None
             if seal is not None and seal.task == task_id(step.name, path):
                 yield target, seal
-
-
-def fields_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters as path templates take them."""
-    return {name: str(value) for name, value in params.items()}
 
 
 def _seals_of_made_items(spec: PipelineSpec, layout: ProjectLayout, fields: Mapping[str, str]) -> dict[str, Seal]:
@@ -415,42 +411,6 @@ def _with_items(spec: PipelineSpec, found: Iterable[Seal]) -> PipelineSpec:
         ]
         items.append(msgspec.structs.replace(fan, given=tuple(kept)) if fan.given is not None else fan)
     return msgspec.structs.replace(spec, items=tuple(items))
-
-
-def own_file(compiled: CompiledPipeline, layout: ProjectLayout) -> str:
-    """The pipeline's own file, relative to the project; "" if it is not in there, or there is none."""
-    path = os.path.relpath(os.path.realpath(compiled.file), os.path.realpath(layout.root)) if compiled.file else ""
-    return "" if path.startswith("..") else path
-
-
-def _refuse_own_file(compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]) -> None:
-    """Refuse a step that would put its output where the pipeline stands."""
-    own = own_file(compiled, layout)
-    for step in compiled.spec.steps if own else ():
-        if step.appends == own or _writes_to(compiled.spec, step, own, fields_of(params)):
-            raise UsageError(
-                f"Step {step.name} would write to {own}, which is the file of the pipeline itself.",
-                fix="Give it another path.",
-            )
-
-
-def _writes_to(spec: PipelineSpec, step: StepSpec, path: str, values: Mapping[str, str]) -> bool:
-    """Whether a task of a known item writes to this path."""
-    fan = spec.fan_path(step.each)
-    for template in step.files.values():
-        if "run_id" not in templates.fields(template):
-            item = FilePattern(step, fan, template, values).item_at(path)
-            if item is not None and item in _known_paths(spec, step.each):
-                return True
-    return False
-
-
-def _known_paths(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:
-    """The items of a fan-out that are given in the pipeline; none of one that a function makes."""
-    if var is None:
-        return [()]
-    fan = next(items for items in spec.items if items.var == var)
-    return [(*parent, item["id"]) for parent in _known_paths(spec, fan.each) for item in fan.given or ()]
 
 
 def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:

@@ -35,7 +35,8 @@ from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.evidence import Policy
 from holdfast.recovery.judge import Judge
-from holdfast.runs.choosing import Choice, Request, own_file, refuse_newer
+from holdfast.runs.choosing import Choice, Request, refuse_newer
+from holdfast.runs.destinations import own_file
 from holdfast.runs.history import History, encode_state
 from holdfast.runs.listing import list_runs, read_run
 from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot

@@ -69,13 +69,21 @@ def test_a_bad_line_in_the_middle_costs_only_itself(path):
     assert found.torn == 0
 
 
-def test_a_bom_costs_its_line_and_crlf_nothing(path):
-    """A BOM costs the first line; what stands behind a whole line is told, and does not spoil it."""
+def test_a_bom_and_crlf_cost_no_line(path):
+    """What an editor puts before the first line, or behind any, is told, and does not spoil it."""
     lines = make_lines(4)
     lines[2] = lines[2].replace(b"\n", b"\r\n")
     seqs, found = scanned(path, b"\xef\xbb\xbf" + b"".join(lines))
-    assert seqs == [2, 3, 4]
+    assert seqs == [1, 2, 3, 4] and not found.missing
+    assert found.damage[0] == "a byte order mark stands before the first line"
     assert any("behind line 3" in words for words in found.damage)
+
+
+def test_a_bom_is_forgiven_only_before_the_first_line(path):
+    """Elsewhere nothing but damage puts one there."""
+    lines = make_lines(3)
+    seqs, found = scanned(path, lines[0] + b"\xef\xbb\xbf" + b"".join(lines[1:]))
+    assert seqs == [1, 3] and found.missing == [(2, 2)]
 
 
 def test_duplicates_are_ignored_and_counted(path):

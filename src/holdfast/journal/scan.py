@@ -13,7 +13,7 @@ chained without a break, so a jump alone is no damage; a broken chain is.
 - Readers take no lock, and lines are written over room that they may have read before. So whatever
   does not continue a good line is read a second time, together with the room before it.
 - What stands behind a good line on the same line is judged by itself: room (see there) is nothing, anything else
-  is bad.
+  is bad. A byte order mark before the first line, which some editors leave, is damage too, and does not spoil it.
 
 Memory: one block, one line of at most LINE_MAX, and eight bytes for each line (its sum, to know duplicates).
 """
@@ -25,6 +25,7 @@ import os
 import re
 from array import array
 from bisect import bisect_left
+from codecs import BOM_UTF8
 from collections.abc import Generator, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -139,9 +140,10 @@ class Scan:
         pieces = _split(fd, max(0, last - 1))  # from the byte where the last line read has its newline, or room
         if last:
             last = self._after(self.position.seq, last, *next(pieces, (b"\n", last)))
-        for raw, end in pieces:
-            if is_room(raw):
+        for piece, end in pieces:
+            if is_room(piece):
                 continue
+            raw = piece if end > len(piece) else self._without_mark(piece)
             line = self._judge(raw, end)
             if (line is None or _prev(line) != self.position.sum) and self._is_worth_a_second_look():
                 return False
@@ -150,6 +152,12 @@ class Scan:
             last = end if line is None else self._after(line.seq, line.end, raw[len(line.raw) - 1 :], end)
         self.torn = max(0, last - self.position.offset)
         return not (self.torn and self._is_worth_a_second_look())
+
+    def _without_mark(self, first: bytes) -> bytes:
+        if not first.startswith(BOM_UTF8):
+            return first
+        self._note_bad("a byte order mark stands before the first line")
+        return first.removeprefix(BOM_UTF8)
 
     def _is_worth_a_second_look(self) -> bool:
         """Whether what does not fit may be a write under way, whose second half we met before its first."""

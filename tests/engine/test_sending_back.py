@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from holdfast import Context, Pipeline, Rewind
 from holdfast.errors import StorageError
 from holdfast.stores import disk
 
-from .projects import events_of, exits_of, in_thread, say
+from .projects import PATIENCE_S, events_of, exits_of, in_thread, say
 
 
 def test_three_reviewers_object_together(tmp_path: Path) -> None:
@@ -36,6 +37,38 @@ def test_three_reviewers_object_together(tmp_path: Path) -> None:
     assert result.status == "completed"
     objections = ["r1 objects", "r2 objects", "r3 objects"]
     assert seen == [(0, [], None, 1), (1, objections, "round 0\n", 1)]
+
+
+def test_objections_from_far_behind_arrive_together(tmp_path: Path) -> None:
+    """A reviewer of what was made from it is waited for, too: it objects to the same round, not to the next."""
+    pipe, seen = Pipeline("p"), []
+    slow_began, pause = threading.Event(), threading.Event()
+
+    @pipe.step
+    def outline(ctx: Context) -> int:
+        seen.append((ctx.round, sorted(ctx.feedback)))
+        return ctx.round
+
+    @pipe.step
+    def draft(outline: int) -> int:
+        return outline
+
+    @pipe.step
+    def quick(draft: int) -> None:
+        assert slow_began.wait(PATIENCE_S)
+        if draft == 0:
+            raise Rewind("outline", feedback="quick objects")
+
+    @pipe.step
+    def slow(draft: int) -> None:
+        slow_began.set()
+        if draft == 0:
+            while not events_of(tmp_path, "rewind_requested"):
+                pause.wait(0.01)
+            raise Rewind("outline", feedback="slow objects")
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
+    assert seen == [(0, []), (1, ["quick objects", "slow objects"])]
 
 
 def test_what_is_lost_is_made_again_with_the_same_words(tmp_path: Path) -> None:

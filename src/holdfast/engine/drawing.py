@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.engine.scheduler import Scheduler, real_consumers
+from holdfast.engine.scheduler import Scheduler, made_from
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import infer_items, item_paths
 from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node, as_items, split_task_id, task_id
@@ -60,7 +60,7 @@ def _could_start(node: Node, state: RunState) -> bool:
     if node.unmet or node.condition != OPEN or node.stuck:
         return False
     if is_sent_back(state, node.id):
-        return not any(state.task(user.id).status == IN_PROGRESS for user in real_consumers(node))
+        return not any(state.task(user.id).status == IN_PROGRESS for user in made_from([node]))
     return state.task(node.id).status == PENDING
 
 

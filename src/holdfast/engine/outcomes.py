@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast import clock
@@ -11,6 +11,7 @@ from holdfast import events as ev
 from holdfast.engine.attempt import Attempt, Verdict
 from holdfast.engine.board import Board
 from holdfast.engine.retry import may_retry, retry_delay_s
+from holdfast.engine.scheduler import made_from
 from holdfast.pipeline.nodes import SETTLE, SKIPPED, Node, split_task_id
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import ItemsSpec
@@ -119,7 +120,7 @@ class Outcomes:
         named = [_named_part(k if "[" in k else graph.related(k, node.path, fan)) for k in rewind.keep]
         return tuple(
             task.id
-            for task in _made_from(graph.nodes[target] for target in targets)
+            for task in made_from(graph.nodes[target] for target in targets)
             if any(task.spec.name == name and task.path[: len(path)] == path for name, path in named)
             and task is not node
             and state.task(task.id).status in (COMPLETED, IN_PROGRESS)
@@ -251,23 +252,3 @@ def _named_part(node_id: str) -> tuple[str, tuple[str, ...]]:
     """A step and the item around what is meant of it: `review[st-1/*]` is all of `review` below `st-1`."""
     name, path = split_task_id(node_id)
     return name, path[:-1] if path[-1:] == ("*",) else path
-
-
-def _made_from(targets: Iterable[Node]) -> Iterator[Node]:
-    """The tasks that take the output of one of these, through whatever lies between, in the order of the graph."""
-    stack = list(targets)
-    seen: set[Node] = set()
-    while stack:
-        producer = stack.pop()
-        for consumer, _ in producer.consumers:
-            if consumer not in seen and _is_fed(consumer, producer):
-                seen.add(consumer)
-                stack.append(consumer)
-    return (node for node in sorted(seen, key=lambda node: node.order) if node.is_task)
-
-
-def _is_fed(consumer: Node, producer: Node) -> bool:
-    """Whether it takes what the other gives, or is made by it; an order alone hands nothing on."""
-    if consumer.is_virtual:
-        return consumer.kind != "order"
-    return producer in consumer.parents or producer in consumer.material or producer.kind == "items"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast.engine.limits import Limit, make_limits
 from holdfast.pipeline.graph import Graph
@@ -33,6 +33,7 @@ class Scheduler:
         self.to_consider: deque[Node] = deque()
         self.running: dict[str, Node] = {}
         self.recalled: dict[str, Node] = {}
+        self._users: dict[str, frozenset[str]] = {}  # of what is recalled: the tasks that are made from it
         self._ready: dict[str | None, list[tuple[int, int, int, Node]]] = {}
         self._delayed: list[tuple[float, int, Node]] = []
         self.take_fresh()
@@ -146,22 +147,23 @@ class Scheduler:
     # --- sending back --------------------------------------------------------------------------------------
 
     def recall(self, node: Node) -> None:
-        """Its output was sent back: nothing new may use it. It runs when its started consumers have ended."""
+        """Its output was sent back: nothing new may use it. It runs when all that is made from it has ended."""
         node.recalled = True
         self.recalled[node.id] = node
+        self._users[node.id] = frozenset(user.id for user in made_from([node]))
         node.stuck = False
         self._change(node, HELD if node.blockers else OPEN)
 
     def recalls_due(self) -> Iterator[Node]:
-        """Recalled nodes whose started consumers have all ended."""
+        """Recalled nodes of whose consumers none runs, however far behind: its objection would come too late."""
         for node in list(self.recalled.values()):
-            if not node.running and not any(consumer.running for consumer in real_consumers(node)):
+            if not node.running and self._users[node.id].isdisjoint(self.running):
                 yield node
 
     def rewound(self, node: Node) -> None:
         """The recall took effect."""
         node.recalled = False
-        del self.recalled[node.id]
+        del self.recalled[node.id], self._users[node.id]
         self._reconsider(node)
 
     # --- the counters --------------------------------------------------------------------------------------
@@ -231,3 +233,23 @@ def real_consumers(node: Node) -> Iterator[Node]:
                     stack.append(consumer)
             elif producer in consumer.parents or producer in consumer.material:
                 yield consumer
+
+
+def made_from(targets: Iterable[Node]) -> Iterator[Node]:
+    """The tasks that take the output of one of these, through whatever lies between, in the order of the graph."""
+    stack = list(targets)
+    seen: set[Node] = set()
+    while stack:
+        producer = stack.pop()
+        for consumer, _ in producer.consumers:
+            if consumer not in seen and _is_fed(consumer, producer):
+                seen.add(consumer)
+                stack.append(consumer)
+    return (node for node in sorted(seen, key=lambda node: node.order) if node.is_task)
+
+
+def _is_fed(consumer: Node, producer: Node) -> bool:
+    """Whether it takes what the other gives, or is made by it; an order alone hands nothing on."""
+    if consumer.is_virtual:
+        return consumer.kind != "order"
+    return producer in consumer.parents or producer in consumer.material or producer.kind == "items"

@@ -14,6 +14,9 @@ def now() -> float:
 monotonic = time.monotonic
 """Seconds that only go forward within this process: for durations, timeouts and delays."""
 
+sleep = time.sleep
+"""Let some seconds pass."""
+
 
 def iso(seconds: float) -> str:
     """`2026-01-09T14:30:22.123Z`, as every file of Holdfast writes a time."""

@@ -230,6 +230,13 @@ class QuestionAsked(Event, frozen=True, kw_only=True, tag="question_asked"):
     detail: str
 
 
+class CutOff(Event, frozen=True, kw_only=True, tag="cut_off"):
+    """An attempt ended with an error while the run was being stopped: it does not count."""
+
+    step_id: str
+    error: str
+
+
 class Overran(Event, frozen=True, kw_only=True, tag="overran"):
     """A sync step went on after its timeout; its context is dead."""
 
@@ -399,6 +406,7 @@ AnyEvent: TypeAlias = (
     | ArtifactMoved
     | MemoryWritten
     | QuestionAsked
+    | CutOff
     | Overran
     | RewindRequested
     | TaskRewound

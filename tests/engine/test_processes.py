@@ -381,3 +381,93 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     assert ended(start(tmp_path)) == 0
     starts = [e["step_id"] for e in events_of(tmp_path, "node_enter")]
     assert starts == ["first", "wait", "wait", "last"]
+
+
+CHILDREN = """
+import subprocess
+from pathlib import Path
+from holdfast import Pipeline
+
+pipe = Pipeline("children")
+pipe.items("chapter", ["ch01", "ch02"])
+
+@pipe.step(each="chapter", writes="{chapter}.md", on_failure="skip")
+def write(chapter: str) -> str:
+    program = "touch started-" + chapter + "; until [ -e go ]; do sleep 0.01; done; echo text"
+    return subprocess.run(["sh", "-c", program], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+@pipe.step
+def gather(write: dict) -> list:
+    return list(write)
+"""
+
+IN_WORKERS = """
+import time
+from pathlib import Path
+from holdfast import Pipeline
+
+pipe = Pipeline("workers")
+pipe.items("chapter", ["ch01", "ch02"])
+
+@pipe.step(each="chapter", writes="{chapter}.md", on_failure="skip", executor="process")
+def write(chapter: str) -> str:
+    Path("started-" + chapter).touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+    return "text"
+"""
+
+
+def stop_all(tmp_path: Path, *numbers: signal.Signals) -> subprocess.Popen[bytes]:
+    """Start a run, and send signals to it and to all that it has started, as a terminal does."""
+    command = [sys.executable, "-u", "-m", "holdfast", "run", "pipeline.py"]
+    engine = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    until(tmp_path / "started-ch01")
+    until(tmp_path / "started-ch02")
+    for number in numbers:
+        os.killpg(engine.pid, number)
+    return engine
+
+
+def test_a_program_that_ctrl_c_ends_is_no_failure_of_its_step(tmp_path: Path) -> None:
+    """Ctrl-C also reaches what steps have started: they are cut off and run again, none is skipped."""
+    write(tmp_path, CHILDREN)
+    engine = stop_all(tmp_path, signal.SIGINT)
+    told, _ = engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 130
+    assert b"write[ch01]  was cut off by the stop, and will run again: CalledProcessError" in told
+    assert not events_of(tmp_path, "node_exit")
+    assert sorted(e["step_id"] for e in events_of(tmp_path, "cut_off")) == ["write[ch01]", "write[ch02]"]
+    (tmp_path / "go").touch()
+    assert ended(start(tmp_path)) == 0
+    assert (tmp_path / "ch02.md").read_text().startswith("text\n")
+    assert {e["status"] for e in events_of(tmp_path, "node_exit")} == {"completed"}
+
+
+def test_ctrl_c_lets_steps_in_worker_processes_end(tmp_path: Path) -> None:
+    """A worker leaves the signal to the engine: its step finishes within the grace period, and counts."""
+    write(tmp_path, IN_WORKERS)
+    engine = stop_all(tmp_path, signal.SIGINT)
+    assert engine.stdout is not None
+    assert any(b"Stopping" in line for line in engine.stdout)
+    (tmp_path / "go").touch()
+    engine.communicate(timeout=PATIENCE_S)
+    assert engine.returncode == 130
+    assert [e["status"] for e in events_of(tmp_path, "node_exit")] == ["completed", "completed"]
+
+
+def test_a_coroutine_that_fails_at_a_stop_is_cut_off(tmp_path: Path) -> None:
+    """On the event loop, too, an error that comes with the stop is not counted."""
+    waits = "await asyncio.create_subprocess_exec('sh', '-c', program, stdout=subprocess.PIPE)"
+    body = f"process = {waits}\n    text, _ = await process.communicate()\n    assert process.returncode == 0\n"
+    text = "import asyncio\n" + CHILDREN.replace("def write", "async def write")
+    old = next(line for line in CHILDREN.splitlines() if "return subprocess.run" in line).strip()
+    write(tmp_path, text.replace(old, body + "    return text.decode()"))
+    engine = stop_all(tmp_path, signal.SIGINT)
+    engine.communicate(timeout=PATIENCE_S)
+    assert sorted(e["step_id"] for e in events_of(tmp_path, "cut_off")) == ["write[ch01]", "write[ch02]"]
+    (tmp_path / "go").touch()
+    assert ended(start(tmp_path)) == 0
+    assert {e["status"] for e in events_of(tmp_path, "node_exit")} == {"completed"}

@@ -84,6 +84,10 @@ class Progress:
             return WARN, f"{words}; skipped"
         return BAD, f"{words}; needs a person"
 
+    def _cut_off(self, event: ev.CutOff) -> tuple[Any, ...]:
+        self.running.pop(event.step_id, None)
+        return WARN, f"! {event.step_id}  was cut off by the stop, and will run again: {event.error}"
+
     def _attempt(self, event: ev.NodeExited) -> str:
         """Which attempt it was. They are counted from 1 in every round: only the first knows of how many."""
         if event.round:
@@ -184,6 +188,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.ArtifactSetAside: lambda _, e: (WARN, f"! {_task(e)}{e.path} was {e.reason}; set aside as {e.to}"),
     ev.ArtifactMoved: lambda _, e: (INFO, f"= {e.step_id}  {e.path} is now {e.to}"),
     ev.QuestionAsked: lambda _, e: (WARN, f"? {e.step_id}  {e.detail}"),
+    ev.CutOff: Progress._cut_off,
     ev.Overran: lambda _, e: (WARN, f"! {e.step_id}  goes on after its timeout of {e.timeout:g}s"),
     ev.GateReached: lambda _, e: (WARN, f"? {e.step_id}  waits for approval{': ' + e.ask if e.ask else ''}"),
     ev.GateApproved: lambda _, e: (INFO, f"» {e.step_id}  approved"),

@@ -92,6 +92,17 @@ class Late(Entry):
         self.outcomes.came_back(self.attempt)
 
 
+class CutOff(Entry):
+    """A body that ended with an error while the run was being stopped: told, and not counted as a failure."""
+
+    def __init__(self, outcomes: Outcomes, attempt: Attempt, error: str) -> None:
+        self.outcomes, self.attempt, self.error = outcomes, attempt, error
+
+    def apply(self) -> None:
+        self.outcomes.board.committer.record(ev.CutOff(step_id=self.attempt.node.id, error=self.error))
+        self.outcomes.came_back(self.attempt)
+
+
 class Broken(Entry):
     """Something of ours, or the disk, failed while an outcome was judged: the run stops."""
 

@@ -23,17 +23,18 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.context import current_task
-from holdfast.engine.attempt import Attempt, Attempts
+from holdfast.engine.attempt import Attempt, Attempts, describe
 from holdfast.engine.board import Board
 from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
-from holdfast.engine.entries import Broken, Ending, Heard, Late, Nudge, Overdue, Report, Unjudged
+from holdfast.engine.entries import Broken, CutOff, Ending, Heard, Late, Nudge, Overdue, Report, Unjudged
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import OK, SKIPPED, Node
+from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
 from holdfast.pipeline.standstill import find_standstill
 from holdfast.state import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from holdfast.executors.loop import LoopExecutor, Start
 
 NAP_MAX_S = 0.5
+ECHO_S = 0.05  # how much later than a step whose child it ended a signal may reach us
 
 Observer = Callable[[Sequence[Recorded]], None]
 
@@ -305,6 +307,7 @@ class Runner:
             if self.committer.has_time() and self.attempts.is_quick_to_judge(attempt, outcome):
                 self._commit(Unjudged(self._judged, attempt, outcome))
             else:
+                self._let_a_signal_in(outcome)
                 self._commit(self._judged(attempt, outcome))
         except BaseException as error:  # a mistake of ours: the run would wait for this attempt for ever
             self._commit(Broken(error))
@@ -346,6 +349,9 @@ class Runner:
         stopped = outcome.cancelled and self.board.stopping
         if attempt.overran or stopped or self.committer.failed is not None:
             return Late(self._outcomes, attempt)
+        if self.interrupted and _is_failure(outcome):
+            assert outcome.error is not None
+            return CutOff(self._outcomes, attempt, describe(outcome.error))
         token = current_task.set(attempt.node.id)
         try:
             verdict = self.attempts.judge_outcome(attempt, outcome)
@@ -355,6 +361,11 @@ class Runner:
         finally:
             current_task.reset(token)
         return Report(self._outcomes, attempt, verdict, outcome.duration)
+
+    def _let_a_signal_in(self, *outcomes: Outcome) -> None:
+        """Ctrl-C in a terminal also ends what steps have started there, and that may be heard of first."""
+        if not self.interrupted and any(map(_is_failure, outcomes)):
+            clock.sleep(ECHO_S)
 
     # --- the event loop ------------------------------------------------------------------------------------
 
@@ -400,11 +411,25 @@ class Runner:
             self._hand_in(ended)
 
     def _hand_in(self, ended: Sequence[Attempt]) -> None:
-        """Judge what ran on the loop, in a worker; all of it is one batch."""
-        for attempt in ended:
-            assert attempt.outcome is not None
-            self.committer.submit(self._judged(attempt, attempt.outcome))
+        """Judge what ran on the loop, in a worker: what went well is one batch, what failed another."""
+        through = [(attempt, attempt.outcome) for attempt in ended if attempt.outcome is not None]
+        failed = [(attempt, outcome) for attempt, outcome in through if _is_failure(outcome)]
+        self._hand_in_all([pair for pair in through if not _is_failure(pair[1])])
+        if failed:
+            self._let_a_signal_in(*(outcome for _, outcome in failed))
+            self._hand_in_all(failed)
+
+    def _hand_in_all(self, through: Sequence[tuple[Attempt, Outcome]]) -> None:
+        for attempt, outcome in through:
+            self.committer.submit(self._judged(attempt, outcome))
         self.committer.pump()
+
+
+def _is_failure(outcome: Outcome) -> bool:
+    """Whether a body broke off by itself: not stopped by us, not out of time, and nothing was sent back."""
+    if outcome.error is None or outcome.cancelled or outcome.timed_out:
+        return False
+    return not issubclass(type(outcome.error), Rewind)  # without asking it: other people's class
 
 
 _SPOILED = "was spoiled again after it had been made good: a step of this run does that"

@@ -1,12 +1,18 @@
-"""The other end of `ProcessExecutor`: loads the pipeline, runs one function after another, answers in JSON."""
+"""The other end of `ProcessExecutor`: loads the pipeline, runs one function after another, answers in JSON.
+
+A signal that stops a run often reaches everything that was started from its terminal. Whether a running step may
+finish is for the engine to say, so such signals do nothing here; the worker ends when its standard input does.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
 from queue import SimpleQueue
+from types import FrameType
 from typing import IO, Any
 
 from holdfast.context import current_task
@@ -18,6 +24,8 @@ from holdfast.values import decode_json, encode_json
 
 def main() -> None:
     """Serve until standard input ends."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave_it_to_the_engine)
     answers = _Answers(_take_stdout())
     requests: SimpleQueue[bytes] = SimpleQueue()
     # A thread reads the pipe, so that its end is seen also while a body runs: the parent is gone, so are we.
@@ -46,6 +54,10 @@ class _Answers:
         with self._lock:
             self._pipe.write(line + b"\n")
             self._pipe.flush()
+
+
+def _leave_it_to_the_engine(number: int, frame: FrameType | None) -> None:
+    """A handler, for a signal that is ignored would stay so in whatever the body starts."""
 
 
 def _run(functions: dict[str, Any], request: dict[str, Any]) -> bytes:

@@ -75,6 +75,19 @@ class Planned(msgspec.Struct, frozen=True):
     evidence: str = ""  # what was believed: journal | sealed artifact | plain marker | file | ...
     problem: str = ""  # which file is not as it should be, and how
     if_different: bool = False  # only if what it was made from comes out differently
+    told_as: str = ""  # what people are told where `action` says too little: skip, or one of these
+
+    @property
+    def group(self) -> str:
+        """The word for it where people read."""
+        return self.told_as or self.action
+
+
+WAIT = "wait"
+"""Told of finished work behind a question: nobody has looked at it, so it may yet be healed or done again."""
+
+PERHAPS = "perhaps"
+"""Told of finished work that stands if what comes out before it fits, and is asked about if not."""
 
 
 def public_action(action: str) -> str:

@@ -272,6 +272,54 @@ def test_plan_tells_apart_what_runs_only_perhaps(project: Project) -> None:
     assert said.lines[-1] == "Expected cost: about $0.010"
 
 
+def test_what_is_left_out_is_not_called_reused(project: Project) -> None:
+    """plan and why say of a skipped task, and of those behind it, that they are left out."""
+    project.touch("fail-ch01")
+    project.run("--run-id", "one")
+    project("decide", "draft[ch01]", "skip")
+    said = project("plan")
+    at = said.lines.index("1 would be left out")
+    assert said.lines[at + 1] == "  draft[ch01]: skipped by a person"
+    assert "  next: it is left out: skipped by a person" in project("why", "draft[ch01]").lines
+
+
+CHAIN = """
+from holdfast import Pipeline
+
+pipe = Pipeline("chain")
+
+
+@pipe.step(writes="a.md")
+def a() -> str:
+    return "the text"
+
+
+@pipe.step(writes="b.md")
+def b(a: str) -> str:
+    return a
+
+
+@pipe.step(writes="c.json")
+def c(b: str) -> dict:
+    return {"b": b}
+"""
+
+
+def test_what_nobody_looked_at_is_not_called_reused(project: Project) -> None:
+    """Behind a question, plan and why do not claim that finished work is whole: damage there is found later."""
+    (project.root / "book.py").write_text(CHAIN)
+    project.run("--run-id", "one")
+    edited = project.root / "a.md"
+    edited.write_text(edited.read_text().replace("the text", "my text"))
+    (project.root / "c.json").write_text("{}")
+    said = project("plan")
+    assert "2 would not be looked at before a person has answered" in said.lines
+    assert "  c: finished; looked at after a" in said.lines
+    assert not any("reused" in line for line in said.lines)
+    why = project("why", "c").lines
+    assert why[-1] == "  next: nothing before a person has answered: finished; looked at after a"
+
+
 def test_a_decision_about_a_finished_run_shows_the_way_on(project: Project) -> None:
     """`status` names the command, `resume` alone carries it out, and then nothing is left."""
     project.run("--run-id", "one")

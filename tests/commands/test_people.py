@@ -281,3 +281,46 @@ def test_decisions_stand_in_resume_md(book: MakeBook) -> None:
     letter = made.layout.resume_view.read_text()
     assert "- sent back in the name of publish_ok (`draft[ch01]`); reason: shorter" in letter
     assert "- approved by ada (`read_ok[batch-1]`); outcome: what stands behind it may start" in letter
+
+
+def test_skip_names_what_goes_with_it(book: MakeBook) -> None:
+    """Who skips a task is told at once what is left out with it, and what is made without it."""
+    made = book(ch01="fail")
+    assert people.decide(made.layout, "one", "draft[ch01]", "skip") == (
+        "draft[ch01]: it will be left out by the next resume. To be made without it: bind."
+    )
+    assert made.run().outputs["bind"] == "ch02 "
+
+
+def test_skip_names_what_needs_the_output(tmp_path: Path) -> None:
+    """Tasks that cannot run without what is skipped are named; sections with another source stay."""
+    pipe = Pipeline("book")
+    pipe.items("chapter", ["ch01", "ch02"])
+
+    @pipe.step(each="chapter")
+    def draft(chapter: str) -> str:
+        return chapter
+
+    @pipe.step(each="chapter")
+    def facts(draft: str) -> str:
+        raise RuntimeError("no luck")
+
+    @pipe.step(each="chapter")
+    def merge(draft: str, facts: str) -> str:
+        return draft + facts
+
+    @pipe.step(each="chapter")
+    def layout(merge: str) -> str:
+        return merge
+
+    @pipe.step(each="chapter", appends="terms.md", sources=["merge", "draft"])
+    def terms(source: str) -> str:
+        return source
+
+    @pipe.step
+    def bind(layout: dict[str, str]) -> list[str]:
+        return list(layout)
+
+    pipe.run(dir=tmp_path, run_id="one")
+    told = people.decide(open_project(tmp_path), "one", "facts[ch02]", "skip")
+    assert told.endswith("So will what needs its output: merge[ch02], layout[ch02]. To be made without it: bind.")

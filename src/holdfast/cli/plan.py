@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from holdfast.pipeline.compiling import CompiledPipeline
 
 # What costs something first; what is merely reused last.
-_ORDER = ("ask", "redo", "continue", "run", "heal", "adopt", "trust")
+_ORDER = ("ask", "wait", "redo", "continue", "run", "skip", "heal", "adopt", "perhaps", "trust")
 _MEANING = {
     "ask": "wait for a person",
+    "wait": "not be looked at before a person has answered",
     "redo": "run again",
     "continue": "be continued",
     "run": "run",
+    "skip": "be left out",
     "heal": "be healed",
     "adopt": "be adopted",
+    "perhaps": "be reused, or asked about",
     "trust": "be reused",
 }
 _RUNNING = ("redo", "continue", "run")
@@ -122,7 +125,7 @@ def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
         yield f"  changed: {change}"
     groups: dict[str, list[Planned]] = {}
     for task in plan.tasks:
-        groups.setdefault(task.action, []).append(task)
+        groups.setdefault(task.group, []).append(task)
     for action in (*_ORDER, *(name for name in groups if name not in _ORDER)):
         if action in groups:
             yield from _group(action, groups[action])

@@ -17,7 +17,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import split_task_id
 from holdfast.runs.listing import read_picture, read_run, run_layout
-from holdfast.sessions.answering import objection
+from holdfast.sessions.answering import left_out_with, objection
 from holdfast.sessions.showing import append, refresh_views
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, SKIPPED
 from holdfast.stores.lock import AppendLock, read_holder
@@ -91,7 +91,15 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
         _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))
     else:
         _record(layout, run_id, ev.Decided(step_id=task, choice=choice, by=by))
-    return f"{task}: {_CHOICES[choice]}{'' if going_on else ' by the next resume'}."
+    with_it = _goes_with(layout, picture, task) if choice == "skip" else ""
+    return f"{task}: {_CHOICES[choice]}{'' if going_on else ' by the next resume'}.{with_it}"
+
+
+def _goes_with(layout: ProjectLayout, picture: Picture, task: str) -> str:
+    """What else a skipped task takes with it: whoever skips a review may not mean to lose the chapter."""
+    gone, without = left_out_with(layout, picture.state, task)
+    words = f" So will what needs its output: {_listed(gone)}." if gone else ""
+    return words + (f" To be made without it: {_listed(without)}." if without else "")
 
 
 _CHOICES = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast import clock
-from holdfast.decisions import RUNNING
+from holdfast.decisions import PERHAPS, RUNNING, SKIP, WAIT
 from holdfast.errors import UsageError
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import did_you_mean, printable
@@ -101,10 +101,19 @@ def _next(
         yield from _waits(waited_for, commands)
     elif task in commands:
         yield f"  next: it waits for a person: {commands[task]}"
+    elif planned is not None and planned.group in _STAYING:
+        yield f"  next: {_STAYING[planned.group]}: {planned.reason}"
     elif planned is not None and planned.action == "trust":
         yield f"  next: nothing, it is used as it is ({planned.reason})"
     elif planned is not None and planned.reason != RUNNING:  # of which the record tells
         yield f"  next: {_NEXT.get(planned.action, planned.action)}, because: {planned.reason}"
+
+
+_STAYING = {
+    SKIP: "it is left out",
+    WAIT: "nothing before a person has answered",
+    PERHAPS: "it is used as it is, or asked about",
+}
 
 
 def _waits(names: Sequence[str], commands: Mapping[str, str]) -> Iterator[str]:

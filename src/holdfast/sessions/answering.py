@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
@@ -9,6 +12,7 @@ from holdfast.artifacts.products import part_path
 from holdfast.engine.drawing import draw_both
 from holdfast.errors import StorageError
 from holdfast.layout import ProjectLayout
+from holdfast.pipeline.graph import Graph, in_order
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.sections import is_memory
 from holdfast.runs.listing import load_value
@@ -19,16 +23,41 @@ from holdfast.stores.tree import WorkTree
 
 def objection(layout: ProjectLayout, state: RunState, task: str, choice: str) -> str:
     """Why `keep`, `restore` or `continue` would do nothing about this task; "" if it would do something."""
-    objects = ObjectStore(layout.objects, state.run_id, layout.tmp, read_only=True)
-    tree = WorkTree(layout.root, layout.tmp)
-    try:
-        _, graph = draw_both(state, lambda accepted: load_value(objects, accepted))
-        node, artifacts = graph.nodes[task], Artifacts(tree, objects)
+    with _looked_at(layout, state) as (graph, artifacts):
+        node = graph.nodes[task]
         if is_memory(node.spec):
             return ""
         if state.task(task).status == COMPLETED:
             return _of_finished(node, artifacts, state.task(task), choice)
         return _of_open(Inputs(graph, state, artifacts, layout.root), node)
+
+
+def left_out_with(layout: ProjectLayout, state: RunState, task: str) -> tuple[list[str], list[str]]:
+    """What goes with a task that is skipped: those that need its output, and those that gather without it then."""
+    with _looked_at(layout, state) as (graph, _):
+        gone, gathers = {graph.nodes[task]}, set[Node]()
+        for node in in_order(graph):
+            if node.is_task and (gone.intersection(node.parents) or _lacks_all(node, gone)):
+                gone.add(node)
+            if node in gone or node in gathers:
+                gathers.update(consumer for consumer, _ in node.consumers if consumer.kind == "gather")
+        without = [node.id for node in graph.tasks() if node not in gone and gathers.intersection(node.parents)]
+        return [node.id for node in graph.tasks() if node in gone and node.id != task], without
+
+
+def _lacks_all(node: Node, gone: set[Node]) -> bool:
+    """Whether every source that a section could be made from is gone."""
+    return bool(node.material) and "source" in node.spec.sources and gone.issuperset(node.material)
+
+
+@contextmanager
+def _looked_at(layout: ProjectLayout, state: RunState) -> Iterator[tuple[Graph, Artifacts]]:
+    """The run's graph, and its files and objects to look at."""
+    objects = ObjectStore(layout.objects, state.run_id, layout.tmp, read_only=True)
+    tree = WorkTree(layout.root, layout.tmp)
+    try:
+        _, graph = draw_both(state, lambda accepted: load_value(objects, accepted))
+        yield graph, Artifacts(tree, objects)
     except OSError as error:
         raise StorageError.from_os(error, "look at") from error
     finally:

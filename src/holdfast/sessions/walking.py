@@ -40,7 +40,7 @@ Record = Callable[[ev.Event], None]
 
 _RUNS = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
 _WAITS = (decisions.ASK, decisions.HOLD)
-_NOT_LOOKED_AT = "finished, and not looked at now: what it depends on waits for a person"
+_TOLD = (decisions.WAIT, decisions.PERHAPS)
 
 
 class Walker:
@@ -120,7 +120,8 @@ class Walker:
             if node.id in self.planned:
                 continue
             if self.state.task(node.id).status == COMPLETED:
-                self._note(node, Decision(decisions.TRUST, _NOT_LOOKED_AT))
+                reason = _not_looked_at(held.get(node.id))
+                self._note(node, Decision(decisions.TRUST, reason, about=decisions.WAIT))
             else:
                 self._note(node, Decision(decisions.RUN, _once_through(held.get(node.id))))
 
@@ -155,7 +156,7 @@ class Walker:
         """Somebody wants these done again, although they are whole; each with the view that says so."""
         for task, source in wished.items():
             reason = f"{source} was edited: it is to be done again"
-            self.planned[task] = replace(self.planned[task], action=decisions.REDO, reason=reason)
+            self.planned[task] = replace(self.planned[task], action=decisions.REDO, reason=reason, told_as="")
 
     def foresee_edits(self) -> None:
         """Tell what was made from a file before somebody edited it, and runs again once that edit counts.
@@ -176,7 +177,7 @@ class Walker:
         for task in tasks:
             if task in self.planned:
                 self.planned[task] = replace(
-                    self.planned[task], action=decisions.RUN, reason=decisions.RUNNING, problem=""
+                    self.planned[task], action=decisions.RUN, reason=decisions.RUNNING, problem="", told_as=""
                 )
 
     # --- one node ------------------------------------------------------------------------------------------
@@ -306,7 +307,8 @@ class Walker:
                 return decision  # whatever comes out: something else has changed, or is lost
         named = [name for name, part in parts.items() if part == UNKNOWN]
         if all(record.inputs.get(name, "").startswith(UNKNOWN) for name in named):
-            return Decision(decisions.TRUST, f"finished; asked about if it does not fit {_listed(fresh)}")
+            reason = f"finished; asked about if it does not fit {_listed(fresh)}"
+            return Decision(decisions.TRUST, reason, about=decisions.PERHAPS)
         return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently", about=BEHIND)
 
     def _parts(self, node: Node, fresh: list[str]) -> dict[str, str]:
@@ -391,7 +393,12 @@ class Walker:
         noted = self.planned.get(node.id)  # if so, what is lost of it is needed after all
         evidence = noted.evidence if noted is not None else self._evidence(node, decision)
         problem, is_behind = _problem(decision), decision.about == BEHIND
-        self.planned[node.id] = Planned(node.id, action, decision.reason, cost, evidence, problem, is_behind)
+        told_as = decision.about if decision.about in _TOLD else ""
+        if decision.action == decisions.SKIP or self.state.task(node.id).status == STATUS_SKIPPED:
+            told_as = decisions.SKIP
+        self.planned[node.id] = Planned(
+            node.id, action, decision.reason, cost, evidence, problem, is_behind, told_as
+        )
 
     def _evidence(self, node: Node, decision: Decision) -> str:
         if decision.about == "lost":
@@ -432,6 +439,11 @@ def _once_through(held: Node | None) -> str:
     if held.kind == "gate":
         return f"after gate {held.id} is approved: holdfast approve {shlex.quote(held.id)}"
     return f"after {held.id}, which needs a person"
+
+
+def _not_looked_at(held: Node | None) -> str:
+    """Why finished work was not looked at."""
+    return f"finished; looked at after {held.id if held is not None else 'what it depends on'}"
 
 
 def _problem(decision: Decision) -> str:

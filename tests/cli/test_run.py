@@ -440,3 +440,16 @@ def test_a_database_that_another_program_holds_is_told_and_made_good(project: Pr
     assert project("note", "another").lines == ["The note is recorded."]
     assert todos(project)["draft[ch02]"] == "done"
     assert "todos.db" not in project("verify").out
+
+
+def test_a_complete_run_names_what_was_left_out(project: Project) -> None:
+    """What was skipped is named at the end, now and whenever the run is looked at, and is not called complete."""
+    project.touch("fail-ch01")
+    project.run("--run-id", "one")
+    project("decide", "draft[ch01]", "skip")
+    command = f"holdfast retry --all{project.there}"
+    left_out = f"Left out: draft[ch01]. To have that done after all: {command}"
+    assert project("resume").lines[-2] == left_out
+    *_, told, last = project("resume", "one").lines
+    assert told == left_out
+    assert last.startswith("Nothing to do: 3 of 4 steps of run one are complete and verified")

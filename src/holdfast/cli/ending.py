@@ -36,6 +36,7 @@ def ending(
     yield from orphan_lines(picture)
     yield from view_lines(layout, picture.state)
     if result.status == COMPLETED:
+        yield from _left_out_lines(picture, directory, layout)
         yield _completed(picture, tally, seconds, is_proved=not (result.unread or result.left_alone))
         return
     yield _headline(result.status, picture, tally, seconds)
@@ -59,6 +60,14 @@ def view_lines(layout: ProjectLayout, state: RunState) -> Iterator[str]:
         yield f"Not up to date: {behind}."
 
 
+def _left_out_lines(picture: Picture, directory: str, layout: ProjectLayout) -> Iterator[str]:
+    """What a complete run does not have: whoever reads the result must not look for it there."""
+    left_out = [task for task in picture.tasks if picture.status(task) == SKIPPED]
+    if left_out:
+        command = as_typed(directory, layout, picture.state.run_id)("holdfast retry --all")
+        yield f"Left out: {_some(left_out)}. To have that done after all: {command}"
+
+
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
     return ", ".join(names[:SHOWN_MAX]) + more
@@ -66,11 +75,12 @@ def _some(names: Sequence[str]) -> str:
 
 def _completed(picture: Picture, tally: Tally, seconds: float, *, is_proved: bool) -> str:
     done, total, cost = picture.done, picture.total, _cost(picture, tally)
+    ran, skipped = len(tally.completed), picture.counts.get(SKIPPED, 0)
     if tally.is_idle and tally.choice is not None and not tally.choice.is_new:
         run = picture.state.run_id
         verified = " and verified" if is_proved else ""
-        return f"Nothing to do: all {total} steps of run {run} are complete{verified}, {cost}."
-    ran, skipped = len(tally.completed), picture.counts.get(SKIPPED, 0)
+        of = f"{done - skipped} of {total}" if skipped else f"all {total}"
+        return f"Nothing to do: {of} steps of run {run} are complete{verified}, {cost}."
     left_out = f", {skipped} skipped" if skipped else ""
     how = f"{done - ran - skipped} reused, {ran} ran now{left_out}"
     return f"Completed: {done} of {total} steps ({how}) in {span(seconds)}, {cost}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli import main as cli
 from holdfast.stores.lock import EngineLock
 
 from .conftest import Project
@@ -453,3 +455,18 @@ def test_a_complete_run_names_what_was_left_out(project: Project) -> None:
     *_, told, last = project("resume", "one").lines
     assert told == left_out
     assert last.startswith("Nothing to do: 3 of 4 steps of run one are complete and verified")
+
+
+def test_a_run_that_was_begun_beside_its_file_is_not_begun_again(
+    project: Project, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From another folder it would all be paid again: refused unless the folder is named, or the wish is new."""
+    project.run("--run-id", "one")
+    other = tmp_path_factory.mktemp("other")
+    monkeypatch.chdir(other)
+    file = str(project.root / "book.py")
+    assert cli.run(["run", file]) == 2
+    assert os.listdir(other) == []
+    assert cli.run(["run", file, "-p", "topic=reef"]) == 0
+    assert cli.run(["run", file, "--dir", "."]) == 0
+    assert cli.run(["run", file]) == 0

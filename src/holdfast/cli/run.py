@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from holdfast.cli.completion import complete_file, complete_run
 from holdfast.cli.finding import find_file
@@ -40,7 +41,7 @@ def command(
 ) -> int:
     """Start a pipeline, or continue the newest run of it that has the same parameters."""
     from holdfast.pipeline.loader import load_pipeline
-    from holdfast.runs.choosing import Request
+    from holdfast.runs.choosing import Request, refuse_begun_elsewhere
     from holdfast.runs.listing import checked_run_id, open_project
     from holdfast.settings import load_settings
 
@@ -51,4 +52,11 @@ def command(
     settings = load_settings(layout.root, settings_options(**options))
     compiled = load_pipeline(file, base=find_file(file, layout))
     request = Request(params, resume, force, run_id, redo, no_retry, settings, quick, only_needed)
+    if _is_folder_assumed() and not (resume or force or run_id):
+        refuse_begun_elsewhere(compiled, layout, request)
     return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))
+
+
+def _is_folder_assumed() -> bool:
+    """Whether nobody said which folder is meant."""
+    return click.get_current_context().get_parameter_source("directory") is ParameterSource.DEFAULT

@@ -93,6 +93,21 @@ def _chosen(compiled: CompiledPipeline, layout: ProjectLayout, request: Request)
     return _new(compiled, layout, request, params, runs)
 
 
+def refuse_begun_elsewhere(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> None:
+    """Refuse to begin here what was begun where the pipeline's file lies: all of it would be paid for again."""
+    home = Path(compiled.file).parent if compiled.file else layout.root
+    if os.path.realpath(home) == os.path.realpath(layout.root):
+        return
+    choice = choose(compiled, layout, request)
+    there = _same(list_runs(ProjectLayout(home)), compiled.spec.name, choice.params)
+    if choice.is_new and not choice.found_again and there is not None:
+        command = shlex.join(["holdfast", "resume", there.run_id, "--dir", os.path.relpath(home)])
+        raise UsageError(
+            f"This folder has no run with these parameters, but that of {compiled.file} has {there.run_id}.",
+            fix=f"To begin anew in this folder, give --dir . as well. To continue that one: {command}",
+        )
+
+
 def _continued(layout: ProjectLayout, info: RunInfo, params: dict[str, Any]) -> Choice:
     """The run as it is on record; one that lost its beginning is begun anew, under its id, with what is left."""
     ordinal = info.ordinal or _next_ordinal(list_runs(layout))

@@ -470,3 +470,18 @@ def test_a_run_that_was_begun_beside_its_file_is_not_begun_again(
     assert cli.run(["run", file, "-p", "topic=reef"]) == 0
     assert cli.run(["run", file, "--dir", "."]) == 0
     assert cli.run(["run", file]) == 0
+
+
+def test_where_damaged_files_are_is_told(project: Project) -> None:
+    """The end of a run names the folder into which it moved what it found damaged, and only then."""
+    text = (project.root / "book.py").read_text()
+    (project.root / "book.py").write_text(
+        text.replace('step(each="chapter")', 'step(each="chapter", writes="{chapter}.csv")')
+    )
+    project.run("--run-id", "one")
+    (project.root / "ch01.csv").write_text("my own words")
+    said = project.run("--quiet")
+    where = project.root / ".holdfast" / "runs" / "one" / "quarantine"
+    assert said.lines[-2] == f"What was set aside as damaged is in {where.relative_to(project.root)}."
+    assert [path.read_text() for path in where.iterdir()] == ["my own words"]
+    assert len(project.run("--quiet").lines) == 1

@@ -35,6 +35,9 @@ def ending(
         yield f"Missing, and left alone because nothing unfinished needs them (--only-needed): {shown}."
     yield from orphan_lines(picture)
     yield from view_lines(layout, picture.state)
+    if tally.has_quarantined:
+        where = layout.run(picture.state.run_id).quarantine.relative_to(layout.root)
+        yield f"What was set aside as damaged is in {where}."
     if result.status == COMPLETED:
         yield from _left_out_lines(picture, directory, layout)
         yield _completed(picture, tally, seconds, is_proved=not (result.unread or result.left_alone))

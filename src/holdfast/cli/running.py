@@ -19,6 +19,7 @@ from holdfast import clock
 from holdfast.cli.completion import complete_task
 from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import flush, print_json, say_all
+from holdfast.layout import QUARANTINE_DIR
 
 if TYPE_CHECKING:
     from holdfast.cli.console import Console
@@ -93,6 +94,7 @@ class Tally:
     cost_usd: float = 0.0  # booked now: what was taken over from seals was paid before
     completed: set[str] = field(default_factory=set)
     adopted: list[str] = field(default_factory=list)  # tasks whose files somebody else had made
+    has_quarantined: bool = False  # something of the work tree was found damaged, and is kept
     is_idle: bool = True  # nothing ran, was adopted, healed, kept, moved, migrated or set aside
 
     def count(self, recorded: Sequence[Any]) -> None:
@@ -104,6 +106,8 @@ class Tally:
                 self.completed.add(event.step_id)
             if isinstance(event, ev.TaskAdopted) and event.evidence in ("marker", "exists"):
                 self.adopted.append(event.step_id)
+            if isinstance(event, ev.ArtifactSetAside) and event.to.startswith(f"{QUARANTINE_DIR}/"):
+                self.has_quarantined = True
             if isinstance(event, ev.UsageRecorded):
                 self.cost_usd += event.cost_usd
             if isinstance(event, ev.NodeEntered | ev.TaskAdopted | ev.ArtifactHealed | ev.ArtifactSetAside):

@@ -1,0 +1,59 @@
+"""The reference names every option, and its example is a sound pipeline that runs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Pipeline, Rewind
+from holdfast.commands import people
+from holdfast.runs.listing import open_project
+from holdfast.settings import Settings
+from holdfast.testing import context
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference.md").read_text(encoding="utf-8")
+CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+PROSE = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+WORDS = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", PROSE))))
+METHODS = [method for name, method in vars(Context).items() if callable(method) and not name.startswith("_")]
+FOR_THE_ENGINE = {"desk", "end", "made", "is_linked_from_out", "streamed", "booked_usd", "booked_tokens"}
+
+
+OPTIONS = [Pipeline, Pipeline.step, Pipeline.items, Pipeline.phase, Pipeline.gate, Pipeline.run, Rewind, *METHODS]
+
+
+@pytest.mark.parametrize("function", OPTIONS)
+def test_every_option_is_named(function: Callable[..., Any]) -> None:
+    """Whatever can be given by name alone stands on the page, in code."""
+    named = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    assert [name for name in named if name not in WORDS] == []
+
+
+def test_every_name_of_the_context_is_named() -> None:
+    """What a step can ask its context for stands on the page."""
+    public = {name for name in dir(context()) if not name.startswith("_")} - FOR_THE_ENGINE
+    assert public - WORDS == set()
+
+
+def test_every_setting_is_named_with_its_variable() -> None:
+    """So does every setting, and the variable that sets it."""
+    names = {field.name for field in fields(Settings)}
+    assert names | {f"HOLDFAST_{name.upper()}" for name in names} <= WORDS
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """Up to its gate, and to its end once that is approved."""
+    scope: dict[str, Any] = {"__name__": "page"}
+    exec(compile(CODE, "reference.md", "exec"), scope)
+    pipe = scope["pipe"]
+    assert pipe.run({"topic": "kelp"}, dir=tmp_path, run_id="one").status == "paused"
+    people.approve(open_project(tmp_path), "one", "chapters_ok")
+    result = pipe.run({"topic": "kelp"}, dir=tmp_path)
+    assert result.status == "completed"
+    assert "Roots: a chapter about kelp." in result.outputs["bind"]

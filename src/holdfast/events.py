@@ -35,6 +35,7 @@ class FileRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     newline_added: bool = False
     stored: bool = True  # a copy is in objects/
     mark: str = ""  # size, time and inode when it was written or read in full: what --quick compares
+    by_hand: bool = False  # a person edited it, and the edit was kept
 
 
 # --- the run ---------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ class Project:
         self.root = root
         self.made: list[str] = []
         self.fails = ""
+        self.version = 1
         self.partial: list[str | None] = []
         self.run_id = ""
 
@@ -38,7 +39,9 @@ class Project:
         def no_swearing(draft: str) -> str:
             return "it swears" if "damn" in draft else ""
 
-        @pipe.step(writes="draft.md", marker="DRAFT_COMPLETE", on_partial="ask", check=no_swearing)
+        @pipe.step(
+            writes="draft.md", marker="DRAFT_COMPLETE", on_partial="ask", check=no_swearing, version=self.version
+        )
         def draft(ctx: Context) -> str:
             self.made.append("draft")
             self.partial.append(ctx.partial)
@@ -80,6 +83,24 @@ def test_keep_accepts_an_edit_and_redoes_what_depends_on_it(project: Project) ->
     project.decide("draft", "keep")
     assert (project.run().status, project.made) == ("completed", ["review"])
     assert (project.root / "review.md").read_text().startswith("read: MY draft")
+
+
+@pytest.mark.parametrize("wish", ["sent back", "new inputs"])
+def test_an_edit_that_was_kept_is_set_aside_when_its_step_runs_again(project: Project, wish: str) -> None:
+    """No step can make a person's words again: they stay beside the file, not only in objects/."""
+    edited(project)
+    project.decide("draft", "keep")
+    project.run()
+    if wish == "sent back":
+        project.decide("draft", "redo")
+    project.version = 1 if wish == "sent back" else 2
+    assert (project.run().status, project.made) == ("completed", ["draft", "review"])
+    (kept,) = project.root.glob("draft.md.bak.*")
+    assert kept.read_text().startswith("MY draft")
+    assert (project.root / "draft.md").read_text().startswith("the draft")
+    project.decide("draft", "redo")
+    assert (project.run().status, project.made) == ("completed", ["draft"])
+    assert list(project.root.glob("draft.md.bak.*")) == [kept]
 
 
 def test_an_edit_that_check_refuses_is_asked_about_again(project: Project) -> None:

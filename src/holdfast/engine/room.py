@@ -30,7 +30,8 @@ class Room:
             if not self._artifacts.tree.exists(path) or self._is_known(node, own.get(path)):
                 continue
             if not self._holds(path, output) and not self._may_go(node, path):
-                reason = self._reason(path, is_own=path in own)
+                by_hand = path in own and own[path].by_hand
+                reason = self._reason(path, is_own=path in own, by_hand=by_hand)
                 to = self._artifacts.tree.back_up(path)
                 events.append(ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=reason))
         return events
@@ -42,8 +43,12 @@ class Room:
         return {file.path: file for output in outputs for file in output.files}
 
     def _is_known(self, node: Node, file: ev.FileRecord | None) -> bool:
-        """Whether it is as it was when it was considered: a person may have edited it since."""
-        if file is None:
+        """Whether it is as it was when it was considered, and nobody will look for it here.
+
+        A person may have edited it since; or long before, and the edit was kept: that is in objects/, too, but no
+        step can make it again.
+        """
+        if file is None or file.by_hand:
             return False
         if file.mark and not self._artifacts.is_touched(file):
             return True
@@ -61,8 +66,10 @@ class Room:
         except OSError:
             return False  # whatever it is, it is set aside
 
-    def _reason(self, path: str, *, is_own: bool) -> str:
+    def _reason(self, path: str, *, is_own: bool, by_hand: bool) -> str:
         status = self._artifacts.tree.stat(path)
         if status is not None and not status.st_size:
             return "empty"
+        if by_hand:
+            return "edited by hand"
         return "edited while its step ran" if is_own else "there before its task was finished"

@@ -49,4 +49,4 @@ def edited_file(node: Node, file: FileRecord, found: Look) -> tuple[FileRecord, 
         return file, found.body
     body, _ = seals.with_newline(found.body)
     stored = bool(node.spec.copy)
-    return FileRecord(file.key, file.path, len(body), digest(body), file.kind, False, stored), body
+    return FileRecord(file.key, file.path, len(body), digest(body), file.kind, False, stored, by_hand=True), body

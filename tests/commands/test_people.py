@@ -324,3 +324,11 @@ def test_skip_names_what_needs_the_output(tmp_path: Path) -> None:
     pipe.run(dir=tmp_path, run_id="one")
     told = people.decide(open_project(tmp_path), "one", "facts[ch02]", "skip")
     assert told.endswith("So will what needs its output: merge[ch02], layout[ch02]. To be made without it: bind.")
+
+
+@pytest.mark.parametrize("name", ["draft", "draft[ch9]"])
+def test_a_step_without_its_item_is_answered_with_its_tasks(book: MakeBook, name: str) -> None:
+    """Whoever names a step, or an item that is none, is told the tasks there are, not one that looks alike."""
+    made = book()
+    message = refused(made, lambda: people.decide(made.layout, "one", name, "redo"))
+    assert message == f"There is no task '{name}'. There are: draft[ch01], draft[ch02]."

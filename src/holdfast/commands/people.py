@@ -14,7 +14,7 @@ from holdfast import events as ev
 from holdfast.errors import UsageError
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
-from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.pipeline.names import did_you_mean, printable, which_task
 from holdfast.pipeline.nodes import split_task_id
 from holdfast.runs.listing import read_picture, read_run, run_layout
 from holdfast.sessions.answering import left_out_with, objection
@@ -170,7 +170,11 @@ def _require(name: str, known: Iterable[str], what: str) -> None:
 def _require_task(picture: Picture, task: str) -> None:
     if task in picture.orphans():
         raise UsageError(f"{task} {GONE}.", fix="Its files are kept. To work on it, put that back and run it.")
-    _require(task, picture.tasks, "task")
+    if task not in picture.tasks:
+        hint = which_task(task, picture.tasks)
+        if not hint and len(picture.tasks) <= 10:
+            hint = f" There are: {', '.join(picture.tasks)}."
+        raise UsageError(f"There is no task '{printable(task, _NAME_SHOWN_MAX)}'.{hint}")
 
 
 def _require_retryable(picture: Picture, task: str) -> None:

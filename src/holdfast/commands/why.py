@@ -9,7 +9,7 @@ from holdfast import clock
 from holdfast.decisions import PERHAPS, RUNNING, SKIP, WAIT
 from holdfast.errors import UsageError
 from holdfast.pipeline.graph import Graph
-from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.pipeline.names import printable, which_task
 from holdfast.pipeline.nodes import SETTLE, Node
 from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, RunState, TaskState
 from holdfast.wording import counted, span
@@ -44,7 +44,7 @@ def tell(
     if node is not None and node.kind in ("gate", "phase"):
         return list(_tell_barrier(node, state, graph, commands))
     if task not in graph.nodes and task not in state.tasks:
-        near = did_you_mean(task, [node.id for node in graph.tasks()]).strip()
+        near = which_task(task, [node.id for node in graph.tasks()]).strip()
         fix = (
             near or "A step that was renamed since has its old name until the next run; holdfast plan shows both."
         )

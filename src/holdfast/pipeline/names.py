@@ -27,6 +27,7 @@ _DEVICES = frozenset(
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+_TASKS_SHOWN = 5
 _SLIP_RATIO = 0.85  # `Writng` for `Writing` is one, `Drafting` for it is not
 _RESERVED_NAMES = {"ctx": "the context", "run_id": "the template field of the run's id"}
 
@@ -99,6 +100,17 @@ def did_you_mean(text: object, known: Iterable[str]) -> str:
     """` Did you mean X?`, with its leading space, or nothing."""
     close = difflib.get_close_matches(text, list(known), n=1) if isinstance(text, str) else []
     return f" Did you mean {printable(close[0])}?" if close else ""
+
+
+def which_task(text: str, tasks: Iterable[str]) -> str:
+    """The tasks of the step that was named, if it is one of theirs; else what was probably meant, or nothing."""
+    known = list(tasks)
+    own = [task for task in known if task.startswith(text.partition("[")[0] + "[")]
+    near = did_you_mean(text, known) if "[" in text else ""
+    if not own or (near and len(own) > _TASKS_SHOWN):
+        return near or did_you_mean(text, known)
+    more = f" and {len(own) - _TASKS_SHOWN} more" if len(own) > _TASKS_SHOWN else ""
+    return f" There are: {', '.join(map(printable, own[:_TASKS_SHOWN]))}{more}."
 
 
 def is_slip(text: str, known: Iterable[str]) -> bool:

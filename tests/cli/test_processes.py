@@ -227,12 +227,14 @@ def test_full_stderr_changes_nothing(start: Start, project: Project) -> None:
 
 
 def test_ascii_terminal(start: Start, project: Project) -> None:
-    """Where stdout can only take ASCII, symbols are printed by number instead of failing."""
-    project.run()
+    """Where stdout can only take ASCII, our signs become letters, and what others wrote is printed by number."""
+    project.run("-p", "topic=größe")
     process = start("status", "--dir", str(project.root), env={"PYTHONIOENCODING": "ascii"})
     out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (0, "")
-    assert "\\u2705" in out
+    assert "assemble  ok" in out
+    assert "ok completed, .. in progress, XX failed, !! needs human review, - not started" in out
+    assert "topic: gr\\xf6\\xdfe" in out
 
 
 def test_events_follow_what_is_added(start: Start, project: Project) -> None:

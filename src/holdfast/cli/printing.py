@@ -7,6 +7,7 @@ to again.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import re
@@ -26,6 +27,25 @@ _CELL_MAX = 40
 _COLUMNS = ("run", "pipeline", "status", "done", "cost")
 _QUOTED_COMMAND = re.compile(r"'(holdfast [a-z][^']*)'")
 _LAST_COMMAND = re.compile(r"(?:^|(?<=: ))holdfast [a-z](?!.*--help).*?(?=   \(|$)")
+
+
+_IN_PLAIN_LETTERS = "holdfast-plain"
+_SIGNS = {"✅": "ok", "⏳": "..", "❌": "XX", "⚠": "!!", "\ufe0f": "", "—": "-"}  # each as wide as in a table
+_SIGNS |= {"✓": "ok", "✗": "XX", "↩": "<-", "↻": "->", "»": ">", "•": "*"}
+
+
+def _in_plain_letters(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Our own signs where a stream cannot take them: readable, as their numbers would not be."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    sign = error.object[error.start]
+    if sign not in _SIGNS:
+        one = UnicodeEncodeError(error.encoding, error.object, error.start, error.start + 1, error.reason)
+        return codecs.backslashreplace_errors(one)
+    return _SIGNS[sign], error.start + 1
+
+
+codecs.register_error(_IN_PLAIN_LETTERS, _in_plain_letters)
 
 
 def give_closed_streams_a_place() -> None:
@@ -87,10 +107,10 @@ def _silence(stream: TextIO) -> None:
 
 
 def escape_what_cannot_be_encoded() -> None:
-    """In a locale without ✓, print its number instead of failing."""
+    """In a locale without ✓, print letters instead of failing; of other people's words, their numbers."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=_IN_PLAIN_LETTERS)
 
 
 def tag_heading(name: str, params: Collection[str]) -> str:

@@ -158,7 +158,13 @@ def test_unknown_command_points_to_help(project: Project) -> None:
     said = project("stauts")
     assert said.code == 2
     assert is_one_clean_line(said)
-    assert "holdfast --help" in said.err
+    assert said.err == "No such command 'stauts'. Did you mean status? See: holdfast --help\n"
+
+
+def test_help_has_a_short_name(project: Project) -> None:
+    """-h is --help, of the program and of a command."""
+    for words in (("-h",), ("status", "-h")):
+        assert cli.run(words) == 0
 
 
 def test_a_near_name_is_one_space_away(project: Project) -> None:

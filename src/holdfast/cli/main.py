@@ -77,8 +77,20 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from holdfast.pipeline.names import did_you_mean, printable
 
-@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"max_content_width": 100})
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command '{printable(args[0])}'.{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+
+_SETTINGS = {"max_content_width": 100, "help_option_names": ["-h", "--help"]}
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings=_SETTINGS)
 @click.version_option(__version__, prog_name=PROGRAM)
 @click.option(
     "--debug",

@@ -74,6 +74,7 @@ def test_an_answer_is_recorded_and_the_run_goes_on(edited: Path) -> None:
     code, screen = typed(edited, b"keep\n")
     assert code == 0, screen
     assert "draft.md was changed after it was accepted" in screen
+    assert "  restore: what is there now will be set aside, and the accepted version put back" in screen
     assert (edited / "review.md").read_text().startswith("read: MY draft")
 
 

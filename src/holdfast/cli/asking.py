@@ -26,15 +26,19 @@ def ask_all(picture: Picture, layout: ProjectLayout) -> bool:
 
     Ctrl-C and the end of input mean "later", for all that is left.
     """
-    from holdfast.commands.people import decide
+    from holdfast.commands.people import MEANINGS, decide
     from holdfast.views.picture import answers
 
-    answered = False
+    answered, explained = False, set[str]()
     for task, record in picture.state.tasks.items():
         choices = answers(record)
         if not choices:
             continue
         say(f"{task}: {record.error}")
+        for choice in choices:
+            if choice not in explained:
+                say(f"  {choice}: {MEANINGS[choice]}")
+        explained.update(choices)
         try:
             choice = _prompt(choices)
         except (click.Abort, EOFError):

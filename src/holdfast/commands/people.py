@@ -92,7 +92,7 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
     else:
         _record(layout, run_id, ev.Decided(step_id=task, choice=choice, by=by))
     with_it = _goes_with(layout, picture, task) if choice == "skip" else ""
-    return f"{task}: {_CHOICES[choice]}{'' if going_on else ' by the next resume'}.{with_it}"
+    return f"{task}: {MEANINGS[choice]}{'' if going_on else ' by the next resume'}.{with_it}"
 
 
 def _goes_with(layout: ProjectLayout, picture: Picture, task: str) -> str:
@@ -102,14 +102,14 @@ def _goes_with(layout: ProjectLayout, picture: Picture, task: str) -> str:
     return words + (f" To be made without it: {_listed(without)}." if without else "")
 
 
-_CHOICES = {
+MEANINGS = {
     "keep": "what is there will be kept and accepted as it is",
     "restore": "what is there now will be set aside, and the accepted version put back",
     "redo": "it will be done again",
     "continue": "the half-finished text will be continued",
     "skip": "it will be left out",
 }
-CHOICES = tuple(_CHOICES)
+CHOICES = tuple(MEANINGS)
 
 
 def _require_answerable(picture: Picture, task: str, choice: str, *, going_on: bool) -> None:

@@ -22,7 +22,16 @@ CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
 PROSE = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
 WORDS = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", PROSE))))
 METHODS = [method for name, method in vars(Context).items() if callable(method) and not name.startswith("_")]
-FOR_THE_ENGINE = {"desk", "end", "made", "is_linked_from_out", "streamed", "booked_usd", "booked_tokens"}
+FOR_THE_ENGINE = {
+    "desk",
+    "end",
+    "given_out",
+    "made",
+    "is_linked_from_out",
+    "streamed",
+    "booked_usd",
+    "booked_tokens",
+}
 
 
 OPTIONS = [Pipeline, Pipeline.step, Pipeline.items, Pipeline.phase, Pipeline.gate, Pipeline.run, Rewind, *METHODS]

@@ -457,19 +457,29 @@ def test_a_complete_run_names_what_was_left_out(project: Project) -> None:
     assert last.startswith("Nothing to do: 3 of 4 steps of run one are complete and verified")
 
 
-def test_a_run_that_was_begun_beside_its_file_is_not_begun_again(
-    project: Project, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+def test_whoever_begins_in_another_folder_is_told_of_the_run_beside_the_file(
+    project: Project,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """From another folder it would all be paid again: refused unless the folder is named, or the wish is new."""
+    """It is all paid again there, so the first line names the other run, unless the folder was given."""
     project.run("--run-id", "one")
     other = tmp_path_factory.mktemp("other")
     monkeypatch.chdir(other)
     file = str(project.root / "book.py")
-    assert cli.run(["run", file]) == 2
-    assert os.listdir(other) == []
-    assert cli.run(["run", file, "-p", "topic=reef"]) == 0
-    assert cli.run(["run", file, "--dir", "."]) == 0
-    assert cli.run(["run", file]) == 0
+
+    def told_at(*options: str) -> str:
+        capsys.readouterr()
+        assert cli.run(["run", file, *options]) == 0
+        return capsys.readouterr().err
+
+    there = shlex.quote(os.path.relpath(project.root, other))
+    told = told_at().splitlines()[0]
+    assert told.endswith(f"has a run with these parameters: holdfast resume one --dir {there}")
+    assert "has a run" not in told_at()  # it is continued
+    assert "has a run" not in told_at("--force", "-p", "topic=reef")
+    assert "has a run" not in told_at("--force", "--dir", ".")
 
 
 def test_where_damaged_files_are_is_told(project: Project) -> None:

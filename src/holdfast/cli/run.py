@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from holdfast.cli.completion import complete_file, complete_run
 from holdfast.cli.finding import find_file
+from holdfast.cli.printing import say_all
 from holdfast.cli.running import Manner, carry_out, engine_options, settings_options
 
 
@@ -41,7 +42,7 @@ def command(
 ) -> int:
     """Start a pipeline, or continue the newest run of it that has the same parameters."""
     from holdfast.pipeline.loader import load_pipeline
-    from holdfast.runs.choosing import Request, refuse_begun_elsewhere
+    from holdfast.runs.choosing import Request, begun_elsewhere
     from holdfast.runs.listing import checked_run_id, open_project
     from holdfast.settings import load_settings
 
@@ -52,8 +53,8 @@ def command(
     settings = load_settings(layout.root, settings_options(**options))
     compiled = load_pipeline(file, base=find_file(file, layout))
     request = Request(params, resume, force, run_id, redo, no_retry, settings, quick, only_needed)
-    if _is_folder_assumed() and not (resume or force or run_id):
-        refuse_begun_elsewhere(compiled, layout, request)
+    if _is_folder_assumed() and not (resume or force or run_id or quiet):
+        say_all(filter(None, [begun_elsewhere(compiled, layout, request)]), err=True)
     return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))
 
 

@@ -93,19 +93,17 @@ def _chosen(compiled: CompiledPipeline, layout: ProjectLayout, request: Request)
     return _new(compiled, layout, request, params, runs)
 
 
-def refuse_begun_elsewhere(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> None:
-    """Refuse to begin here what was begun where the pipeline's file lies: all of it would be paid for again."""
+def begun_elsewhere(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> str:
+    """What to tell who begins here what was begun where the pipeline's file lies: all of it is paid for again."""
     home = Path(compiled.file).parent if compiled.file else layout.root
     if os.path.realpath(home) == os.path.realpath(layout.root):
-        return
+        return ""
     choice = choose(compiled, layout, request)
     there = _same(list_runs(ProjectLayout(home)), compiled.spec.name, choice.params)
-    if choice.is_new and not choice.found_again and there is not None:
-        command = shlex.join(["holdfast", "resume", there.run_id, "--dir", os.path.relpath(home)])
-        raise UsageError(
-            f"This folder has no run with these parameters, but that of {compiled.file} has {there.run_id}.",
-            fix=f"To begin anew in this folder, give --dir . as well. To continue that one: {command}",
-        )
+    if not choice.is_new or choice.found_again or there is None:
+        return ""
+    command = shlex.join(["holdfast", "resume", there.run_id, "--dir", os.path.relpath(home)])
+    return f"Begun anew in this folder. The folder of the pipeline has a run with these parameters: {command}"
 
 
 def _continued(layout: ProjectLayout, info: RunInfo, params: dict[str, Any]) -> Choice:

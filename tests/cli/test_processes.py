@@ -314,3 +314,39 @@ def test_the_holder_of_a_new_run_is_named_with_its_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "holdfast", "run", "p.py", "--json"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(said.stdout)["tasks"][0]["value"] is True
+
+
+TALKATIVE = """
+import sys
+
+from holdfast import Pipeline
+
+pipe = Pipeline("talkative")
+
+
+@pipe.step
+def talk() -> str:
+    for stream in (sys.stdout, sys.stderr):
+        print("a word", file=stream, flush=True)
+        stream.writelines(["more\\n", "words\\n"])
+    return "said"
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--quiet",)], ids=["plain", "json", "quiet"])
+def test_a_reader_that_has_gone_is_no_failure_of_a_step_that_prints(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """`holdfast run FILE 2>&1 | head -1` ends the reading, not the work."""
+    (tmp_path / "talk.py").write_text(TALKATIVE)
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "holdfast", "run", "talk.py", *options]
+    try:
+        done = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=writer, check=False, timeout=60)
+    finally:
+        os.close(writer)
+    assert done.returncode == 0
+    asked = [sys.executable, "-m", "holdfast", "status", "--json"]
+    status = json.loads(subprocess.run(asked, cwd=tmp_path, capture_output=True, check=True).stdout)
+    assert (status["status"], status["tasks"][0]["attempts"]) == ("completed", 1)

@@ -8,13 +8,14 @@ to again.
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TextIO
 
 from holdfast import clock
@@ -24,6 +25,7 @@ from holdfast.escaping import terminal
 # JSON escapes C0 by itself; these could still deceive a terminal or a reader.
 _DECEIVING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _CELL_MAX = 40
+_GONE = (errno.EPIPE, errno.EIO)
 _COLUMNS = ("run", "pipeline", "status", "done", "cost")
 _QUOTED_COMMAND = re.compile(r"'(holdfast [a-z][^']*)'")
 _LAST_COMMAND = re.compile(r"(?:^|(?<=: ))holdfast [a-z](?!.*--help).*?(?=   \(|$)")
@@ -104,6 +106,34 @@ def _silence(stream: TextIO) -> None:
         os.close(nowhere)
     except (OSError, ValueError):
         pass  # a stream without descriptor: a test's
+
+
+class Heedless:
+    """A stream for what steps print: that its reader has gone, or its terminal, is no failure of theirs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._heedless(lambda: self._stream.write(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        self._heedless(self._stream.flush)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _heedless(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            _silence(self._stream)
 
 
 def escape_what_cannot_be_encoded() -> None:

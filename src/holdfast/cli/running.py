@@ -8,17 +8,17 @@ carry_out            checks what can be checked before anything is created, then
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
 
 from holdfast import clock
 from holdfast.cli.completion import complete_task
 from holdfast.cli.options import json_option, params_option, project_options
-from holdfast.cli.printing import flush, print_json, say_all
+from holdfast.cli.printing import Heedless, flush, print_json, say_all
 from holdfast.layout import QUARANTINE_DIR
 
 if TYPE_CHECKING:
@@ -165,12 +165,11 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
             layout=layout,
             manner=manner,
         )
-        try:
-            # With --json, stdout is for the one document: what a step prints goes where messages go.
-            with redirect_stdout(sys.stderr) if manner.as_json else nullcontext():
+        with _streams_of_steps(as_json=manner.as_json):
+            try:
                 result = execute(compiled, layout, request, hooks)
-        finally:
-            console.close()
+            finally:
+                console.close()
     if manner.as_json:
         print_json(
             {**document(layout, result.picture), **_unproved(result, layout), "exit_code": result.exit_code}
@@ -178,6 +177,14 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
     else:
         say_all(ending(result, tally, manner.directory, layout, clock.monotonic() - began))
     return result
+
+
+@contextmanager
+def _streams_of_steps(*, as_json: bool) -> Iterator[None]:
+    """What steps print may go nowhere; with --json, stdout is for the one document, and it goes to stderr."""
+    out, err = cast(TextIO, Heedless(sys.stdout)), cast(TextIO, Heedless(sys.stderr))
+    with redirect_stdout(err if as_json else out), redirect_stderr(err):
+        yield
 
 
 def _unproved(result: RunResult, layout: ProjectLayout) -> dict[str, Any]:

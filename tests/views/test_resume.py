@@ -1,5 +1,6 @@
 from holdfast import events as ev
 from holdfast.pipeline.definition import Pipeline
+from holdfast.state import WAITS_FOR_PERSON
 from holdfast.views.resume import HIGH, LOW, MEDIUM, priorities, render
 from holdfast.views.stamp import read_stamp
 
@@ -45,6 +46,19 @@ def test_the_opening_says_when_and_how_to_continue():
         "\n"
         "To continue, in this folder: `holdfast resume run-1`\n"
     )
+
+
+def test_where_only_a_person_can_help_the_opening_asks_for_that_first():
+    """Continuing would only wait again: what is to be said comes before the command that continues."""
+    story = Story(book()).finish("outline", files=["outline.md"])
+    question = ev.QuestionAsked(step_id="outline", about="changed", detail="was changed")
+    stopped = ev.RunStopped(status="paused", reason=WAITS_FOR_PERSON)
+    one = render(story.tell(question, stopped).picture()).splitlines()
+    waits = one.index("A person is waited for first: `holdfast decide outline keep` (or: restore, redo)")
+    assert one[waits + 2] == "To continue, in this folder: `holdfast resume run-1`"
+    another = ev.QuestionAsked(step_id="assemble", about="input", detail="was made from another")
+    text = render(story.tell(another, stopped).picture())
+    assert " (or: restore, redo) (1 more: see the next steps below)\n" in text
 
 
 def test_the_overview_names_file_parameters_and_items():

@@ -297,20 +297,24 @@ class OpenRun:
 def _mended(findings: Sequence[str], calls: Mapping[str, Sequence[str]]) -> Iterator[ev.StateMended]:
     """The events that tell it: as many as it takes, for a line of the journal does not hold any number of keys."""
     told: list[str] = []
-    lost: dict[str, tuple[str, ...]] = {}
+    lost: dict[str, list[str]] = {}
     size = 0
     lines = [("", words) for words in findings]
     for task, words in (*lines, *((task, key) for task, keys in calls.items() for key in keys)):
         if task:
-            lost[task] = (*lost.get(task, ()), words)
+            lost.setdefault(task, []).append(words)
         else:
             told.append(words)
         size += len(task) + len(words)
         if size > MENDED_CHARS_MAX:
-            yield ev.StateMended(findings=tuple(told), lost_calls=lost)
+            yield _state_mended(told, lost)
             told, lost, size = [], {}, 0
     if told or lost:
-        yield ev.StateMended(findings=tuple(told), lost_calls=lost)
+        yield _state_mended(told, lost)
+
+
+def _state_mended(told: Sequence[str], lost: Mapping[str, Sequence[str]]) -> ev.StateMended:
+    return ev.StateMended(findings=tuple(told), lost_calls={task: tuple(keys) for task, keys in lost.items()})
 
 
 def mend_objects(

@@ -13,7 +13,17 @@ from holdfast.clock import iso
 from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line, markdown_words
 from holdfast.pipeline.reach import step_edges
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, Note
+from holdfast.state import (
+    BLOCKED,
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    NEEDS_REVIEW,
+    PENDING,
+    SKIPPED,
+    WAITS_FOR_PERSON,
+    Note,
+)
 from holdfast.views import letter, matrix
 from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase_mark, phase_words
 from holdfast.views.picture import READY, Picture, is_sent_back
@@ -95,12 +105,22 @@ def _opening(picture: Picture) -> str:
             f"This run is not finished.{_why_stopped(picture.reason)}"
             " What is done is kept and proved: continuing repeats none of it.",
             "",
+            *_awaited_answers(picture),
             f"To continue, in this folder: {markdown_code(picture.continue_command())}",
             "",
             "If that process is still at work, a second one is refused and nothing happens. If there is no command"
             " `holdfast`, it is `python -m holdfast`.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _awaited_answers(picture: Picture) -> list[str]:
+    """What a person has to say first, where nothing else can go on."""
+    needs = picture.needs() if picture.reason == WAITS_FOR_PERSON else []
+    if not needs:
+        return []
+    more = f" ({len(needs) - 1} more: see the next steps below)" if len(needs) > 1 else ""
+    return [f"A person is waited for first: {command_words(needs[0].command)}{more}", ""]
 
 
 def _why_stopped(reason: str) -> str:

@@ -12,6 +12,8 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from rich.console import Console
@@ -47,7 +49,6 @@ def main(arguments: list[str] | None = None) -> None:
     options.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=options.dir) as root:
         setting = Setting(QUICK if options.quick else Sizes(), options.rounds, Path(root))
-        throughput.warm_up(setting)
         rows = list(_measure(setting, options.only or list(GROUPS)))
     _write(options.json, setting, rows)
     _print(rows, options.json, is_quick=options.quick)
@@ -71,10 +72,17 @@ def _positive(text: str) -> int:
 
 
 def _measure(setting: Setting, names: list[str]) -> Iterator[Row]:
+    """Each group in a process of its own, as commands are: none finds the memory that another left."""
     progress = Console(stderr=True)
     for name in names:
         progress.print(f"measuring {name} ...", style="dim")
-        yield from GROUPS[name](setting)
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            yield from process.submit(_rows, setting, name).result()
+
+
+def _rows(setting: Setting, name: str) -> list[Row]:
+    throughput.warm_up(setting)
+    return list(GROUPS[name](setting))
 
 
 def _write(path: Path, setting: Setting, rows: list[Row]) -> None:

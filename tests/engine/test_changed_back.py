@@ -135,7 +135,7 @@ def test_what_is_lost_without_a_copy_is_made_again_from_its_paid_calls(project: 
     (project.root / "a.md").unlink()
     shutil.rmtree(project.root / ".holdfast" / "objects")
     result = project.again("kelp")
-    assert (result.status, project.ran.count("draft[a]"), project.calls) == ("completed", 1, ["a", "b"])
+    assert (result.status, project.ran.count("draft[a]"), sorted(project.calls)) == ("completed", 1, ["a", "b"])
     assert result.picture.state.task("draft[a]").round == 0
 
 
@@ -143,7 +143,7 @@ def test_paid_calls_of_other_inputs_are_not_replayed(project: Project) -> None:
     """They were kept in case their inputs come back; the others are paid for."""
     assert project.again("klep", budget_usd=0.0).status == "paused"
     assert project.again("klep").status == "completed"
-    assert project.calls == ["a", "b", "a", "b"]
+    assert sorted(project.calls) == ["a", "a", "b", "b"]  # both parts at once, in any order
 
 
 def test_what_was_edited_meanwhile_is_asked_about(project: Project) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -269,7 +270,7 @@ def test_a_path_for_a_steps_own_file_is_never_given_twice(tmp_path: Path) -> Non
     paths = {atomic.fresh_output(tmp_path, f"{'ä' * 120}.bin") for _ in range(3)}
     assert len(paths) == 3
     assert all(len(os.fsencode(path.name)) < 255 and path.suffix == ".bin" for path in paths)
-    assert not any(path.name.startswith(f"out-{os.getpid()}-1") for path in paths)
+    assert all(re.match(rf"out-{os.getpid()}-[0-9a-f]{{8}}-\d+-", path.name) for path in paths)
 
 
 def test_what_another_thread_is_writing_is_no_litter(tmp_path: Path) -> None:

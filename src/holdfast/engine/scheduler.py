@@ -220,21 +220,6 @@ class Scheduler:
             self.to_consider.append(node)
 
 
-def real_consumers(node: Node) -> Iterator[Node]:
-    """The tasks that take this node's output, also through gathers."""
-    stack = [node]
-    seen: set[Node] = set()  # sections before an item lie behind each other: there are many ways to each
-    while stack:
-        producer = stack.pop()
-        for consumer, _ in producer.consumers:
-            if consumer.kind in ("gather", "past", "until"):
-                if consumer not in seen:
-                    seen.add(consumer)
-                    stack.append(consumer)
-            elif producer in consumer.parents or producer in consumer.material:
-                yield consumer
-
-
 def made_from(targets: Iterable[Node]) -> Iterator[Node]:
     """The tasks that take the output of one of these, through whatever lies between, in the order of the graph."""
     stack = list(targets)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from holdfast import decisions
 from holdfast import events as ev
 from holdfast.decisions import Decision, public_action
-from holdfast.engine.scheduler import real_consumers
+from holdfast.engine.scheduler import made_from
 from holdfast.pipeline.nodes import Node
 from holdfast.state import COMPLETED, RunState
 
@@ -50,18 +50,12 @@ class Survey:
         return ev.Recovered(
             counts=dict(self._counts),
             again=tuple(node.id for node in self._again[:AGAIN_TOLD]),
-            behind=sum(1 for _ in _behind(self._again)),
+            behind=len(_behind(self._again)),
             waiting=sum(1 for _ in unseen),
         )
 
 
-def _behind(nodes: Iterable[Node]) -> Iterator[str]:
+def _behind(nodes: Iterable[Node]) -> list[str]:
     """The tasks that stand behind these."""
-    stack = list(nodes)
-    seen = {node.id for node in stack}
-    while stack:
-        for consumer in real_consumers(stack.pop()):
-            if consumer.id not in seen:
-                seen.add(consumer.id)
-                yield consumer.id
-                stack.append(consumer)
+    given = set(nodes)
+    return [task.id for task in made_from(given) if task not in given]

@@ -45,7 +45,7 @@ def test_every_command_has_help_and_common_options(name: str) -> None:
     assert command is not None
     assert command.name == name
     assert command.help
-    assert command.help.endswith(".")
+    assert command.help.rstrip().endswith(".")
     options = [param for param in command.params if isinstance(param, click.Option)]
     assert all(option.help for option in options)
     assert {"--dir", "--json", "--debug"} <= {text for option in options for text in option.opts}

@@ -188,13 +188,15 @@ def test_a_file_that_was_moved_or_migrated_is_something_done(project: Project, n
 
 
 def test_resume_without_unfinished_run(project: Project) -> None:
-    """resume with nothing unfinished says so, naming the newest run, and exits with 0."""
+    """resume with nothing unfinished proves the newest run, like run: a file that was emptied is mended."""
+    write_pipeline(project, "a", 1)
     project.run()
-    (run_id,) = project.run_ids()
+    assert project("resume").lines[-1].startswith("Nothing to do")
+    made = (project.root / "a.md").read_bytes()
+    (project.root / "a.md").write_bytes(b"")
     said = project("resume")
-    assert said.code == 0
-    assert said.lines[0].startswith(f"Nothing to continue: the newest run {run_id} is completed")
-    assert said.lines[1:] == [f"To prove its files, and mend them: holdfast resume {run_id}{project.there}"]
+    assert (said.code, (project.root / "a.md").read_bytes()) == (0, made), said.text
+    assert not said.lines[-1].startswith("Nothing to do")
 
 
 def test_an_edit_that_is_kept_is_not_nothing(project: Project) -> None:

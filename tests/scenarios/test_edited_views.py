@@ -60,7 +60,7 @@ def test_a_cell_turned_back_is_a_request_to_redo(finished: Book, symbol: str) ->
 @pytest.mark.parametrize("view", ["checkpoint.md", "todos.db"])
 def test_resume_takes_up_what_was_turned_back_in_a_completed_run(finished: Book, view: str) -> None:
     """`plan` says that the task would run again, and the command that continues does not call the run complete."""
-    assert "Nothing to continue" in finished("resume").out
+    assert "Nothing to do" in finished("resume").out
     if view == "todos.db":
         set_row(finished, "final[ch02]", "pending")
     else:

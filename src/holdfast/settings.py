@@ -68,51 +68,61 @@ _READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 def load_settings(
     root: Path, options: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
 ) -> Settings:
-    """The settings in force; UsageError names the file, variable or option that is wrong."""
-    values = _from_file(root / SETTINGS_FILE)
+    """The settings in force; UsageError names every file, variable and option that is wrong."""
+    reading = _Reading()
+    reading.take_file(root / SETTINGS_FILE)
     for name in _READERS:
         variable = f"HOLDFAST_{name.upper()}"
         if variable in environ:
-            values[name] = _read(name, environ[variable], variable)
+            reading.take(name, environ[variable], variable)
     for name, value in (options or {}).items():
         if value is not None:
-            values[name] = _read(name, value, f"--{name.replace('_usd', '').replace('_', '-')}")
-    return replace(Settings(), **values)
+            reading.take(name, value, f"--{name.replace('_usd', '').replace('_', '-')}")
+    if reading.mistakes:
+        raise UsageError("\n".join(reading.mistakes))
+    return replace(Settings(), **reading.values)
 
 
-def _read(name: str, value: Any, where: str) -> Any:
+class _Reading:
+    """What was found so far, and what is wrong with it: all mistakes are told at once."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.mistakes: list[str] = []
+
+    def take(self, name: str, value: Any, where: str) -> None:
+        try:
+            self.values[name] = _READERS[name][1](value)
+        except (ValueError, TypeError) as error:
+            wanted = str(error) if str(error).startswith(("a ", "one ")) else "a number"
+            self.mistakes.append(f"{where}: {value!r:.60} is not {wanted}.")
+
+    def take_file(self, path: Path) -> None:
+        for section, entries in _parsed(path).items():
+            if section not in ("run", "keep") or not isinstance(entries, dict):
+                self.mistakes.append(f"{path.name}: unknown section [{section}]. There are [run] and [keep].")
+            else:
+                self._take_section(path.name, section, entries)
+
+    def _take_section(self, file: str, section: str, entries: Mapping[str, Any]) -> None:
+        known = [name for name, (where, _) in _READERS.items() if where == section]
+        for name, value in entries.items():
+            if name in known:
+                self.take(name, value, f"{file}: [{section}] {name}")
+            else:
+                there_are = f"There are {', '.join(known)}."
+                self.mistakes.append(f"{file}: unknown setting {name} in [{section}]. {there_are}")
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return _READERS[name][1](value)
-    except (ValueError, TypeError) as error:
-        wanted = str(error) if str(error).startswith(("a ", "one ")) else "a number"
-        raise UsageError(f"{where}: {value!r:.60} is not {wanted}.") from None
-
-
-def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path.name}: not valid TOML: {error}.") from None
     except OSError as error:
         raise StorageError.from_os(error, "read") from error
-    values: dict[str, Any] = {}
-    for section, entries in data.items():
-        if section not in ("run", "keep") or not isinstance(entries, dict):
-            raise UsageError(f"{path.name}: unknown section [{section}].", fix="There are [run] and [keep].")
-        values |= _section(path.name, section, entries)
-    return values
-
-
-def _section(name: str, section: str, entries: Mapping[str, Any]) -> dict[str, Any]:
-    known = [key for key, (where, _) in _READERS.items() if where == section]
-    for key in entries:
-        if key not in known:
-            raise UsageError(
-                f"{name}: unknown setting {key} in [{section}].", fix=f"There are {', '.join(known)}."
-            )
-    return {key: _read(key, value, f"{name}: [{section}] {key}") for key, value in entries.items()}
 
 
 assert {field.name for field in fields(Settings)} == set(_READERS)

@@ -297,7 +297,7 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_absent(
     def refuse(path: str, *, dir_fd: int | None = None) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
-    monkeypatch.setattr("holdfast.runs.choosing.atomic", SimpleNamespace(open_regular=refuse))
+    monkeypatch.setattr("holdfast.runs.traces.atomic", SimpleNamespace(open_regular=refuse))
     with pytest.raises(StorageError, match="Too many open files"):
         writer(calls).run({"topic": "y"}, dir=tmp_path)
     assert sorted((tmp_path / ".holdfast" / "runs").iterdir()) == before

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import glob
-import itertools
 import os
 import shlex
 import time
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from holdfast.artifacts.inputs import SHORT, Inputs
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
-from holdfast.pipeline import templates
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph
-from holdfast.pipeline.names import check_run_id, fold
-from holdfast.pipeline.nodes import split_task_id, task_id
-from holdfast.pipeline.spec import PipelineSpec, StepSpec
-from holdfast.recovery.scan import tail_seal
+from holdfast.pipeline.names import fold
 from holdfast.recovery.sources import read_letter, read_views
-from holdfast.runs.destinations import fields_of, known_items, refuse_own_file, refuse_shared_path
+from holdfast.runs import traces
+from holdfast.runs.destinations import refuse_own_file, refuse_shared_path
 from holdfast.runs.listing import RunInfo, checked_run_id, list_runs, read_run, run_ids, run_info, run_layout
-from holdfast.seals import Seal
 from holdfast.settings import Settings
-from holdfast.state import COMPLETED, RunState
-from holdfast.stores import atomic
-from holdfast.values import digest, encode_json
-
-LOOKED_AT_MAX = 20
-"""So many files of a fan-out tell which run they are of."""
+from holdfast.state import COMPLETED
+from holdfast.values import encode_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +127,17 @@ def _lost(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, r
     is_ours = letter.run_id == run_id and letter.pipeline == compiled.spec.name
     known = _declared(compiled, request.known_params or (letter.params if is_ours else {}))
     params = compiled.params.parse(request.params, base=known)
-    seals_found = _sealed_paths(compiled, layout, params) or _seals_of_made_items(
-        compiled.spec, layout, fields_of(params)
+    seals_found = traces.of_known_items(compiled.spec, layout, params) or traces.of_made_items(
+        compiled.spec, layout, params
     )
     views = read_views(layout, compiled.spec, run_id)
     is_in_view = any(view.run_id == run_id for view in views.claims)
     if not is_ours and not is_in_view and all(seal.run != run_id for seal in seals_found.values()):
         return None
     own = {path: seal for path, seal in seals_found.items() if seal.run == run_id}
-    refuse_newer(compiled.spec, _made_by(own), request.redo)
+    traces.refuse_newer_seals(compiled.spec, own, request.redo)
     if not request.params:  # they are RESUME.md's word, which anybody can change
-        _refuse_other_inputs(compiled.spec, params, own)
+        traces.refuse_other_inputs(compiled.spec, params, own)
     return Choice(run_id, True, params, _next_ordinal(list_runs(layout)), found_again=True)
 
 
@@ -209,32 +194,39 @@ def _new(
 ) -> Choice:
     if request.run_id is not None:
         _refuse_twin(layout, request.run_id)
-    ordinal = _next_ordinal(runs)
-    known = {info.run_id for info in _readable(runs)}
-    found = _sealed_paths(compiled, layout, params)
-    rivals = {path: seal.run for path, seal in found.items() if seal.run in known}
-    take_over = compiled.spec.overwrite
-    if not request.force:
-        _refuse_rivals(compiled, layout, request, params, [info for info in runs if info.run_id in known], rivals)
-    again = None
-    if not request.force:
-        found = found or _seals_of_made_items(compiled.spec, layout, fields_of(params))
-        again = _id_in_seals(found, known)
-        again = again if request.run_id in (None, again) else None
-    if again is not None:
-        own = {path: seal for path, seal in found.items() if seal.run == again}
-        refuse_newer(compiled.spec, _made_by(own), request.redo)
-        _refuse_other_inputs(compiled.spec, params, own)
-    run_id = request.run_id or again or _fresh_id(layout, known)
+    known = _readable(runs)
+    again = None if request.force else _found_again(compiled, layout, request, params, known)
     return Choice(
-        run_id,
+        request.run_id or again or _fresh_id(layout, {info.run_id for info in known}),
         True,
         params,
-        ordinal,
+        _next_ordinal(runs),
         found_again=again is not None,
         set_aside=request.force,
-        take_over=take_over or request.force,
+        take_over=compiled.spec.overwrite or request.force,
     )
+
+
+def _found_again(
+    compiled: CompiledPipeline,
+    layout: ProjectLayout,
+    request: Request,
+    params: dict[str, Any],
+    known: list[RunInfo],
+) -> str | None:
+    """The lost run whose files lie where this one's would, if it is the one that is meant; UsageError if none may."""
+    known_ids = {info.run_id for info in known}
+    found = traces.of_known_items(compiled.spec, layout, params)
+    rivals = {path: seal.run for path, seal in found.items() if seal.run in known_ids}
+    _refuse_rivals(compiled, layout, request, params, known, rivals)
+    found = found or traces.of_made_items(compiled.spec, layout, params)
+    again = traces.run_id_in(found, known_ids)
+    if again is None or request.run_id not in (None, again):
+        return None
+    own = {path: seal for path, seal in found.items() if seal.run == again}
+    traces.refuse_newer_seals(compiled.spec, own, request.redo)
+    traces.refuse_other_inputs(compiled.spec, params, own)
+    return again
 
 
 def _refuse_rivals(
@@ -307,134 +299,6 @@ def _file_from_here(compiled: CompiledPipeline) -> str:
 
 def _is_here(folder: Path) -> bool:
     return os.path.realpath(folder) == os.path.realpath(os.curdir)
-
-
-def _sealed_paths(compiled: CompiledPipeline, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
-    """Some seals that lie where this pipeline's tasks of known items would write: enough of each step to tell."""
-    fields = fields_of(params)
-    found: dict[str, Seal] = {}
-    for step in compiled.spec.steps:
-        found |= itertools.islice(_seals_of_step(compiled.spec, step, layout, fields), LOOKED_AT_MAX)
-    return found
-
-
-def _seals_of_step(
-    spec: PipelineSpec, step: StepSpec, layout: ProjectLayout, fields: Mapping[str, str]
-) -> Iterator[tuple[str, Seal]]:
-    fan = spec.fan_path(step.each)
-    wanted = [template for template in step.files.values() if "run_id" not in templates.fields(template)]
-    is_there: dict[str, bool] = {}  # folder -> whether anything can be in it
-    for path in known_items(spec, step.each) if wanted else ():
-        values = {**fields, **dict(zip(fan, path, strict=True))}
-        for template in wanted:
-            target = templates.render_path(template, values)
-            folder = os.path.dirname(target)
-            if folder not in is_there:
-                is_there[folder] = os.path.lexists(layout.root / folder)
-            seal = _seal_at(layout, target) if is_there[folder] else None
-            if seal is not None and seal.task == task_id(step.name, path):
-                yield target, seal
-
-
-def _seals_of_made_items(spec: PipelineSpec, layout: ProjectLayout, fields: Mapping[str, str]) -> dict[str, Seal]:
-    """Some seals of items that a function makes, whose ids only the files know now."""
-    found: dict[str, Seal] = {}
-    for step in spec.steps:
-        if step.each is None:
-            continue
-        values = {**{name: glob.escape(value) for name, value in fields.items()}, "run_id": "*"}
-        values |= dict.fromkeys(spec.fan_path(step.each), "*")
-        for template in (*step.files.values(), *((step.appends,) if step.appends else ())):
-            pattern = templates.render(template, values)
-            for target in itertools.islice(glob.iglob(pattern, root_dir=layout.root), LOOKED_AT_MAX):
-                seal = _seal_at(layout, target)
-                if seal is not None and seal.task.startswith(f"{step.name}["):
-                    found[target] = seal
-    return found
-
-
-def refuse_newer(spec: PipelineSpec, made_by: Iterable[tuple[str, int]], redo: Collection[str]) -> None:
-    """Refuse a pipeline older than finished work (task, step version): it would pay again, for an older form.
-
-    `redo` names the tasks and steps that are wanted again whatever they are.
-    """
-    versions = {name: step.version for step in spec.steps for name in (step.name, *step.was)}
-    for task, version in made_by:
-        step = task.partition("[")[0]
-        if version > versions.get(step, version) and not {task, step} & {*redo}:
-            raise UsageError(
-                f"{task} was made by version {version} of its step, and this pipeline has version"
-                f" {versions[step]}: it is left untouched.",
-                fix=f"Give the newer pipeline file, or have it made again by this one with --redo {step}.",
-            )
-
-
-def _made_by(found: Mapping[str, Seal]) -> Iterator[tuple[str, int]]:
-    return ((seal.task, seal.step_version) for seal in found.values())
-
-
-def _refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: Mapping[str, Seal]) -> None:
-    """Refuse to take over a lost run's files with other parameters: it would pay for all of them again, unasked.
-
-    Only tasks that take nothing from other tasks can be compared before anything has run. If one of them fits,
-    the run is the same, and what does not fit is redone as usual.
-    """
-    named = [seal for seal in found.values() if seal.inputs]
-    if named:
-        _refuse_other_params(params, found)
-        return
-    graph = build_graph(_with_items(spec, found.values()), {})
-    inputs = Inputs(graph, RunState(params=dict(params)), None, Path())
-    seals_by_task = {seal.task: seal for seal in found.values()}
-    roots = [
-        n for n in graph.tasks() if n.id in seals_by_task and not n.parents and not getattr(n.spec, "reads", ())
-    ]
-    versions = {node.id: seals_by_task[node.id].step_version for node in roots}  # a raised one is no other wish
-    digests = {node.id: inputs.digest(node, inputs.parts(node, versions[node.id])) for node in roots}
-    if digests and not any(seals_by_task[task].input_digest == digest for task, digest in digests.items()):
-        path, seal = next(iter(found.items()))
-        raise UsageError(
-            f"{path} belongs to run {seal.run}, whose record is lost and whose parameters were others.",
-            fix="Give the parameters it had, use another --dir, or start over with --force.",
-        )
-
-
-def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal]) -> None:
-    """Refuse parameters that no file of the lost run was made from, if the seals say what they were made from."""
-    for name, value in params.items():
-        wanted = digest(encode_json(value))[:SHORT]
-        made = {path: seal.made_from.get(f"param {name}", "") for path, seal in found.items()}
-        made = {path: part for path, part in made.items() if part}
-        if made and wanted not in made.values():
-            path = next(iter(made))
-            raise UsageError(
-                f"{path} is of run {found[path].run}, whose record is lost, and was made with another {name}.",
-                fix="Give the parameters it had, use another --dir, or start over with --force.",
-            )
-
-
-def _with_items(spec: PipelineSpec, found: Iterable[Seal]) -> PipelineSpec:
-    """The pipeline with only those of its given items that the seals speak of, in no order."""
-    named = {part for seal in found for part in split_task_id(seal.task)[1]}
-    items = []
-    for fan in spec.items:
-        # Which fields an item has is part of what it is; whom it comes after is not, and may be left out here.
-        kept = [
-            item | ({"after": []} if "after" in item else {}) for item in fan.given or () if item["id"] in named
-        ]
-        items.append(msgspec.structs.replace(fan, given=tuple(kept)) if fan.given is not None else fan)
-    return msgspec.structs.replace(spec, items=tuple(items))
-
-
-def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:
-    """The seal of the file at `path`, if there is one to be read; whatever else lies there is looked at later."""
-    return tail_seal(lambda rel: atomic.open_regular(os.fspath(layout.root / rel)), path)
-
-
-def _id_in_seals(found: Mapping[str, Seal], known: set[str]) -> str | None:
-    """The run id that the artifacts carry, when all record of that run is gone."""
-    ids = [seal.run for seal in found.values() if seal.run not in known and check_run_id(seal.run) is None]
-    return Counter(ids).most_common(1)[0][0] if ids else None
 
 
 def _fresh_id(layout: ProjectLayout, known: set[str]) -> str:

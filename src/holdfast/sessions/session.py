@@ -35,10 +35,11 @@ from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.evidence import Policy
 from holdfast.recovery.judge import Judge
-from holdfast.runs.choosing import Choice, Request, refuse_newer
+from holdfast.runs.choosing import Choice, Request
 from holdfast.runs.destinations import own_file
 from holdfast.runs.history import History, encode_state
 from holdfast.runs.listing import list_runs, read_run
+from holdfast.runs.traces import refuse_newer
 from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic, disk

@@ -1,0 +1,164 @@
+"""What the files tell of a run, by their seals: whose they are, and what they were made from. Read-only.
+
+A run whose record is lost is found again by them. Before its files are taken over, two things are refused: a
+pipeline older than what made them, and parameters that they were not made from. Either would pay again, unasked.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.artifacts.inputs import SHORT, Inputs
+from holdfast.errors import UsageError
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline import templates
+from holdfast.pipeline.graph import build_graph
+from holdfast.pipeline.names import check_run_id
+from holdfast.pipeline.nodes import split_task_id, task_id
+from holdfast.pipeline.spec import PipelineSpec, StepSpec
+from holdfast.recovery.scan import tail_seal
+from holdfast.runs.destinations import fields_of, known_items
+from holdfast.seals import Seal
+from holdfast.state import RunState
+from holdfast.stores import atomic
+from holdfast.values import digest, encode_json
+
+LOOKED_AT_MAX = 20
+"""So many files of a fan-out tell which run they are of."""
+
+
+def of_known_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
+    """Some seals that lie where this pipeline's tasks of known items would write: enough of each step to tell."""
+    fields = fields_of(params)
+    found: dict[str, Seal] = {}
+    for step in spec.steps:
+        found |= itertools.islice(_seals_of_step(spec, step, layout, fields), LOOKED_AT_MAX)
+    return found
+
+
+def _seals_of_step(
+    spec: PipelineSpec, step: StepSpec, layout: ProjectLayout, fields: Mapping[str, str]
+) -> Iterator[tuple[str, Seal]]:
+    fan = spec.fan_path(step.each)
+    wanted = [template for template in step.files.values() if "run_id" not in templates.fields(template)]
+    is_there: dict[str, bool] = {}  # folder -> whether anything can be in it
+    for path in known_items(spec, step.each) if wanted else ():
+        values = {**fields, **dict(zip(fan, path, strict=True))}
+        for template in wanted:
+            target = templates.render_path(template, values)
+            folder = os.path.dirname(target)
+            if folder not in is_there:
+                is_there[folder] = os.path.lexists(layout.root / folder)
+            seal = _seal_at(layout, target) if is_there[folder] else None
+            if seal is not None and seal.task == task_id(step.name, path):
+                yield target, seal
+
+
+def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
+    """Some seals of items that a function makes, whose ids only the files know now."""
+    found: dict[str, Seal] = {}
+    for step in spec.steps:
+        if step.each is None:
+            continue
+        values = {**{name: glob.escape(value) for name, value in fields_of(params).items()}, "run_id": "*"}
+        values |= dict.fromkeys(spec.fan_path(step.each), "*")
+        for template in (*step.files.values(), *((step.appends,) if step.appends else ())):
+            pattern = templates.render(template, values)
+            for target in itertools.islice(glob.iglob(pattern, root_dir=layout.root), LOOKED_AT_MAX):
+                seal = _seal_at(layout, target)
+                if seal is not None and seal.task.startswith(f"{step.name}["):
+                    found[target] = seal
+    return found
+
+
+def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:
+    """The seal of the file at `path`, if there is one to be read; whatever else lies there is looked at later."""
+    return tail_seal(lambda rel: atomic.open_regular(os.fspath(layout.root / rel)), path)
+
+
+def run_id_in(found: Mapping[str, Seal], known: set[str]) -> str | None:
+    """The run id that the artifacts carry, when all record of that run is gone."""
+    ids = [seal.run for seal in found.values() if seal.run not in known and check_run_id(seal.run) is None]
+    return Counter(ids).most_common(1)[0][0] if ids else None
+
+
+def refuse_newer(spec: PipelineSpec, made_by: Iterable[tuple[str, int]], redo: Collection[str]) -> None:
+    """Refuse a pipeline older than finished work (task, step version): it would pay again, for an older form.
+
+    `redo` names the tasks and steps that are wanted again whatever they are.
+    """
+    versions = {name: step.version for step in spec.steps for name in (step.name, *step.was)}
+    for task, version in made_by:
+        step = task.partition("[")[0]
+        if version > versions.get(step, version) and not {task, step} & {*redo}:
+            raise UsageError(
+                f"{task} was made by version {version} of its step, and this pipeline has version"
+                f" {versions[step]}: it is left untouched.",
+                fix=f"Give the newer pipeline file, or have it made again by this one with --redo {step}.",
+            )
+
+
+def refuse_newer_seals(spec: PipelineSpec, found: Mapping[str, Seal], redo: Collection[str]) -> None:
+    """The same for files that no record speaks of."""
+    refuse_newer(spec, ((seal.task, seal.step_version) for seal in found.values()), redo)
+
+
+def refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: Mapping[str, Seal]) -> None:
+    """Refuse to take over a lost run's files with other parameters: it would pay for all of them again, unasked.
+
+    Only tasks that take nothing from other tasks can be compared before anything has run. If one of them fits,
+    the run is the same, and what does not fit is redone as usual.
+    """
+    named = [seal for seal in found.values() if seal.inputs]
+    if named:
+        _refuse_other_params(params, found)
+        return
+    graph = build_graph(_with_items(spec, found.values()), {})
+    inputs = Inputs(graph, RunState(params=dict(params)), None, Path())
+    seals_by_task = {seal.task: seal for seal in found.values()}
+    roots = [
+        n for n in graph.tasks() if n.id in seals_by_task and not n.parents and not getattr(n.spec, "reads", ())
+    ]
+    versions = {node.id: seals_by_task[node.id].step_version for node in roots}  # a raised one is no other wish
+    digests = {node.id: inputs.digest(node, inputs.parts(node, versions[node.id])) for node in roots}
+    if digests and not any(seals_by_task[task].input_digest == digest for task, digest in digests.items()):
+        path, seal = next(iter(found.items()))
+        raise UsageError(
+            f"{path} belongs to run {seal.run}, whose record is lost and whose parameters were others.",
+            fix="Give the parameters it had, use another --dir, or start over with --force.",
+        )
+
+
+def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal]) -> None:
+    """Refuse parameters that no file of the lost run was made from, if the seals say what they were made from."""
+    for name, value in params.items():
+        wanted = digest(encode_json(value))[:SHORT]
+        made = {path: seal.made_from.get(f"param {name}", "") for path, seal in found.items()}
+        made = {path: part for path, part in made.items() if part}
+        if made and wanted not in made.values():
+            path = next(iter(made))
+            raise UsageError(
+                f"{path} is of run {found[path].run}, whose record is lost, and was made with another {name}.",
+                fix="Give the parameters it had, use another --dir, or start over with --force.",
+            )
+
+
+def _with_items(spec: PipelineSpec, found: Iterable[Seal]) -> PipelineSpec:
+    """The pipeline with only those of its given items that the seals speak of, in no order."""
+    named = {part for seal in found for part in split_task_id(seal.task)[1]}
+    items = []
+    for fan in spec.items:
+        # Which fields an item has is part of what it is; whom it comes after is not, and may be left out here.
+        kept = [
+            item | ({"after": []} if "after" in item else {}) for item in fan.given or () if item["id"] in named
+        ]
+        items.append(msgspec.structs.replace(fan, given=tuple(kept)) if fan.given is not None else fan)
+    return msgspec.structs.replace(spec, items=tuple(items))

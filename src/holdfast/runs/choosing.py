@@ -214,7 +214,7 @@ def _found_again(
     params: dict[str, Any],
     known: list[RunInfo],
 ) -> str | None:
-    """The lost run whose files lie where this one's would, if it is the one that is meant; UsageError if none may."""
+    """The lost run whose files lie in this one's place, if that is meant; UsageError if a known one's do."""
     known_ids = {info.run_id for info in known}
     found = traces.of_known_items(compiled.spec, layout, params)
     rivals = {path: seal.run for path, seal in found.items() if seal.run in known_ids}

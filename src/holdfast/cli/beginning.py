@@ -33,8 +33,8 @@ def beginning(
             yield f"{pipeline}: new run {choice.run_id}{given}"
             return
         yield f"{pipeline}: run {choice.run_id}, its record is lost{given}"
-        yield "Files that are whole are taken over and not paid for again. Not known any more: attempts,"
-        yield "decisions, notes, and what steps without files have cost."
+        yield "Files that are whole are taken over and not paid for again."
+        yield "Not known any more: attempts, decisions, notes, what steps without files have cost."
         return
     doing = "looking at completed" if choice.was_completed else "continuing"
     yield f"{pipeline}: {doing} run {choice.run_id}"

@@ -437,6 +437,8 @@ def test_a_database_that_another_program_holds_is_told_and_made_good(project: Pr
         assert f"Not up to date: {locked}; the next command that changes the run writes it anew." in said.lines
         assert locked in json.loads(project.run("--json").out)["not_up_to_date"]
         assert f"Not up to date: {locked}" in project("note", "a word").out
+        assert f"Not up to date: {locked}" in project("recover").out
+        assert locked in json.loads(project("recover", "--json").out)["not_up_to_date"]
         assert f"{locked}; the next run writes it anew" in project("verify").out
     assert todos(project)["draft[ch02]"] != "done"
     said = project("verify")

@@ -90,6 +90,7 @@ def _document(recovery: Recovery, directory: str, *, dry_run: bool) -> dict[str,
         "remarks": list(recovery.remarks),
         "kept": recovery.kept,
         "unknown_items": recovery.unknown_items,
+        "not_up_to_date": recovery.not_up_to_date or None,
         "events": recovery.recorded,
         "actions": [{"do": one.do, "path": one.path, "to": one.to or None} for one in recovery.actions],
     }
@@ -124,6 +125,8 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
         if recovery.recorded
         else "Nothing to do: all of this was on record."
     )
+    if recovery.not_up_to_date:
+        yield f"Not up to date: {recovery.not_up_to_date}."
     if recovery.is_complete:
         yield "The run is complete."
     else:

@@ -46,6 +46,7 @@ from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, WAITS_FOR_PERSON, Run
 from holdfast.stores.paper import Action
 from holdfast.views.picture import decode_spec, needs_of
 from holdfast.views.shelf import ViewShelf
+from holdfast.views.soundness import note_on_todos
 
 STRETCH = 2500
 """So many nodes are considered in one batch: the append lock is not held for longer."""
@@ -72,6 +73,7 @@ class Recovery:
     recorded: int = 0  # events
     is_complete: bool = False  # after it; nothing is left to do
     actions: list[Action] = field(default_factory=list)  # of a dry run: every change on the disk, in order
+    not_up_to_date: str = ""  # the view that could not be written, and why
 
     @property
     def found_anything(self) -> bool:
@@ -202,7 +204,8 @@ def _carry_out(opened: OpenRun) -> Recovery:
     kept += _draw_views(opened, walker, shelf)
     words = [f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]
     recorded, is_complete = journal.position.seq - begun, state.status == COMPLETED
-    return replace(report, kept=words, recorded=recorded, is_complete=is_complete)
+    behind = note_on_todos(opened.layout, state)
+    return replace(report, kept=words, recorded=recorded, is_complete=is_complete, not_up_to_date=behind)
 
 
 def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]) -> list[ev.ArtifactSetAside]:

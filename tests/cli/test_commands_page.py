@@ -49,3 +49,11 @@ def test_every_command_has_help_and_common_options(name: str) -> None:
     options = [param for param in command.params if isinstance(param, click.Option)]
     assert all(option.help for option in options)
     assert {"--dir", "--json", "--debug"} <= {text for option in options for text in option.opts}
+
+
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    """On a terminal of 80 columns every command has its whole short sentence."""
+    page = cli.get_help(click.Context(cli, info_name="holdfast", terminal_width=80))
+    lines = page.partition("Commands:")[2].split("\n")[1:]
+    assert len(lines) == len(COMMANDS)
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines)

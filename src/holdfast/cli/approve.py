@@ -11,7 +11,7 @@ from holdfast.cli.deciding import decide
 from holdfast.cli.options import json_option, project_options, run_option
 
 
-@click.command("approve")
+@click.command("approve", short_help="Approve a gate, or a phase whose checklist refused.")
 @click.argument("name", shell_complete=complete_task)
 @run_option
 @project_options

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.commands.clean import Cleaned
 
 
-@click.command("clean")
+@click.command("clean", short_help="Remove the records of old completed runs.")
 @click.option("--max-age-days", metavar="DAYS", help="Remove completed runs older than this.  [default: 30]")
 @click.option("--max-runs", metavar="N", help="Keep at most this many runs.  [default: 50]")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.runs.listing import RunInfo
 
 
-@click.command("list")
+@click.command("list", short_help="List the runs of this project.")
 @project_options
 @json_option
 def command(directory: str, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from holdfast.cli.deciding import decide
 from holdfast.cli.options import json_option, project_options, run_option
 
 
-@click.command("note")
+@click.command("note", short_help="Record a note for whoever continues the run.")
 @click.argument("text")
 @run_option
 @project_options

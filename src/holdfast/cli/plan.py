@@ -41,7 +41,7 @@ _SHOWN_MAX = 10
 _REUSED_SHOWN_MAX = 3
 
 
-@click.command("plan")
+@click.command("plan", short_help="Show what would run again, why, and what that costs.")
 @click.argument("file", required=False, metavar="[FILE.py[:NAME]]", shell_complete=complete_file)
 @params_option
 @click.option("--resume", metavar="RUN_ID", shell_complete=complete_run, help="The run that would be continued.")

@@ -40,7 +40,7 @@ _ALIKE_MAX = 8
 _TOLD_MAX = 20
 
 
-@click.command("recover")
+@click.command("recover", short_help="Rebuild a run from what is left of it; run nothing.")
 @click.argument("file", required=False, metavar="[FILE.py[:NAME]]", shell_complete=complete_file)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @params_option

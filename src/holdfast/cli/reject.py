@@ -9,7 +9,7 @@ from holdfast.cli.deciding import decide
 from holdfast.cli.options import json_option, project_options, run_option
 
 
-@click.command("reject")
+@click.command("reject", short_help="Send a finished task back with feedback.")
 @click.argument("name", metavar="NAME|TASK", shell_complete=complete_task)
 @click.option(
     "--to",

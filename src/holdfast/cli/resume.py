@@ -11,7 +11,7 @@ from holdfast.cli.options import run_argument
 from holdfast.cli.running import Manner, carry_out, engine_options, settings_options
 
 
-@click.command("resume")
+@click.command("resume", short_help="Continue the newest unfinished run, or the one that is named.")
 @run_argument
 @engine_options
 def command(

@@ -13,7 +13,7 @@ from holdfast.cli.printing import say_all
 from holdfast.cli.running import Manner, carry_out, engine_options, settings_options
 
 
-@click.command("run")
+@click.command("run", short_help="Start a pipeline, or continue its run with the same parameters.")
 @click.argument("file", metavar="FILE.py[:NAME]", shell_complete=complete_file)
 @click.option(
     "--resume",

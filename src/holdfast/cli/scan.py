@@ -35,7 +35,7 @@ _MEANING = {
 }
 
 
-@click.command("scan")
+@click.command("scan", short_help="Tell what the files alone say; change nothing.")
 @click.argument("file", required=False, metavar="[FILE.py[:NAME]]", shell_complete=complete_file)
 @click.option("--step", metavar="NAME", help="Only the files of this step.")
 @params_option

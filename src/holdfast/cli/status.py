@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.views.picture import Picture
 
 
-@click.command("status")
+@click.command("status", short_help="Show how a run stands and how to continue it.")
 @run_argument
 @project_options
 @json_option

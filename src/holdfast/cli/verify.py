@@ -37,7 +37,7 @@ _SAID = {
 _COUNTED = ("artifact", "object", "journal line", "snapshot", "check")
 
 
-@click.command("verify")
+@click.command("verify", short_help="Check every file and every record of a run; change nothing.")
 @run_argument
 @project_options
 @json_option

@@ -123,6 +123,7 @@ def test_one_answer_of_two_leaves_the_other(project: Project) -> None:
     project.run("--run-id", "one")
     project("retry", "--all")
     assert project("status").lines[0] == "book, run one: not finished (waiting for a person)"
+    assert " not finished " in project("list").lines[1]  # one word in both
     assert json.loads(project("status", "--json").out)["error"] == "waiting for a person"
 
 

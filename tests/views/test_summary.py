@@ -4,7 +4,7 @@ import pytest
 
 from holdfast import events as ev
 from holdfast.views.stamp import read_json_stamp
-from holdfast.views.summary import encode_summary, shown_status, status_document, summary
+from holdfast.views.summary import encode_summary, error_of, shown_status, status_document, summary
 
 from .runs import Story, book, half_written_book, items
 
@@ -204,7 +204,7 @@ def test_values_are_shown_wherever_they_are_kept():
 def test_a_run_that_nobody_runs_was_interrupted(running, shown):
     """People read `interrupted`; JSON keeps the status and says that nobody runs it."""
     picture = half_written_book().picture()
-    assert shown_status(picture, running) == shown
+    assert shown_status("in_progress", error_of(picture), running=running) == shown
     document = status_document(picture, None, NOTHING_KEPT.get)
     assert (document["status"], document["running"], document["holder"]) == ("in_progress", False, None)
 
@@ -212,5 +212,5 @@ def test_a_run_that_nobody_runs_was_interrupted(running, shown):
 def test_a_stopped_run_shows_its_own_status():
     """Paused, failed and completed are the same whether or not a process is there; the reason is the error."""
     picture = half_written_book().tell(ev.RunStopped(status="paused", reason="the budget is used up")).picture()
-    assert shown_status(picture, False) == "paused"
+    assert shown_status("paused", error_of(picture), running=False) == "paused"
     assert summary(picture)["error"] == "the budget is used up"

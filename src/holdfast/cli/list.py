@@ -64,6 +64,8 @@ def _lines(runs: list[RunInfo], held: str | None) -> list[str]:
 
 
 def _row(info: RunInfo, params: list[str], tags: list[str], running: bool) -> list[str]:
+    from holdfast.views.summary import shown_status
+
     if info.problem:
         return [info.run_id, "", *("" for _ in (*params, *tags)), "unreadable", "", ""]
     cells = [(info.params, name) for name in params] + [(info.tags, name) for name in tags]
@@ -72,16 +74,10 @@ def _row(info: RunInfo, params: list[str], tags: list[str], running: bool) -> li
         info.run_id,
         info.pipeline,
         *values,
-        _status(info, running),
+        shown_status(info.status, info.error, running=running).replace("_", " "),
         f"{info.done}/{info.total}",
         money(info.cost_usd),
     ]
-
-
-def _status(info: RunInfo, running: bool) -> str:
-    from holdfast.state import IN_PROGRESS
-
-    return "interrupted" if info.status == IN_PROGRESS and not running else info.status
 
 
 def _document(info: RunInfo, running: bool) -> dict[str, Any]:

@@ -69,10 +69,10 @@ def _lines(
 
 def _head(picture: Picture, holder: Mapping[str, Any] | None) -> Iterator[str]:
     from holdfast.views.checkpoint import phase_words
-    from holdfast.views.summary import shown_status
+    from holdfast.views.summary import error_of, shown_status
 
     state = picture.state
-    status = shown_status(picture, holder is not None)
+    status = shown_status(state.status, error_of(picture), running=holder is not None)
     reason = f" ({picture.reason})" if picture.reason and status != "interrupted" else ""
     yield f"{state.pipeline}, run {state.run_id}: {status.replace('_', ' ')}{reason}"
     if holder is not None:

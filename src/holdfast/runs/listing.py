@@ -36,6 +36,7 @@ from holdfast.views.letter import Letter
 from holdfast.views.letter import parse as parse_letter
 from holdfast.views.picture import Picture
 from holdfast.views.stamp import read_json_stamp
+from holdfast.views.summary import error_of
 
 _FIRST_LINE_MAX = 1 << 20
 _LETTER_MAX = 4 << 20
@@ -57,6 +58,7 @@ class RunInfo:
     started_at: str = ""
     updated_at: str = ""
     file: str = ""  # the pipeline's, as the record names it
+    error: str | None = None  # why it stopped, if that still stands in its way
     problem: str = ""  # why it cannot be read, if it cannot
     lost: bool = False  # the beginning of its record is: what is known of it comes from a view, or nothing is
 
@@ -209,6 +211,7 @@ def describe(picture: Picture) -> RunInfo:
         clock.iso(state.started_at or 0.0),
         clock.iso(state.updated_at or 0.0),
         state.file,
+        error_of(picture),
     )
 
 
@@ -231,6 +234,7 @@ class _Summary(msgspec.Struct):
     started_at: str | None = None
     updated_at: str | None = None
     file: str = ""
+    error: str | None = None
 
 
 def _from_summary(run: RunLayout, run_id: str, last: Position | None) -> RunInfo | None:
@@ -268,6 +272,7 @@ def _summarised(summary: _Summary) -> RunInfo:
         summary.started_at or "",
         summary.updated_at or "",
         summary.file,
+        summary.error,
     )
 
 

@@ -16,6 +16,7 @@ from holdfast.state import (
     NEEDS_REVIEW,
     PENDING,
     SKIPPED,
+    WAITS_FOR_PERSON,
     Accepted,
     TaskState,
 )
@@ -84,14 +85,23 @@ def status_document(picture: Picture, holder: Mapping[str, Any] | None, kept: Ke
     }
 
 
-def shown_status(picture: Picture, running: bool) -> str:
-    """The run's status as people see it: one in progress that nobody runs was interrupted, or is open again."""
-    status = picture.state.status
-    if picture.reason != picture.state.reason:  # a person has answered since it stopped
-        return UNFINISHED
-    if status != IN_PROGRESS or running:
+def shown_status(status: str, error: str | None, *, running: bool) -> str:
+    """A run's status as people see it; both words are those of its documents.
+
+    One in progress that nobody runs was interrupted. One that stopped, and whose reason a person has dealt with
+    since, wholly or in part, is just not finished.
+    """
+    if running or status == COMPLETED:
         return status
-    return INTERRUPTED if picture.state.reason in ("", INTERRUPTED) else UNFINISHED
+    if status == IN_PROGRESS:
+        return INTERRUPTED if error in (None, INTERRUPTED) else UNFINISHED
+    is_answered = error is None or (status == FAILED and error == WAITS_FOR_PERSON)
+    return UNFINISHED if is_answered else status
+
+
+def error_of(picture: Picture) -> str | None:
+    """Why the run stopped, if that still stands in its way."""
+    return None if picture.reason == READY else picture.reason or None
 
 
 def totals(picture: Picture) -> dict[str, int]:
@@ -118,7 +128,7 @@ def _standing(picture: Picture) -> Json:
         "total_cost_usd": _money(state.cost_usd),
         "wasted_cost_usd": _money(state.wasted_cost_usd),
         "total_tokens": state.input_tokens + state.output_tokens,
-        "error": None if picture.reason == READY else picture.reason or None,
+        "error": error_of(picture),
     }
 
 

@@ -108,7 +108,7 @@ def test_nothing_rebuilds_objects_or_runs_text(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_only_the_store_layer_changes_files(path: Path) -> None:
-    """Renames, removals and syncs go through stores/disk.py, where failpoints hang."""
+    """Writes, renames, removals and syncs go through stores/disk.py, where failpoints hang."""
     if path == SOURCE / "stores" / "disk.py":
         return
     tree = ast.parse(path.read_text())
@@ -124,3 +124,15 @@ def test_only_the_store_layer_changes_files(path: Path) -> None:
         "os.ftruncate",
         "shutil.rmtree",
     }
+    opened = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_opened_to_write(node)]
+    assert {path.name for _ in opened} <= {"printing.py", "worker.py"}  # the streams of a process, no files
+
+
+def _is_opened_to_write(call: ast.Call) -> bool:
+    """Whether it is `open(...)`, or a Path's, with a mode that writes; or a Path's own way of writing."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    modes = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+    opens = name in ("open", "fdopen") and any(
+        set(mode) <= set("rwaxbt+") and set(mode) & set("wax+") for mode in modes
+    )
+    return opens or name in ("write_text", "write_bytes")

@@ -148,9 +148,18 @@ class Medium:
 
     def _open_file(self, path: str, flags: int, *, fd: int, **_: Any) -> Op | None:
         place = self._place(os.readlink(f"/proc/self/fd/{fd}"))
-        if place is None or place[1] in self._folders[place[0]] or not flags & os.O_CREAT:
+        if place is None or place[1] in self._folders[place[0]]:
             return None
-        return self._new(place)
+        if flags & os.O_CREAT:
+            return self._new(place)
+        self._take_from_step(place, Path(f"/proc/self/fd/{fd}"))
+        return None
+
+    def _take_from_step(self, place: tuple[int, str], path: Path) -> None:
+        """A file that a step wrote by itself: neither its name nor its bytes were ever synced."""
+        if path.is_file():
+            self.ops.append(self._new(place))
+            self.ops.append(Op("data", self._next - 1, 0, path.read_bytes()))
 
     def _write_all(self, fd: int, data: bytes, path: str = "") -> Op | None:
         number = self._number(fd)
@@ -169,6 +178,8 @@ class Medium:
     ) -> Op | None:
         old, new = self._place(source, source_dir), self._place(target, target_dir)
         assert old is not None and new is not None
+        if old[1] not in self._folders[old[0]]:
+            self._take_from_step(old, Path(f"/proc/self/fd/{target_dir}" if target_dir else "", target))
         moved = self._folders[old[0]][old[1]]
         return self._names((*old, None), (*new, moved))
 

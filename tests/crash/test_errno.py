@@ -99,7 +99,8 @@ def _fail_once(trial: Trial, number: int, code: int, lasting: bool, expected: di
     else:
         assert result.status == "completed"
     for path, data in trial.artifacts().items():
-        assert expected.get(path) == data, f"{path} is not whole"
+        if not path.endswith(".part"):  # a stream that was cut off has no final name
+            assert expected.get(path) == data, f"{path} is not whole"
 
 
 def assert_clear(error: BaseException, code: int) -> None:

@@ -47,12 +47,13 @@ def make(log: Path, *, copy: bool = True) -> Pipeline:
         return result
 
     @pipe.step(writes="outline.md", marker="OUTLINE_COMPLETE", copy=copy)
-    def outline(ctx: Context) -> str:
+    def outline(ctx: Context) -> None:
         say(f"run {ctx.task_id}")
         text: str = ctx.once("model", pay, ctx, "\n".join(ITEMS))
         say(f"kept {ctx.task_id}")
         ctx.usage(input_tokens=10, cost_usd=PAID_STEPS["outline"])
-        return text + "\n<!-- OUTLINE_COMPLETE -->\n"
+        ctx.write(text)
+        ctx.write("\n<!-- OUTLINE_COMPLETE -->\n")
 
     @pipe.items("chapter")
     def chapters(outline: str) -> list[str]:
@@ -85,9 +86,11 @@ def make(log: Path, *, copy: bool = True) -> Pipeline:
         return {"size": draft["size"], "padding": "x" * 3000}
 
     @pipe.step(writes="book.md", copy=copy)
-    def book(ctx: Context, draft: dict[str, Any], score: dict[str, Any]) -> str:
+    def book(ctx: Context, draft: dict[str, Any], score: dict[str, Any]) -> Path:
         say(f"run {ctx.task_id}")
-        return "\n".join(f"{key}: {draft[key]['text'].decode()} {score[key]['size']}" for key in draft) + "\n"
+        lines = (f"{key}: {draft[key]['text'].decode()} {score[key]['size']}" for key in draft)
+        ctx.out.write_text("\n".join(lines))
+        return ctx.out
 
     return pipe
 

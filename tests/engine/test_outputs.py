@@ -297,8 +297,25 @@ def test_a_stream_that_was_left_is_not_part_of_a_later_output(tmp_path: Path, lo
     assert "out.md.part" in {e["path"] for e in aside}
 
 
-def test_a_stream_is_gone_when_its_file_is_adopted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", ["one\ntwo\nSTREAM_COMPLETE\n", "one\ntwo\n", "one\n", ""])
+def test_a_stream_is_gone_when_its_file_is_adopted(tmp_path: Path, left: str) -> None:
     """Killed between the sealed file and the end of its stream: the file is adopted, and the stream is gone."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="out.md")
+    def stream(ctx: Context) -> None:
+        ctx.write("one\ntwo\nSTREAM_COMPLETE\n")
+
+    pipe.run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    (tmp_path / "out.md.part").write_text(left)
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert not list(tmp_path.glob("out.md.*"))
+
+
+@pytest.mark.parametrize("left", [b"one\nthree\n", b"\0\0"])
+def test_another_stream_beside_an_adopted_file_is_set_aside(tmp_path: Path, left: bytes) -> None:
+    """What a power cut, or an earlier attempt, has left there is no part of the file: it is kept, and told."""
     pipe = Pipeline("p")
 
     @pipe.step(writes="out.md")
@@ -307,9 +324,11 @@ def test_a_stream_is_gone_when_its_file_is_adopted(tmp_path: Path) -> None:
 
     pipe.run(dir=tmp_path)
     shutil.rmtree(tmp_path / ".holdfast")
-    (tmp_path / "out.md.part").write_text("one\ntwo\n")
+    (tmp_path / "out.md.part").write_bytes(left)
     assert pipe.run(dir=tmp_path).status == "completed"
-    assert not list(tmp_path.glob("out.md.*"))
+    (kept,) = tmp_path.glob("out.md.part*")
+    assert (kept.name.startswith("out.md.part.bak."), kept.read_bytes()) == (True, left)
+    assert [e["to"] for e in events_of(tmp_path) if e["event"] == "artifact_set_aside"] == [kept.name]
 
 
 class Unspeakable:

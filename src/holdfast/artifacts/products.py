@@ -15,6 +15,7 @@ from holdfast.events import FileRecord
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
 from holdfast.state import TaskState
+from holdfast.stores import atomic
 from holdfast.values import digest, encode_json
 
 EMPTY_REST = digest(b"{}")
@@ -137,8 +138,7 @@ def _prepare_large(path: str, source: Path) -> tuple[FileRecord, Path]:
             last = block[-1:]
     added = seals.is_inline(path) and size > 0 and last != b"\n"
     if added:  # the seal covers every byte above it, so the newline goes in before anything is recorded
-        with source.open("ab") as file:
-            file.write(b"\n")
+        atomic.extend(source, b"\n")
         hasher.update(b"\n")
     return FileRecord("", path, size + added, hasher.hexdigest(), "path", added), source
 

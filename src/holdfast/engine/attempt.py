@@ -309,7 +309,7 @@ class Attempts:
         if not tree.exists(part):
             return
         if isinstance(output, str) and output.encode().startswith(tree.read(part)):
-            tree.remove(part)
+            tree.remove(part, sync=True)  # after a power cut it would look half-finished, beside what is recorded
         else:
             tree.back_up(part)
 

@@ -6,12 +6,13 @@ at best, and takes them over again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast import events as ev
+from holdfast import seals
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import UNKNOWN, Inputs, shorten
 from holdfast.artifacts.looks import Look
@@ -42,14 +43,15 @@ class Adopting:
                 self.openings.keep(decision)
             return [self._adopted_without_files(node, decision, parts, digest_)]
         found = self._found(node, decision, paths)
+        aside: list[ev.Event] = []
         if decision.about == "sealed":
-            self._drop_streams(decision, found)
+            aside += self._clear_streams(node, decision, found)
         else:
             self._take_parts(paths)
         files = tuple([self.keep_copy(*file_seen(node, *seen)) for seen in found])
         if decision.about != "sealed":
             self.seal_anew(node, Accepted(files), parts, digest_, _version_of(node, _seal_of(found)))
-        return [self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
+        return [*aside, self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
 
     def _adoption(
         self,
@@ -113,12 +115,21 @@ class Adopting:
             if not tree.exists(path) and tree.exists(part_path(path)):
                 tree.rename(part_path(path), path)
 
-    def _drop_streams(self, decision: Decision, found: Sequence[tuple[str, str, Look]]) -> None:
-        """A stream that has become the output is gone, as if its step had not been killed before it was done."""
+    def _clear_streams(
+        self, node: Node, decision: Decision, found: Sequence[tuple[str, str, Look]]
+    ) -> Iterator[ev.Event]:
+        """A stream that has become the output goes, as its step would have had it; anything else is set aside."""
+        tree = self.artifacts.tree
         for _, path, seen in found:
             stream = decision.looks.get(part_path(path))
-            if stream is not None and stream.kind == look.HALF and seen.body.startswith(stream.body):
-                self.artifacts.tree.remove(part_path(path))
+            if stream is None or stream.kind not in (look.HALF, look.EMPTY, look.DAMAGED):
+                continue
+            marker = node.spec.marker
+            if seen.body.startswith(seals.without_marker(stream.body, marker) if marker else stream.body):
+                tree.remove(part_path(path), sync=True)
+            else:
+                to = tree.back_up(part_path(path))
+                yield ev.ArtifactSetAside(step_id=node.id, path=part_path(path), to=to, reason="half-finished")
 
     def keep_copy(self, record: ev.FileRecord, body: bytes) -> ev.FileRecord:
         """Put a copy into objects/, if its step wants one; gives the record."""

@@ -33,8 +33,8 @@ _NAME_KEPT = 200
 _counter = itertools.count(1)
 
 TAIL = "tail"
-NOT_REGULAR = "Not a regular file"
 """What the cut-off end of a file is labelled with in quarantine."""
+NOT_REGULAR = "Not a regular file"
 
 
 def write_file(path: Path, data: bytes, *, sync: bool, tmp_dir: Path | None = None) -> None:
@@ -108,6 +108,15 @@ def discard_output(path: Path) -> None:
         _remove(os.fspath(path))
     except OSError:
         pass
+
+
+def extend(path: Path, data: bytes) -> None:
+    """Write behind the last byte of a file that is not in its place yet."""
+    descriptor = disk.open_file(os.fspath(path), os.O_WRONLY | os.O_APPEND)
+    try:
+        disk.write_all(descriptor, data, os.fspath(path))
+    finally:
+        os.close(descriptor)
 
 
 def _remove(path: str) -> None:

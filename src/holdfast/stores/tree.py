@@ -102,8 +102,7 @@ class WorkTree:
 
     def extend_temp(self, temp: Path, data: bytes) -> None:
         """Append to a file that is not in its place yet."""
-        with temp.open("ab") as file:
-            file.write(data)
+        atomic.extend(temp, data)
 
     def read(self, rel: str) -> bytes:
         """The file's bytes; the OSErrors are those of `atomic.read_file`."""

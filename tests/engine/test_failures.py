@@ -18,7 +18,7 @@ from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempt, Attempts, Verdict
 from holdfast.engine.runner import Runner
 from holdfast.errors import StorageError
-from holdfast.executors.base import Outcome
+from holdfast.executors.base import Call, Outcome
 
 from .projects import events_of, exits_of, in_thread
 
@@ -318,6 +318,27 @@ def test_a_sync_step_that_overruns_is_dead_and_never_overlaps_its_retry(tmp_path
     assert "timed out" in refused[0]
     assert [event["step_id"] for event in events_of(tmp_path, "overran")] == ["stubborn"]
     assert not events_of(tmp_path, "note")
+
+
+def test_a_timeout_is_of_the_body_not_of_what_comes_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs that take longer to read than the step has: it is not declared dead before it has begun."""
+    pipe, prepare = Pipeline("p"), Attempts.prepare
+
+    @pipe.step(timeout=1)
+    def quick(ctx: Context) -> int:
+        ctx.note("in time")
+        return ctx.attempt
+
+    def prepare_slowly(self: Attempts, attempt: Attempt) -> Call:
+        threading.Event().wait(1.2)
+        return prepare(self, attempt)
+
+    monkeypatch.setattr(Attempts, "prepare", prepare_slowly)
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs["quick"]) == ("completed", 1)
+    assert not events_of(tmp_path, "overran")
 
 
 @pytest.mark.parametrize("answer", ["too short", False, ValueError("bad")])

@@ -10,8 +10,6 @@ Outcomes             inside a commit: what an attempt's end does (outcomes.py, e
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -27,6 +25,7 @@ from holdfast.engine.attempt import Attempt, Attempts, describe
 from holdfast.engine.board import Board
 from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
+from holdfast.engine.deadlines import Deadlines
 from holdfast.engine.entries import Broken, CutOff, Ending, Heard, Late, Nudge, Overdue, Report, Unjudged
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.workers import Job, Workers
@@ -100,8 +99,7 @@ class Runner:
         self._ended: list[Attempt] = []  # coroutines that are through, on their way to a worker
         self._is_handing_in = False
         self._ended_mutex = threading.Lock()
-        self._deadlines: list[tuple[float, int, Attempt]] = []
-        self._numbers = itertools.count()
+        self._deadlines = Deadlines()
         # SimpleQueue.put may be called from a signal handler; an Event may not.
         self._bell: SimpleQueue[None] = SimpleQueue()
         self.committer.on_batch = considering.advance
@@ -195,8 +193,9 @@ class Runner:
         """How long the caller's thread may sleep."""
         # Never for long: a signal that comes just before the sleep begins does not end it.
         waits = [NAP_MAX_S] if give_up_at is None else [NAP_MAX_S, give_up_at - now]
-        if self._deadlines:
-            waits.append(self._deadlines[0][0] - now)
+        deadline = self._deadlines.next_at()
+        if deadline is not None:
+            waits.append(deadline - now)
         due = None if self._starts_nothing() else self.board.scheduler.next_due(now)
         if due is not None:
             waits.append(due)
@@ -267,29 +266,20 @@ class Runner:
         coroutines: list[Attempt] = []
         for attempt in starting:
             self.board.running[attempt.node.id] = attempt
-            attempt.started = clock.monotonic()
-            spec = attempt.node.spec
-            if spec.is_async:
+            if attempt.node.spec.is_async:
                 coroutines.append(attempt)
             else:
-                if isinstance(spec, StepSpec) and spec.timeout and spec.executor == "thread":
-                    self._watch(attempt, spec.timeout)
                 jobs.append(lambda attempt=attempt: self._work_on(attempt))  # type: ignore[misc]
         if coroutines:
             self._event_loop().start([self._on_loop(attempt) for attempt in coroutines])
         self._workers.add(jobs)
-
-    def _watch(self, attempt: Attempt, timeout: float) -> None:
-        heapq.heappush(self._deadlines, (attempt.started + timeout, next(self._numbers), attempt))
-        self._bell.put(None)
 
     def _expire(self, now: float) -> None:
         """Declare sync bodies dead whose time is up. Their threads go on; their contexts do not.
 
         One that has ended has met its deadline, however long its checks take, or the commit before its own.
         """
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, attempt = heapq.heappop(self._deadlines)
+        while (attempt := self._deadlines.take(now)) is not None:
             if (
                 attempt.outcome is None
                 and self.board.running.get(attempt.node.id) is attempt
@@ -322,7 +312,15 @@ class Runner:
         spec = attempt.node.spec
         if isinstance(spec, StepSpec) and spec.executor == "process":
             return self._process_pool().run(call)
+        if call.timeout:
+            self._watch(attempt, call.timeout)
         return self._inline.run(call)
+
+    def _watch(self, attempt: Attempt, timeout: float) -> None:
+        """Its time runs from now on: the body begins, and its context, which could be ended, is there."""
+        attempt.started = clock.monotonic()
+        self._deadlines.add(attempt.started + timeout, attempt)
+        self._bell.put(None)
 
     def _prepared(self, attempt: Attempt) -> Call:
         """The call with its inputs. One that the machine cannot read, or a mistake of ours, stops the run."""

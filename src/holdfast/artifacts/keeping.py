@@ -1,8 +1,8 @@
 """What counts as done: a step's output as files and values; looking at them, storing, healing, loading.
 
 Crash story of `store`: objects are appended first, then each sealed file is renamed into place. Neither is
-synced here (the commit syncs the pack before it appends the event), except a file that has no object copy,
-which is synced itself. A crash before the event leaves a whole sealed file: the next run adopts it.
+synced here (the commit syncs the pack before it appends the event), except a file that has no object copy, or that
+takes the place of an earlier version. A crash before the event leaves a whole sealed file: the next run adopts it.
 """
 
 from __future__ import annotations
@@ -183,8 +183,13 @@ class Artifacts:
 
     # --- storing -------------------------------------------------------------------------------------------
 
-    def store(self, step: StepSpec, paths: Mapping[str, str], output: Any, seal: Seal) -> tuple[Accepted, str]:
-        """Put an accepted output in its place; gives the record and the digest consumers know it by."""
+    def store(
+        self, step: StepSpec, paths: Mapping[str, str], output: Any, seal: Seal, *, sync: bool = False
+    ) -> tuple[Accepted, str]:
+        """Put an accepted output in its place; gives the record and the digest consumers know it by.
+
+        `sync` although there is a copy, if it takes another's place.
+        """
         pieces, rest = split_output(step, output)
         for piece in pieces.values():
             if isinstance(piece, Path):  # before anything is written to it
@@ -197,7 +202,7 @@ class Artifacts:
             self.objects.sync()
         whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
         for index, record in enumerate(files):
-            mark = self._store_file(record, prepared[record.key][1], whole)
+            mark = self._store_file(record, prepared[record.key][1], whole, sync=sync)
             files[index] = replace_record(record, mark=mark)
         return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref), output_digest(files, ref)
 
@@ -257,7 +262,7 @@ class Artifacts:
     def _store_file(self, record: FileRecord, body: bytes | Path, seal: Seal, *, sync: bool = False) -> str:
         seal = self.sealed(record, seal)
         if isinstance(body, Path):
-            return self._store_large(record, body, seal)
+            return self._store_large(record, body, seal, sync=sync)
         if record.stored:
             self.objects.put(body, record.sha256)
             self.recent.keep(record.sha256, body)
@@ -290,19 +295,19 @@ class Artifacts:
         """As `keep_refused`, of a file that the step wrote itself."""
         return f"{quarantine.name}/refused/{atomic.set_aside(source, quarantine / 'refused').name}"
 
-    def _store_large(self, record: FileRecord, source: Path, seal: Seal) -> str:
+    def _store_large(self, record: FileRecord, source: Path, seal: Seal, *, sync: bool) -> str:
         if record.stored:
             self.objects.put_file(source)
-        return self._place_large(record, source, seal)
+        return self._place_large(record, source, seal, sync=sync)
 
-    def _place_large(self, record: FileRecord, source: Path, seal: Seal) -> str:
+    def _place_large(self, record: FileRecord, source: Path, seal: Seal, *, sync: bool = False) -> str:
         """Seal a file that is on the disk already, and move it into place; gives its mark."""
-        line = seals.write_seal(seal)
+        line, sync = seals.write_seal(seal), sync or not record.stored
         if seals.is_inline(record.path):
             self.tree.extend_temp(source, line)
-        status = self.tree.move_in(source, record.path, sync=not record.stored)
+        status = self.tree.move_in(source, record.path, sync=sync)
         if not seals.is_inline(record.path):
-            self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
+            self.tree.write(seals.seal_path(record.path), line, sync=sync)
         return mark_of(status)
 
     # --- healing and sealing anew --------------------------------------------------------------------------

@@ -265,8 +265,9 @@ class Attempts:
             accepted = Accepted((), value, ref)
         else:
             seal = self._seal(attempt)
-            aside = self._room.make(node, output)
-            accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal)
+            aside, replaces = self._room.make(node, output)
+            # After a power cut, an earlier version that is still in its place would look like somebody's edit.
+            accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal, sync=replaces)
             self._clear_part(attempt, output)
         return Verdict(
             exited=ev.NodeExited(

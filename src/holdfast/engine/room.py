@@ -19,22 +19,26 @@ class Room:
         self._state = inputs.state
         self._may_overwrite = may_overwrite  # other runs' files, if objects/ has them
 
-    def make(self, node: Node, output: Any) -> list[ev.Event]:
+    def make(self, node: Node, output: Any) -> tuple[list[ev.Event], bool]:
         """Set aside whatever stands there and is neither an earlier version of its own, as it was, nor the output.
 
-        A step that wrote there itself what it returns is not told off for it.
+        A step that wrote there itself what it returns is not told off for it. Also says whether anything is left
+        there, to be replaced.
         """
         events: list[ev.Event] = []
+        is_left = False
         own = self._own_files(node)
         for path in self._inputs.paths(node).values():
-            if not self._artifacts.tree.exists(path) or self._is_known(node, own.get(path)):
+            if not self._artifacts.tree.exists(path):
                 continue
-            if not self._holds(path, output) and not self._may_go(node, path):
-                by_hand = path in own and own[path].by_hand
-                reason = self._reason(path, is_own=path in own, by_hand=by_hand)
-                to = self._artifacts.tree.back_up(path)
-                events.append(ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=reason))
-        return events
+            if self._is_known(node, own.get(path)) or self._holds(path, output) or self._may_go(node, path):
+                is_left = True
+                continue
+            by_hand = path in own and own[path].by_hand
+            reason = self._reason(path, is_own=path in own, by_hand=by_hand)
+            to = self._artifacts.tree.back_up(path)
+            events.append(ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=reason))
+        return events, is_left
 
     def _own_files(self, node: Node) -> dict[str, ev.FileRecord]:
         """The files of an earlier version: finished and no longer wanted, or sent back."""

@@ -124,6 +124,38 @@ def test_a_recovery_that_loses_power_costs_nothing(
         assert _is_somewhere(after.project, PRECIOUS.get(disaster, b"")), after.folder
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_an_edit_that_is_kept_survives_a_power_cut(tmp_path: Path, calm: Trial, how: str) -> None:
+    """The power goes while it is sealed anew, or while what depends on it is made again: it is in its place."""
+    trial = Trial(tmp_path)
+    shutil.copytree(calm.project, trial.project)
+    edit(trial.project)
+    (trial.project / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    trial.log.touch()
+    for after in cuts(trial, how, Trial):
+        assert after.resume().status == "completed", after.project
+        assert (after.project / "research" / "ch03.md").read_bytes().startswith(WORDS), after.project
+        assert WORDS.upper() in (after.project / "book.md").read_bytes(), after.project
+        assert not verify(ProjectLayout(after.project), "victim").findings, after.project
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_files_with_plain_markers_survive_a_power_cut(tmp_path: Path, calm: Trial, how: str) -> None:
+    """Made by others, and nowhere but here: the power goes while they are sealed, and none is paid for again."""
+    trial = Trial(tmp_path)
+    shutil.copytree(calm.project, trial.project)
+    lose_state(trial.project)
+    for path in (*trial.project.glob("research/*.md"), trial.project / "outline.md"):
+        above, _, seal = path.read_text().rstrip().rpartition("\n")
+        path.write_text(f"{above}\n{seal.split()[1]}\n")
+    trial.log.touch()
+    for after in cuts(trial, how, Trial):
+        assert isinstance(after, Trial)
+        assert after.resume().status == "completed", after.folder
+        assert not [line for line in after.lines() if line.startswith("pay ")], after.folder
+        assert not verify(ProjectLayout(after.project), "victim").findings, after.folder
+
+
 def _is_somewhere(project: Path, words: bytes) -> bool:
     return any(words in path.read_bytes() for path in project.rglob("*") if path.is_file())
 

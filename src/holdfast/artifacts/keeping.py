@@ -341,13 +341,13 @@ class Artifacts:
             else self.objects.get(record.sha256) is not None
         )
 
-    def reseal(self, record: FileRecord, seal: Seal) -> None:
-        """Give a file that is there a new seal over the body the record names."""
+    def reseal(self, record: FileRecord, seal: Seal, *, sync: bool = False) -> None:
+        """Give a file that is there a new seal over the body the record names; `sync` if no record has it yet."""
         if record.kind == "path" and not seals.is_inline(record.path):
             line = seals.write_seal(self.sealed(record, seal))
             self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
             return
-        self.place(record, self.body(record), self.sealed(record, seal))
+        self.place(record, self.body(record), self.sealed(record, seal), sync=sync)
 
     def sealed(self, record: FileRecord, seal: Seal) -> Seal:
         """`seal` completed with what the record says of one file."""

@@ -150,12 +150,15 @@ class Adopting:
     def seal_anew(
         self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
     ) -> None:
-        """Seal the files of a task against these inputs, as made by this version of its step."""
+        """Seal the files of a task against these inputs, as made by this version of its step.
+
+        Synced: they are written anew, and until that is on record nothing else leads to what was in them.
+        """
         made_from = {"input_digest": comparable(digest_, parts), "inputs": shorten(parts)}
         record = replace(self.state.task(node.id), version=version, **made_from)
         seal = set_seal(self.state.run_id, node, record, accepted)
         for file in accepted.files:
-            self.artifacts.reseal(file, seal)
+            self.artifacts.reseal(file, seal, sync=True)
 
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:

@@ -24,7 +24,7 @@ LAYERS: list[set[str]] = [
     {"state"},
     {"escaping", "events", "settings", "stores"},
     {"values"},
-    {"clock", "errors", "layout", "wording"},
+    {"clock", "errors", "layout", "streams", "wording"},
 ]
 LEVEL = {name: level for level, group in enumerate(LAYERS) for name in group}
 

@@ -292,11 +292,13 @@ def test_what_a_step_prints_does_not_break_the_json_document(tmp_path: Path) -> 
     assert "I am a step" in said.stderr
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_error(tmp_path: Path, closed: str) -> None:
-    """A stream that is closed from the start swallows what is printed; the status is the command's."""
+    """A stream that is closed from the start gives and swallows nothing; the status is the command's."""
     (tmp_path / "p.py").write_text(
-        "from holdfast import Pipeline\npipe = Pipeline('p')\n\n\n@pipe.step\ndef one() -> int:\n    return 1\n"
+        "import os\nfrom holdfast import Pipeline\npipe = Pipeline('p')\n\n\n"
+        "@pipe.step(executor='process')\ndef one() -> int:\n"
+        "    os.write(1, b'printed')\n    print('printed', flush=True)\n    return 1\n"
     )
     for words in ("run p.py", "status", "list --json"):
         line = f"{sys.executable} -m holdfast {words} {closed}"
@@ -324,7 +326,7 @@ from holdfast import Pipeline
 pipe = Pipeline("talkative")
 
 
-@pipe.step
+@pipe.step(executor="EXECUTOR")
 def talk() -> str:
     for stream in (sys.stdout, sys.stderr):
         print("a word", file=stream, flush=True)
@@ -333,12 +335,13 @@ def talk() -> str:
 """
 
 
+@pytest.mark.parametrize("executor", ["thread", "process"])
 @pytest.mark.parametrize("options", [(), ("--json",), ("--quiet",)], ids=["plain", "json", "quiet"])
 def test_a_reader_that_has_gone_is_no_failure_of_a_step_that_prints(
-    tmp_path: Path, options: tuple[str, ...]
+    tmp_path: Path, options: tuple[str, ...], executor: str
 ) -> None:
     """`holdfast run FILE 2>&1 | head -1` ends the reading, not the work."""
-    (tmp_path / "talk.py").write_text(TALKATIVE)
+    (tmp_path / "talk.py").write_text(TALKATIVE.replace("EXECUTOR", executor))
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "holdfast", "run", "talk.py", *options]
@@ -350,3 +353,29 @@ def test_a_reader_that_has_gone_is_no_failure_of_a_step_that_prints(
     asked = [sys.executable, "-m", "holdfast", "status", "--json"]
     status = json.loads(subprocess.run(asked, cwd=tmp_path, capture_output=True, check=True).stdout)
     assert (status["status"], status["tasks"][0]["attempts"]) == ("completed", 1)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_a_full_disk_behind_stdout_is_no_failure_of_a_step_that_prints(tmp_path: Path, executor: str) -> None:
+    """What a step printed is lost, and that is told at the end; its work is not."""
+    (tmp_path / "talk.py").write_text(TALKATIVE.replace("EXECUTOR", executor))
+    command = [sys.executable, "-m", "holdfast", "run", "talk.py", "--quiet"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=full, check=False, timeout=60)
+    assert done.returncode == 6
+    asked = [sys.executable, "-m", "holdfast", "status", "--json"]
+    status = json.loads(subprocess.run(asked, cwd=tmp_path, capture_output=True, check=True).stdout)
+    assert (status["status"], status["tasks"][0]["attempts"]) == ("completed", 1)
+
+
+def test_what_a_step_in_a_process_prints_is_seen(tmp_path: Path) -> None:
+    """A worker is killed when the run is over; what it printed before is not lost with it."""
+    (tmp_path / "p.py").write_text(
+        "from holdfast import Pipeline\npipe = Pipeline('p')\n\n\n"
+        "@pipe.step(executor='process')\ndef one() -> int:\n    print('a short word')\n    return 1\n"
+    )
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "holdfast", "run", "p.py"]
+    said = subprocess.run(command, cwd=tmp_path, env=buffered, capture_output=True, text=True, check=True)
+    assert "a short word" in said.stderr

@@ -24,14 +24,7 @@ from typing import Any, NoReturn
 import click
 
 from holdfast import __version__
-from holdfast.cli.printing import (
-    addressed,
-    escape_what_cannot_be_encoded,
-    flush,
-    give_closed_streams_a_place,
-    print_json,
-    say,
-)
+from holdfast.cli.printing import addressed, escape_what_cannot_be_encoded, flush, print_json, say
 from holdfast.errors import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
@@ -41,6 +34,7 @@ from holdfast.errors import (
     StorageError,
     UnprintableError,
 )
+from holdfast.streams import give_closed_streams_a_place
 
 PROGRAM = "holdfast"
 COMMANDS = (

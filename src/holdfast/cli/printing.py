@@ -8,24 +8,22 @@ to again.
 from __future__ import annotations
 
 import codecs
-import errno
 import io
-import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TextIO
 
 from holdfast import clock
 from holdfast.errors import UnprintableError
 from holdfast.escaping import terminal
+from holdfast.streams import silence
 
 # JSON escapes C0 by itself; these could still deceive a terminal or a reader.
 _DECEIVING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _CELL_MAX = 40
-_GONE = (errno.EPIPE, errno.EIO)
 _COLUMNS = ("run", "pipeline", "status", "done", "cost")
 _QUOTED_COMMAND = re.compile(r"'(holdfast [a-z][^']*)'")
 _LAST_COMMAND = re.compile(r"(?:^|(?<=: ))holdfast [a-z](?!.*--help).*?(?=   \(|$)")
@@ -48,13 +46,6 @@ def _in_plain_letters(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 codecs.register_error(_IN_PLAIN_LETTERS, _in_plain_letters)
-
-
-def give_closed_streams_a_place() -> None:
-    """A stream that was closed before we began (`>&-`) is None to Python: what is printed there goes nowhere."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as we live
 
 
 def say(text: str = "", *, err: bool = False, multiline: bool = False) -> None:
@@ -93,47 +84,9 @@ def _write(stream: TextIO, text: str, *, at_once: bool) -> None:
         if at_once:
             stream.flush()
     except OSError as error:
-        _silence(stream)
+        silence(stream)
         if stream is sys.stdout and not isinstance(error, BrokenPipeError):
             raise UnprintableError.from_os(error, "write to stdout") from error
-
-
-def _silence(stream: TextIO) -> None:
-    """Nobody reads it any more: send the rest to nowhere, also the interpreter's own last flush."""
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
-    except (OSError, ValueError):
-        pass  # a stream without descriptor: a test's
-
-
-class Heedless:
-    """A stream for what steps print: that its reader has gone, or its terminal, is no failure of theirs."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        self._heedless(lambda: self._stream.write(text))
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        self.write("".join(lines))
-
-    def flush(self) -> None:
-        self._heedless(self._stream.flush)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def _heedless(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except OSError as error:
-            if error.errno not in _GONE:
-                raise
-            _silence(self._stream)
 
 
 def escape_what_cannot_be_encoded() -> None:

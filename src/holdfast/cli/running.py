@@ -18,8 +18,10 @@ import click
 from holdfast import clock
 from holdfast.cli.completion import complete_task
 from holdfast.cli.options import json_option, params_option, project_options
-from holdfast.cli.printing import Heedless, flush, print_json, say_all
+from holdfast.cli.printing import flush, print_json, say_all
+from holdfast.errors import UnprintableError
 from holdfast.layout import QUARANTINE_DIR
+from holdfast.streams import Heedless
 
 if TYPE_CHECKING:
     from holdfast.cli.console import Console
@@ -181,10 +183,15 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
 
 @contextmanager
 def _streams_of_steps(*, as_json: bool) -> Iterator[None]:
-    """What steps print may go nowhere; with --json, stdout is for the one document, and it goes to stderr."""
-    out, err = cast(TextIO, Heedless(sys.stdout)), cast(TextIO, Heedless(sys.stderr))
-    with redirect_stdout(err if as_json else out), redirect_stderr(err):
+    """What steps print may go nowhere; with --json, stdout is for the one document, and it goes to stderr.
+
+    A full stdout fails no step, but who reads it must not take its end for all: that is told when all is done.
+    """
+    out, err = Heedless(sys.stdout), Heedless(sys.stderr)
+    with redirect_stdout(cast(TextIO, err if as_json else out)), redirect_stderr(cast(TextIO, err)):
         yield
+    if out.failed is not None:
+        raise UnprintableError.from_os(out.failed, "write to stdout") from out.failed
 
 
 def _unproved(result: RunResult, layout: ProjectLayout) -> dict[str, Any]:
@@ -212,11 +219,14 @@ def _hooks(
     from holdfast.cli.beginning import beginning
     from holdfast.commands.run import Hooks
 
+    out = sys.stdout
+
     def on_begin(choice: Choice, state: RunState) -> None:
         tally.choice = choice
         if not manner.quiet and not manner.as_json:
-            say_all(beginning(choice, pipeline, state, layout, fresh_attempts=not request.no_retry))
-            flush()
+            with redirect_stdout(out):  # our own words: if they cannot be written, nothing is begun
+                say_all(beginning(choice, pipeline, state, layout, fresh_attempts=not request.no_retry))
+                flush()
 
     def on_events(recorded: Sequence[Any]) -> None:
         tally.count(recorded)

@@ -19,6 +19,7 @@ from holdfast.context import current_task
 from holdfast.executors.processes import answer_error, pack_log, pack_value, unpack_value
 from holdfast.executors.relaying import Sender
 from holdfast.pipeline.loader import load_pipeline
+from holdfast.streams import Heedless, give_closed_streams_a_place
 from holdfast.values import decode_json, encode_json
 
 
@@ -26,6 +27,7 @@ def main() -> None:
     """Serve until standard input ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave_it_to_the_engine)
+    give_closed_streams_a_place()
     answers = _Answers(_take_stdout())
     requests: SimpleQueue[bytes] = SimpleQueue()
     # A thread reads the pipe, so that its end is seen also while a body runs: the parent is gone, so are we.
@@ -77,9 +79,12 @@ def _listen(requests: SimpleQueue[bytes]) -> None:
 
 
 def _take_stdout() -> IO[bytes]:
-    """Keep the pipe for answers; what a body prints goes to standard error."""
+    """Keep the pipe for answers; what a body prints goes to standard error, a line at a time: we may be killed."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = open(number, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115 - for good
+        setattr(sys, name, Heedless(stream))
     return answers
 
 

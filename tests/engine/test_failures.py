@@ -341,6 +341,53 @@ def test_a_timeout_is_of_the_body_not_of_what_comes_before_it(
     assert not events_of(tmp_path, "overran")
 
 
+def test_a_step_that_never_comes_back_keeps_no_other_from_its_limit(tmp_path: Path) -> None:
+    """What waits for the same limit runs once the timeout is over, and the run ends."""
+    pipe, never = Pipeline("p", limits={"model": 1}), threading.Event()
+    pipe.items("part", ["first", "second"])
+
+    @pipe.step(each="part", timeout=0.01, retries=1, backoff=0.0001, limit="model")
+    def ask(part: str) -> str:
+        if part == "first":
+            never.wait()
+        return part
+
+    (tmp_path / "holdfast.toml").write_text("[run]\ngrace_s = 0.01\n")
+    try:
+        result = in_thread(lambda: pipe.run(dir=tmp_path))
+    finally:
+        never.set()
+    assert (result.status, result.needs_review) == ("failed", ["ask[first]"])
+    assert [end["status"] for end in exits_of(tmp_path, "ask[second]")][-1] == "completed"
+
+
+def test_a_step_that_never_comes_back_does_not_keep_a_run_whose_budget_is_used_up(tmp_path: Path) -> None:
+    """Nothing more may start, so there is nothing to wait for but the grace period."""
+    pipe, never = Pipeline("p"), threading.Event()
+
+    @pipe.step(timeout=0.01, retries=1, backoff=0.0001)
+    def stubborn() -> None:
+        never.wait()
+
+    @pipe.step
+    def dear(ctx: Context) -> int:
+        while not events_of(tmp_path, "overran"):
+            threading.Event().wait(0.005)
+        ctx.usage(cost_usd=1)
+        return 1
+
+    @pipe.step
+    def more(dear: int) -> int:
+        return dear
+
+    (tmp_path / "holdfast.toml").write_text("[run]\ngrace_s = 0.01\n")
+    try:
+        result = in_thread(lambda: pipe.run(dir=tmp_path, budget_usd=1))
+    finally:
+        never.set()
+    assert result.needs_review == ["stubborn"]
+
+
 @pytest.mark.parametrize("answer", ["too short", False, ValueError("bad")])
 def test_a_refused_output_is_kept_in_quarantine_and_tried_again(tmp_path: Path, answer: object) -> None:
     """Text, False and an exception refuse; what was refused lies in quarantine, never under its name."""

@@ -201,6 +201,7 @@ class Outcomes:
         del self.board.running[attempt.node.id]
         self.board.overruns[attempt.node.id] = attempt
         attempt.overran = True
+        self.board.scheduler.give_room(attempt.node)
         words = f"timed out after {attempt.node.spec.timeout:g} s"
         if attempt.ctx is not None:
             attempt.ctx.end(f"it {words}")
@@ -215,7 +216,7 @@ class Outcomes:
         if self.board.overruns.pop(attempt.node.id, None) is not attempt:
             self.end(attempt)
             return
-        self.board.scheduler.end(attempt.node)
+        self.board.scheduler.end_overdue(attempt.node)
         if self.board.state.task(attempt.node.id).status == FAILED:
             self.board.scheduler.delay(attempt.node, clock.monotonic())
 

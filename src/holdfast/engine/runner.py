@@ -186,8 +186,11 @@ class Runner:
         return self._starts_nothing() or not self.board.scheduler.has_work()
 
     def _only_overruns(self) -> bool:
+        """Whether nothing but bodies that are overdue keeps the run from its end."""
         board = self.board
-        return bool(board.overruns) and not board.running and not board.starting and not board.scheduler.has_work()
+        if not board.overruns or board.running or board.starting:
+            return False
+        return self._starts_nothing() or not board.scheduler.has_work()
 
     def _patience(self, now: float, give_up_at: float | None) -> float:
         """How long the caller's thread may sleep."""

@@ -92,8 +92,16 @@ class Scheduler:
 
     def end(self, node: Node) -> None:
         """Its body is no longer running."""
+        self.end_overdue(node)
+        self.give_room(node)
+
+    def end_overdue(self, node: Node) -> None:
+        """A body that had given its room away is no longer running."""
         node.running = False
         self.running.pop(node.id, None)
+
+    def give_room(self, node: Node) -> None:
+        """It counts no more against its limit: it has ended, or its time is up and it may never end."""
         if node.kind == "step" and node.spec.limit:
             self.limits[node.spec.limit].end()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from typing import Any
 
@@ -85,6 +86,18 @@ def test_a_dry_run_lists_every_change_on_the_disk_in_order(notes: Project) -> No
         "  write .holdfast/todos.db",
         f"Nothing was changed. To do it: holdfast recover --dir '{notes.root}'",
     ]
+
+
+def test_the_command_that_a_dry_run_names_does_what_it_said(notes: Project) -> None:
+    """Where no record and no RESUME.md names the pipeline, the file and its parameters are part of the command."""
+    lose(notes)
+    (notes.root / "RESUME.md").unlink()
+    file = str(notes.root / "book.py")
+    last = notes("recover", file, "-p", "topic=tides", "--dry-run").lines[-1]
+    words = shlex.split(last.removeprefix("Nothing was changed. To do it: holdfast "))
+    assert words == ["recover", file, "-p", "topic=tides", "--dir", str(notes.root)]
+    assert notes(*words[:-2]).code == 0
+    assert document(notes, "status", "first")["params"]["topic"] == "tides"
 
 
 def test_a_long_list_of_changes_is_folded_for_people_only(notes: Project) -> None:

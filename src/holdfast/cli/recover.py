@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -68,8 +69,17 @@ def command(file: str | None, dry_run: bool, params: dict[str, str], directory: 
     if as_json:
         print_json(_document(recovery, directory, dry_run=dry_run))
     else:
-        say_all(_lines(meant.compiled.spec.name, recovery, directory, dry_run=dry_run))
+        again = addressed(shlex.join(["holdfast", "recover", *_typed(file, params)]), directory)
+        say_all(_lines(meant.compiled.spec.name, recovery, directory, again=again if dry_run else ""))
     return recovery.exit_code
+
+
+def _typed(file: str | None, params: dict[str, str]) -> list[str]:
+    """What the person said beside --dry-run, for the command that does it."""
+    return [
+        *([file] if file else []),
+        *(word for name, text in params.items() for word in ("-p", f"{name}={text}")),
+    ]
 
 
 def _document(recovery: Recovery, directory: str, *, dry_run: bool) -> dict[str, Any]:
@@ -96,7 +106,8 @@ def _document(recovery: Recovery, directory: str, *, dry_run: bool) -> dict[str,
     }
 
 
-def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) -> Iterator[str]:
+def _lines(pipeline: str, recovery: Recovery, directory: str, *, again: str) -> Iterator[str]:
+    """What was done; with `again`, the command that does it, what would be."""
     if not recovery.found_anything:
         yield f"{pipeline}: nothing to recover: no run is on record, and no file proves that there was one."
         return
@@ -105,7 +116,7 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
         lost = " (no record yet; whole files are adopted)"
     yield f"{pipeline}: run {recovery.run_id}{lost}"
     yield from _told("  note", [*recovery.remarks, *recovery.kept])
-    for action, words in (_WOULD if dry_run else _DONE).items():
+    for action, words in (_WOULD if again else _DONE).items():
         yield from _group(
             words,
             [task for task in recovery.tasks if task.action == action],
@@ -116,9 +127,9 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, dry_run: bool) 
         yield f"the items of {var} come from a function that has to run first: there may be others"
     yield from _told("no longer in the pipeline, files kept", recovery.orphans)
     yield from _told("sources disagree", [one.words() for one in recovery.disagreements])
-    if dry_run:
+    if again:
         yield from _actions(recovery.actions)
-        yield f"Nothing was changed. To do it: {addressed('holdfast recover', directory)}"
+        yield f"Nothing was changed. To do it: {again}"
         return
     yield (
         f"{counted(recovery.recorded, 'event')} recorded."

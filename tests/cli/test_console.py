@@ -43,6 +43,23 @@ def test_failure_tells_attempt_and_delay() -> None:
     ]
 
 
+def test_an_attempt_that_is_not_the_last_is_not_told_as_the_last() -> None:
+    """A resume gives fresh attempts, so the third of three may be followed by another."""
+    assert told(exited("draft[a]", "failed", attempt=3, error="boom", retry_in=4.0)) == [
+        "✗ draft[a]  attempt 3: boom; again in 4.0s"
+    ]
+
+
+def test_a_retry_that_waits_for_a_thread_to_end_names_no_time() -> None:
+    """No attempt overlaps another; one that begins later has its delay."""
+    late = exited("draft[a]", "failed", error="timed out", retry_in=4.0)
+    begun = ev.NodeEntered(step_id="draft[a]", node="draft")
+    assert told(ev.Overran(step_id="draft[a]", timeout=2), late, begun, late)[1:] == [
+        "✗ draft[a]  attempt 1/3: timed out; again when it has ended",
+        "✗ draft[a]  attempt 1/3: timed out; again in 4.0s",
+    ]
+
+
 def test_an_attempt_of_a_later_round_is_told_with_its_round() -> None:
     """Attempts begin at 1 in each round: "attempt 1/3" of one that needs a person would be a riddle."""
     assert told(exited("draft[a]", "needs_review", round=1, error="refused")) == [
@@ -100,6 +117,13 @@ def test_rewind_tells_the_feedback() -> None:
     """Sending work back names who, what and why."""
     event = ev.RewindRequested(step_id="r1[a]", targets={"draft[a]": "name your sources"})
     assert told(event) == ["↩ r1[a] sends back draft[a]: name your sources"]
+
+
+def test_what_a_step_spent_before_it_sent_work_back_is_not_the_cost_of_its_next_round() -> None:
+    """Each line of completion has the cost of what was accepted."""
+    spent = ev.UsageRecorded(step_id="r1[a]", cost_usd=0.02)
+    back = ev.RewindRequested(step_id="r1[a]", targets={"draft[a]": "again"})
+    assert told(spent, back, spent, exited("r1[a]"))[-1] == "✓ r1[a]  2.1s  $0.020"
 
 
 def test_running_tasks_and_their_last_words() -> None:

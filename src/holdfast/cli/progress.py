@@ -55,6 +55,7 @@ class Progress:
         self.completed = 0
         self._attempts_of = attempts_of  # step -> attempts it has in all
         self._spent: dict[str, float] = {}
+        self._overdue: set[str] = set()
 
     def take(self, event: Any, at: float) -> Told | None:
         """Count an event; gives the line for it, if it deserves one."""
@@ -79,7 +80,8 @@ class Progress:
             return GOOD, f"✓ {event.step_id}  {span(event.duration)}{cost}", True
         words = f"✗ {event.step_id}  {self._attempt(event)}: {event.error}"
         if event.status == FAILED:
-            return WARN, f"{words}; again in {span(event.retry_in)}"
+            is_overdue = event.step_id in self._overdue
+            return WARN, f"{words}; again {'when it has ended' if is_overdue else f'in {span(event.retry_in)}'}"
         if event.status == SKIPPED:
             return WARN, f"{words}; skipped"
         return BAD, f"{words}; needs a person"
@@ -89,13 +91,21 @@ class Progress:
         return WARN, f"! {event.step_id}  was cut off by the stop, and will run again: {event.error}"
 
     def _attempt(self, event: ev.NodeExited) -> str:
-        """Which attempt it was. They are counted from 1 in every round: only the first knows of how many."""
+        """Which attempt it was. They are counted from 1 in every round: only the first knows of how many.
+
+        After a `resume`, which gives fresh ones, it knows no more.
+        """
         if event.round:
             return f"round {event.round}, attempt {event.attempt}"
-        of = self._attempts_of.get(event.node)
-        return f"attempt {event.attempt}/{of}" if of and event.attempt <= of else f"attempt {event.attempt}"
+        of, at_least = self._attempts_of.get(event.node), event.attempt + (event.status == FAILED)
+        return f"attempt {event.attempt}/{of}" if of and at_least <= of else f"attempt {event.attempt}"
+
+    def _overran(self, event: ev.Overran) -> tuple[Any, ...]:
+        self._overdue.add(event.step_id)
+        return WARN, f"! {event.step_id}  goes on after its timeout of {event.timeout:g}s"
 
     def _entered(self, event: ev.NodeEntered) -> tuple[Any, ...] | None:
+        self._overdue.discard(event.step_id)
         if not event.partial_chars:
             return None
         return INFO, f"» {event.step_id}  goes on from {event.partial_chars:,} characters of half-finished text"
@@ -105,6 +115,7 @@ class Progress:
 
     def _sent_back(self, event: ev.RewindRequested) -> tuple[Any, ...]:
         self.running.pop(event.step_id, None)
+        self._spent.pop(event.step_id, None)  # of this round: what it then accepts has a cost of its own
         back = "; ".join(f"{task}: {text}" if text else task for task, text in event.targets.items())
         return WARN, f"↩ {event.step_id or 'a person'} sends back {back}"
 
@@ -189,7 +200,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.ArtifactMoved: lambda _, e: (INFO, f"= {e.step_id}  {e.path} is now {e.to}"),
     ev.QuestionAsked: lambda _, e: (WARN, f"? {e.step_id}  {e.detail}"),
     ev.CutOff: Progress._cut_off,
-    ev.Overran: lambda _, e: (WARN, f"! {e.step_id}  goes on after its timeout of {e.timeout:g}s"),
+    ev.Overran: Progress._overran,
     ev.GateReached: lambda _, e: (WARN, f"? {e.step_id}  waits for approval{': ' + e.ask if e.ask else ''}"),
     ev.GateApproved: lambda _, e: (INFO, f"» {e.step_id}  approved"),
     ev.ChecklistRefused: lambda _, e: (WARN, f"? {e.step_id}  its checklist says: {'; '.join(e.reasons)}"),

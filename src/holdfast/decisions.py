@@ -86,6 +86,9 @@ class Planned(msgspec.Struct, frozen=True):
 WAIT = "wait"
 """Told of finished work behind a question: nobody has looked at it, so it may yet be healed or done again."""
 
+NEVER = "never"
+"""Told of what the next run cannot start: it waits for itself, or for something that does."""
+
 PERHAPS = "perhaps"
 """Told of finished work that stands if what comes out before it fits, and is asked about if not."""
 

@@ -175,6 +175,41 @@ def test_a_task_behind_a_gate_names_the_gate(tmp_path: Path) -> None:
         pipe.run(dir=tmp_path)
 
 
+def test_tasks_that_wait_for_each_other_never_start(tmp_path: Path) -> None:
+    """Where only the items that a function made show it, the plan and `why` say what the run would fail with."""
+    pipe = Pipeline("p")
+
+    @pipe.items("n")
+    def ns() -> list[object]:
+        return ["a", {"id": "b", "after": ["a"]}]
+
+    @pipe.step(each="n", phase="One")
+    def draft(n: str) -> str:
+        return n
+
+    @pipe.step(each="n", phase="One")
+    def review(draft: str) -> str:
+        return draft
+
+    @pipe.step
+    def end(review: dict[str, str]) -> int:
+        return len(review)
+
+    pipe.gate("ok", after=["draft"])
+    assert pipe.run(dir=tmp_path).status == "failed"
+    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path))
+    never = {task.id: task.reason for task in plan.tasks if task.group == "never"}
+    names = "review[a] -> ok -> draft[b] -> review[a]"
+    loop = f"these wait for each other: {names}; change the pipeline so that they do not"
+    assert never == {
+        "review[a]": loop,
+        "draft[b]": loop,
+        "review[b]": "behind review[a], which waits for itself",
+        "end": "behind review[a], which waits for itself",
+    }
+    assert f"  next: it never starts: {loop}" in explain(ProjectLayout(tmp_path), plan.run_id or "", "draft[b]")
+
+
 def test_a_cut_off_or_failed_task_has_one_reason(tmp_path: Path) -> None:
     """`plan` and `recover --dry-run` say the same of it, though only one of them continues the run."""
     pipe = Pipeline("p")

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from holdfast.pipeline.compiling import CompiledPipeline
 
 # What costs something first; what is merely reused last.
-_ORDER = ("ask", "wait", "redo", "continue", "run", "skip", "heal", "adopt", "perhaps", "trust")
+_ORDER = ("ask", "wait", "never", "redo", "continue", "run", "skip", "heal", "adopt", "perhaps", "trust")
 _MEANING = {
     "ask": "wait for a person",
     "wait": "not be looked at before a person has answered",
+    "never": "never start",
     "redo": "run again",
     "continue": "be continued",
     "run": "run",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast import clock
-from holdfast.decisions import PERHAPS, RUNNING, SKIP, WAIT
+from holdfast.decisions import NEVER, PERHAPS, RUNNING, SKIP, WAIT
 from holdfast.errors import UsageError
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import printable, which_task
@@ -112,6 +112,7 @@ def _next(
 _STAYING = {
     SKIP: "it is left out",
     WAIT: "nothing before a person has answered",
+    NEVER: "it never starts",
     PERHAPS: "it is used as it is, or asked about",
 }
 

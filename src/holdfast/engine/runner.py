@@ -35,7 +35,7 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import OK, SKIPPED, Node
 from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
-from holdfast.pipeline.standstill import find_standstill
+from holdfast.pipeline.standstill import find_standstill, loop_told
 from holdfast.state import (
     COMPLETED,
     FAILED,
@@ -446,6 +446,6 @@ def _failed(task: TaskState, *, is_over: bool) -> bool:
 def _stopped_by(loop: Sequence[str], unsettled: Sequence[Node]) -> str:
     """Why nothing can start although nobody is waited for."""
     if loop:
-        return f"these wait for each other: {' -> '.join(loop)}; change the pipeline so that they do not"
+        return loop_told(loop)
     names = ", ".join(node.id for node in unsettled[:5])
     return f"nothing can start, though nothing waits for a person: see why {names}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.loops import find_loop
 from holdfast.pipeline.nodes import SATISFIED
@@ -15,6 +17,11 @@ def standstill_of(spec: PipelineSpec) -> list[str]:
     if not holds_order and not any(gate.each for gate in spec.gates):
         return []
     return find_standstill(build_graph(spec, {}))
+
+
+def loop_told(loop: Sequence[str]) -> str:
+    """A loop in words, and the way out of it."""
+    return f"these wait for each other: {' -> '.join(loop)}; change the pipeline so that they do not"
 
 
 def find_standstill(graph: Graph) -> list[str]:

@@ -31,6 +31,7 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.inferring import Items, is_inferred
 from holdfast.pipeline.nodes import OK, OPEN, SETTLE, SKIPPED, Node, split_task_id, task_id
 from holdfast.pipeline.spec import ItemsSpec
+from holdfast.pipeline.standstill import find_standstill, loop_told
 from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState
@@ -40,7 +41,7 @@ Record = Callable[[ev.Event], None]
 
 _RUNS = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
 _WAITS = (decisions.ASK, decisions.HOLD)
-_TOLD = (decisions.WAIT, decisions.PERHAPS)
+_TOLD = (decisions.WAIT, decisions.NEVER, decisions.PERHAPS)
 
 
 class Walker:
@@ -116,12 +117,14 @@ class Walker:
     def _note_waiting(self) -> None:
         """What was never reached stands behind something that waits for a person, or for unknown items."""
         held = _held_by(self.graph)
-        for node in self.graph.tasks():
-            if node.id in self.planned:
-                continue
+        unreached = [node for node in self.graph.tasks() if node.id not in self.planned]
+        loop = find_standstill(self.graph) if any(node.id not in held for node in unreached) else []
+        for node in unreached:
             if self.state.task(node.id).status == COMPLETED:
                 reason = _not_looked_at(held.get(node.id))
                 self._note(node, Decision(decisions.TRUST, reason, about=decisions.WAIT))
+            elif loop and node.id not in held:
+                self._note(node, Decision(decisions.RUN, _in_a_loop(node, loop), about=decisions.NEVER))
             else:
                 self._note(node, Decision(decisions.RUN, _once_through(held.get(node.id))))
 
@@ -394,6 +397,7 @@ class Walker:
         evidence = noted.evidence if noted is not None else self._evidence(node, decision)
         problem, is_behind = _problem(decision), decision.about == BEHIND
         told_as = decision.about if decision.about in _TOLD else ""
+        cost = 0.0 if told_as == decisions.NEVER else cost
         if decision.action == decisions.SKIP or self.state.task(node.id).status == STATUS_SKIPPED:
             told_as = decisions.SKIP
         self.planned[node.id] = Planned(
@@ -439,6 +443,11 @@ def _once_through(held: Node | None) -> str:
     if held.kind == "gate":
         return f"after gate {held.id} is approved: holdfast approve {shlex.quote(held.id)}"
     return f"after {held.id}, which needs a person"
+
+
+def _in_a_loop(node: Node, loop: list[str]) -> str:
+    """Why a task cannot be reached though nobody is waited for."""
+    return loop_told(loop) if node.id in loop else f"behind {loop[0]}, which waits for itself"
 
 
 def _not_looked_at(held: Node | None) -> str:

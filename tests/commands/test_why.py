@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline, Rewind
-from holdfast.commands.people import approve
+from holdfast.commands.people import approve, reject
 from holdfast.commands.plan import explain
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
+from holdfast.runs.listing import read_picture
 
 
 def why(root: Path, run_id: str, task: str) -> str:
@@ -50,6 +51,24 @@ def test_a_blocked_task_names_what_it_waits_for(tmp_path: Path) -> None:
     told = why(tmp_path, run.run_id, "find[b]")
     assert told.startswith("find[b]: needs review\n")
     assert told.endswith("\n  next: it waits for a person: holdfast retry 'find[b]'")
+
+
+def test_finished_work_that_is_asked_about_or_was_sent_back_is_not_told_as_completed(tmp_path: Path) -> None:
+    """`why` uses the words of `status`."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.md")
+    def a() -> str:
+        return "text"
+
+    run = pipe.run(dir=tmp_path)
+    assert why(tmp_path, run.run_id, "a").startswith("a: completed\n")
+    (tmp_path / "a.md").write_text("my " + (tmp_path / "a.md").read_text())
+    assert pipe.run(dir=tmp_path).status == "paused"
+    assert why(tmp_path, run.run_id, "a").startswith("a: needs review\n")
+    reject(ProjectLayout(tmp_path), run.run_id, "a", "a", "better")
+    assert why(tmp_path, run.run_id, "a").startswith("a: sent back\n")
+    assert read_picture(ProjectLayout(tmp_path), run.run_id).needs() == []
 
 
 def test_a_task_behind_a_gate_or_a_checklist_names_it(tmp_path: Path) -> None:

@@ -99,6 +99,17 @@ def test_a_fanned_out_step_counts_its_tasks():
     assert research["metrics"] == {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5}
 
 
+def test_a_fanned_out_step_counts_what_waits_for_an_answer_or_was_sent_back_as_not_done():
+    """Its counts are those of the whole document: neither is completed, and an edit is no failure."""
+    story = Story(book()).finish("outline").finish("chapters", value=items("a", "b", "c"))
+    story.finish("research[a]", "research[b]", "research[c]")
+    story.tell(ev.QuestionAsked(step_id="research[a]", about="changed", detail="a.md was changed"))
+    story.tell(ev.RewindRequested(step_id="outline", targets={"research[b]": "again"}))
+    *_, research = summary(story.picture())["completed_steps"]
+    assert research["outputs"] == {"total": 3, "completed": 1, "failed": 0, "skipped": 0}
+    assert (research["status"], research["completed_at"]) == ("needs_review", None)
+
+
 def research_status(story):
     steps = {step["step"]: step for step in summary(story.picture())["completed_steps"]}
     return steps["research"]["status"], steps["research"]["completed_at"]

@@ -12,6 +12,7 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import printable, which_task
 from holdfast.pipeline.nodes import SETTLE, Node
 from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, RunState, TaskState
+from holdfast.views.picture import is_sent_back
 from holdfast.wording import counted, span
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def tell(
         raise UsageError(f"There is no task {printable(task)} in run {state.run_id}.", fix=fix)
     record = state.tasks.get(task)
     waited_for = _waited_for(task, graph, state)
-    lines = [f"{task}: {_status(record, waited_for)}"]
+    lines = [f"{task}: {_status(task, record, state, waited_for)}"]
     if record is not None:
         lines += _past(record, is_running=planned is not None and planned.reason == RUNNING)
         inputs = {name: part.removeprefix("?") or "not known" for name, part in record.inputs.items()}
@@ -124,7 +125,11 @@ def _waits(names: Sequence[str], commands: Mapping[str, str]) -> Iterator[str]:
         yield f"  and for {len(names) - _NAMED_MAX} more"
 
 
-def _status(record: TaskState | None, waited_for: list[str]) -> str:
+def _status(task: str, record: TaskState | None, state: RunState, waited_for: list[str]) -> str:
+    if record is not None and record.question:
+        return "needs review"
+    if is_sent_back(state, task):
+        return SENT_BACK
     if waited_for and (record is None or record.status == PENDING):
         return BLOCKED
     return record.status.replace("_", " ") if record is not None else "not started"

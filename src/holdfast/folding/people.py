@@ -49,11 +49,19 @@ def _rewind_requested(state: RunState, event: ev.RewindRequested, at: float) -> 
         state.rounds[key] = state.rounds.get(key, 0) + 1
         recall = state.recalls.get(target, Recall())
         state.recalls[target] = Recall((*recall.feedback, feedback), (*recall.raisers, raiser))
+        _withdraw_question(state, target)
     for kept in event.keep:
         state.keeps[kept] = raiser
     task = state.tasks.get(raiser)
     if task is not None and task.status != COMPLETED:
         new_round(state, raiser, task, status=PENDING, duration=event.duration, completed_at=None)
+
+
+def _withdraw_question(state: RunState, target: str) -> None:
+    """What is done again needs no answer about the file that it replaces."""
+    task = state.tasks.get(target)
+    if task is not None and task.question:
+        state.tasks[target] = replace(task, question="", error="")
 
 
 def _take_back(state: RunState, barrier: str) -> None:

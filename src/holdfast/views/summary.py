@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.clock import iso
@@ -144,12 +144,13 @@ def _steps(picture: Picture) -> list[Json]:
             known.append(task)
     entries = []
     for step in picture.spec.steps:
-        records = [picture.state.tasks.get(task) for task in of_step[step.name]]
+        tasks = of_step[step.name]
+        records = [picture.state.tasks.get(task) for task in tasks]
         if step.each is None:
             if records and records[0] is not None and _has_begun(records[0]):
                 entries.append(_single_step(picture, step, records[0]))
         elif any(record is not None and _has_begun(record) for record in records):
-            entries.append(_fanned_out(picture, step, [record or TaskState() for record in records]))
+            entries.append(_fanned_out(picture, step, tasks))
     return entries
 
 
@@ -176,32 +177,37 @@ def _single_step(picture: Picture, step: StepSpec, record: TaskState) -> Json:
     }
 
 
-def _fanned_out(picture: Picture, step: StepSpec, records: list[TaskState]) -> Json:
+def _fanned_out(picture: Picture, step: StepSpec, tasks: Sequence[str]) -> Json:
     assert step.each is not None
-    through = all(_shown(record, record.status) in (COMPLETED, SKIPPED) for record in records)
-    finished = through and is_expanded(picture, step.each)
+    records = [picture.state.task(task) for task in tasks]
+    statuses = [_shown(record, picture.status(task)) for task, record in zip(tasks, records, strict=True)]
+    finished = {*statuses} <= {COMPLETED, SKIPPED} and is_expanded(picture, step.each)
     started = [record.started_at for record in records if record.started_at is not None]
     ended = [record.completed_at for record in records if record.completed_at is not None]
     return {
         "step": step.name,
-        "status": _step_status(records, finished),
+        "status": _step_status(statuses, finished),
         "started_at": _time(min(started, default=None)),
         "completed_at": _time(max(ended, default=None) if finished else None),
         # Work, not wall time: clocks jump, and a run may lie still for days between two items.
         "duration_seconds": round(sum(record.duration for record in records), 3),
-        "outputs": _counted(records),
+        "outputs": {
+            "total": len(records),
+            "completed": statuses.count(COMPLETED),
+            "failed": sum(record.status in (FAILED, NEEDS_REVIEW) for record in records),
+            "skipped": statuses.count(SKIPPED),
+        },
         "metrics": _metrics(records),
         "error": next((record.error for record in records if record.error), None),
     }
 
 
-def _step_status(records: list[TaskState], finished: bool) -> str:
+def _step_status(statuses: Sequence[str], finished: bool) -> str:
     """A fanned-out step's status: going on while anything of it can, else what is wrong with it."""
-    found = {_shown(record, record.status) for record in records}
     if finished:
-        return SKIPPED if found == {SKIPPED} else COMPLETED
+        return SKIPPED if {*statuses} == {SKIPPED} else COMPLETED
     for status in (IN_PROGRESS, NEEDS_REVIEW, FAILED):
-        if status in found:
+        if status in statuses:
             return status
     return IN_PROGRESS
 
@@ -209,16 +215,6 @@ def _step_status(records: list[TaskState], finished: bool) -> str:
 def _shown(record: TaskState, status: str) -> str:
     """What waits for an answer needs a person, whatever it was: as its symbol says."""
     return NEEDS_REVIEW if record.question else status
-
-
-def _counted(records: list[TaskState]) -> Json:
-    statuses = [record.status for record in records]
-    return {
-        "total": len(records),
-        "completed": statuses.count(COMPLETED),
-        "failed": statuses.count(FAILED) + statuses.count(NEEDS_REVIEW),
-        "skipped": statuses.count(SKIPPED),
-    }
 
 
 # --- one entry per task ----------------------------------------------------------------------------------

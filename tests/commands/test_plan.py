@@ -97,6 +97,16 @@ def test_damage_and_edits_are_seen(tmp_path: Path) -> None:
     assert edited.read_text().startswith("# better")
 
 
+def test_an_edit_that_gives_way_to_a_redo_is_foretold(tmp_path: Path) -> None:
+    """Whatever its step runs again for: nobody is asked about the edit, so the plan says what becomes of it."""
+    book().run(dir=tmp_path)
+    edited = tmp_path / "drafts" / "a.md"
+    edited.write_text(edited.read_text().replace("a of", "all of"))
+    plan = make_plan(book(version=2).compile(), ProjectLayout(tmp_path))
+    reasons = {task.id: task.reason for task in plan.tasks if task.action == "redo"}
+    assert reasons["draft[a]"] == f"{reasons['draft[b]']}; what you wrote into drafts/a.md is set aside"
+
+
 def test_an_item_that_vanished_is_an_orphan(tmp_path: Path) -> None:
     """Nothing is silently dropped: its task is listed, its file stays."""
     book().run(dir=tmp_path)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import UNKNOWN, Inputs
-from holdfast.artifacts.looks import FOREIGN, MARKED, SEALED
+from holdfast.artifacts.looks import CHANGED, FOREIGN, MARKED, SEALED
 from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_action
 from holdfast.engine.considering import was_passed
 from holdfast.engine.drawing import recorded_graph
@@ -400,9 +400,8 @@ class Walker:
         cost = 0.0 if told_as == decisions.NEVER else cost
         if decision.action == decisions.SKIP or self.state.task(node.id).status == STATUS_SKIPPED:
             told_as = decisions.SKIP
-        self.planned[node.id] = Planned(
-            node.id, action, decision.reason, cost, evidence, problem, is_behind, told_as
-        )
+        reason = decision.reason + _gives_way(decision)
+        self.planned[node.id] = Planned(node.id, action, reason, cost, evidence, problem, is_behind, told_as)
 
     def _evidence(self, node: Node, decision: Decision) -> str:
         if decision.about == "lost":
@@ -461,6 +460,14 @@ def _problem(decision: Decision) -> str:
         return ""
     about = ((path, decision.looks[path].kind) for path in decision.paths if path in decision.looks)
     return ", ".join(f"{path} is {_WORDS.get(kind, kind)}" for path, kind in about if kind != SEALED)
+
+
+def _gives_way(decision: Decision) -> str:
+    """What a person wrote that a redo, for whatever reason, sets aside: whoever plans wants to know."""
+    if decision.action != decisions.REDO:
+        return ""
+    edited = [path for path in decision.paths if path in decision.looks and decision.looks[path].kind == CHANGED]
+    return f"; what you wrote into {', '.join(edited)} is set aside" if edited else ""
 
 
 _WORDS = {FOREIGN: "another task's", MARKED: "not sealed"}

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast import events as ev
 from holdfast.views.stamp import read_json_stamp
-from holdfast.views.summary import encode_summary, error_of, shown_status, status_document, summary
+from holdfast.views.summary import cost_line, encode_summary, error_of, shown_status, status_document, summary
 
 from .runs import Story, book, half_written_book, items
 
@@ -131,6 +131,15 @@ def test_what_was_sent_back_is_no_output():
     story.tell(ev.TaskRewound(step_id="outline", feedback=("shorter",)))
     (outline,) = summary(story.picture())["completed_steps"]
     assert (outline["status"], outline["outputs"], outline["completed_at"]) == ("pending", [], None)
+
+
+def test_after_a_loss_nobody_knows_which_tokens_went_in_and_which_came_out():
+    """A seal has only their sum, so no split is told."""
+    story = half_written_book()
+    assert cost_line(story.picture()).endswith("360 tokens (300 in, 60 out)")
+    story.tell(ev.RunStarted(run_id="run-1", pipeline="book", ordinal=1, rebuilt=True))
+    story.tell(ev.TaskAdopted(step_id="outline", node="outline", evidence="sealed", tokens=500))
+    assert cost_line(story.picture()).endswith("tokens")
 
 
 def test_a_parameter_never_hides_a_field():

@@ -113,9 +113,11 @@ def cost_line(picture: Picture) -> str:
     """What it has cost so far, in one sentence."""
     state = picture.state
     tokens = state.input_tokens + state.output_tokens
+    # A seal has only their sum: of a run that was lost nobody knows how many went which way.
+    ways = "" if state.lost and tokens else f" ({state.input_tokens:,} in, {state.output_tokens:,} out)"
     return (
         f"${state.cost_usd:,.4f} in total, of which ${state.wasted_cost_usd:,.4f} was thrown away; "
-        f"{tokens:,} tokens ({state.input_tokens:,} in, {state.output_tokens:,} out)"
+        f"{tokens:,} tokens{ways}"
     )
 
 

@@ -81,6 +81,14 @@ def test_continued_run_begins_with_what_it_continues(project: Project) -> None:
     assert said.code == 0
 
 
+def test_what_a_run_continues_from_is_counted_where_it_is_not_all_named(project: Project) -> None:
+    """Three are named, so that the line stays one."""
+    for number in range(1, 6):
+        project.touch(f"fail-ch0{number}")
+    project.run("-p", "n=5")
+    assert "  continuing from: draft[ch01], draft[ch02], draft[ch03] and 2 more" in project("resume").lines
+
+
 def test_failed_and_rejected_tasks_are_what_a_run_continues_from(project: Project) -> None:
     """They run again at once, so they are named; with --no-retry a failed one is not."""
     project.touch("fail-ch02")

@@ -44,7 +44,10 @@ def beginning(
         yield f"  last completed: {state.last_completed}"
     following = [] if choice.was_completed else _following(state, layout, choice.run_id, fresh_attempts)
     if following:
-        yield f"  continuing from: {', '.join(following)}"
+        more = len(following) - _NEXT_SHOWN
+        yield f"  continuing from: {', '.join(following[:_NEXT_SHOWN])}" + (
+            f" and {more} more" if more > 0 else ""
+        )
     yield f"  cost so far: {money(state.cost_usd)}"
 
 
@@ -71,10 +74,10 @@ def _shown(value: Any) -> str:
 
 
 def _following(state: RunState, layout: ProjectLayout, run_id: str, fresh_attempts: bool) -> list[str]:
-    """The first tasks that will be worked on: what was under way, then what can start, also once more."""
+    """The tasks that will be worked on first: what was under way, then what can start, also once more."""
     going = [task for task, record in state.tasks.items() if record.status in (IN_PROGRESS, FAILED)]
     if len(state.tasks) > _DRAWN_MAX:
-        return going[:_NEXT_SHOWN]
+        return going
     state = copied(state)
     fold(state, RunContinued(fresh_attempts=fresh_attempts), state.seq, state.updated_at or 0.0)
     objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
@@ -82,4 +85,4 @@ def _following(state: RunState, layout: ProjectLayout, run_id: str, fresh_attemp
         picture = draw(state, lambda accepted: load_value(objects, accepted))
     finally:
         objects.close()
-    return sorted(picture.next_steps(), key=lambda task: task not in going)[:_NEXT_SHOWN]
+    return sorted(picture.next_steps(), key=lambda task: task not in going)

@@ -53,6 +53,23 @@ def test_a_blocked_task_names_what_it_waits_for(tmp_path: Path) -> None:
     assert told.endswith("\n  next: it waits for a person: holdfast retry 'find[b]'")
 
 
+def test_a_section_names_what_it_may_be_made_from(tmp_path: Path) -> None:
+    """A memory step takes no output by name, but it has sources."""
+    pipe = Pipeline("p")
+    pipe.items("part", ["a"])
+
+    @pipe.step(each="part", writes="{part}.md")
+    def draft(part: str) -> str:
+        return part
+
+    @pipe.step(each="part", appends="terms.md", sources=["draft"])
+    def terms(source: str) -> str:
+        return source
+
+    run = pipe.run(dir=tmp_path)
+    assert "  its source is the first that is whole of draft[a]\n" in why(tmp_path, run.run_id, "terms[a]")
+
+
 def test_finished_work_that_is_asked_about_or_was_sent_back_is_not_told_as_completed(tmp_path: Path) -> None:
     """`why` uses the words of `status`."""
     pipe = Pipeline("p")

@@ -61,6 +61,8 @@ def tell(
         lines += [f"  made by version {record.version} of the step"] if record.version > 1 else []
     if node is not None and node.parents:
         lines.append("  depends on " + ", ".join(parent.id for parent in node.parents))
+    if node is not None and node.material:
+        lines.append("  its source is the first that is whole of " + ", ".join(one.id for one in node.material))
     return lines + list(_next(task, record, planned, waited_for, commands))
 
 

@@ -238,6 +238,15 @@ def test_scan_works_with_everything_lost(notes: Project) -> None:
     assert found["files"][0]["run"] == "first"
 
 
+@pytest.mark.parametrize("text", ["cut", "text\nWRITE_COMPLETE\na word more\n", "text\nOUTLINE_COMPLETE\n"])
+def test_scan_says_what_a_file_without_proof_lacks(notes: Project, text: str) -> None:
+    """A marker that is not last, or of another step, is there and still counts for nothing: the rule is named."""
+    lose(notes)
+    (notes.root / "notes" / "n0.md").write_text(text, encoding="utf-8")
+    (line,) = (line for line in notes("scan").lines if line.startswith("half-finished  write[n0]"))
+    assert line.endswith("does not end in its completion marker")
+
+
 def test_scan_of_an_unknown_step_is_a_mistake(notes: Project) -> None:
     """Exit status 2, with the name that may have been meant."""
     said = notes("scan", "--step", "wriet")

@@ -105,7 +105,7 @@ def look_unsealed(data: bytes, marker: str | None) -> Look:
         return Look(DAMAGED, NO_TEXT, data)
     if marker and seals.ends_in_marker(data, marker):
         return Look(MARKED, "", data)
-    return Look(HALF, "has no completion marker", data)
+    return Look(HALF, "does not end in its completion marker", data)
 
 
 OF_SECTIONS = {

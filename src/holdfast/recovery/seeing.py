@@ -36,7 +36,7 @@ def as_taken(node: Node, key: str, path: str, found: Look) -> Look:
     """
     form = node.spec.forms.get(key)
     if found.detail == look.NO_TEXT and form in ("bytes", "path") and not seals.is_inline(path):
-        return replace(found, kind=look.HALF, detail="has no completion marker")
+        return replace(found, kind=look.HALF, detail="does not end in its completion marker")
     if found.kind not in (look.MARKED, look.HALF) or form != "json":
         return found
     _, body = file_seen(node, key, path, found)

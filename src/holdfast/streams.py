@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 _STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 _GONE = (errno.EPIPE, errno.EIO)
@@ -53,33 +54,50 @@ def silence(stream: TextIO) -> None:
         pass  # a stream without descriptor: a test's
 
 
+def unwrapped(stream: TextIO) -> TextIO:
+    """The stream itself, for our own words: those may fail, and are told also when no step is heard any more."""
+    return stream.stream if isinstance(stream, Heedless) else stream
+
+
 class Heedless:
     """A stream for what steps print: that it cannot be written is no failure of theirs.
 
-    `failed` is why, unless its reader, or its terminal, has only gone.
+    `failed` is why, unless its reader, or its terminal, has only gone. Whoever writes holds the lock: Python's
+    own text streams may crash the process when one thread flushes what another writes.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream
+        self.lock = threading.RLock()  # a signal's handler may print while its thread does
         self.failed: OSError | None = None
+        self._is_over = False
 
     def write(self, text: str) -> int:
-        self._heedless(lambda: self._stream.write(text))
+        self._heedless(lambda: self.stream.write(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         self.write("".join(lines))
 
     def flush(self) -> None:
-        self._heedless(self._stream.flush)
+        self._heedless(self.stream.flush)
+
+    def end(self) -> TextIO:
+        """Hear no step any more; gives what is to stand in its place: itself, while a step's thread goes on."""
+        with self.lock:
+            self._is_over = True
+        return cast(TextIO, self) if threading.active_count() > 1 else self.stream
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
     def _heedless(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except OSError as error:
-            if error.errno not in _GONE:
-                self.failed = self.failed or error
-            silence(self._stream)
+        with self.lock:
+            if self._is_over:
+                return
+            try:
+                call()
+            except OSError as error:
+                if error.errno not in _GONE:
+                    self.failed = self.failed or error
+                silence(self.stream)

@@ -14,12 +14,13 @@ import shlex
 import sys
 import time
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, TextIO
 
 from holdfast import clock
 from holdfast.errors import UnprintableError
 from holdfast.escaping import terminal
-from holdfast.streams import silence
+from holdfast.streams import Heedless, silence, unwrapped
 
 # JSON escapes C0 by itself; these could still deceive a terminal or a reader.
 _DECEIVING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
@@ -79,12 +80,14 @@ def flush() -> None:
 
 
 def _write(stream: TextIO, text: str, *, at_once: bool) -> None:
+    out = unwrapped(stream)
     try:
-        stream.write(text)
-        if at_once:
-            stream.flush()
+        with stream.lock if isinstance(stream, Heedless) else nullcontext():
+            out.write(text)
+            if at_once:
+                out.flush()
     except OSError as error:
-        silence(stream)
+        silence(out)
         if stream is sys.stdout and not isinstance(error, BrokenPipeError):
             raise UnprintableError.from_os(error, "write to stdout") from error
 

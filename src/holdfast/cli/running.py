@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
@@ -21,7 +21,7 @@ from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import flush, print_json, say_all
 from holdfast.errors import UnprintableError
 from holdfast.layout import QUARANTINE_DIR
-from holdfast.streams import Heedless
+from holdfast.streams import Heedless, unwrapped
 
 if TYPE_CHECKING:
     from holdfast.cli.console import Console
@@ -187,9 +187,12 @@ def _streams_of_steps(*, as_json: bool) -> Iterator[None]:
 
     A full stdout fails no step, but who reads it must not take its end for all: that is told when all is done.
     """
-    out, err = Heedless(sys.stdout), Heedless(sys.stderr)
-    with redirect_stdout(cast(TextIO, err if as_json else out)), redirect_stderr(cast(TextIO, err)):
+    out, err = Heedless(unwrapped(sys.stdout)), Heedless(unwrapped(sys.stderr))
+    sys.stdout, sys.stderr = cast(TextIO, err if as_json else out), cast(TextIO, err)
+    try:
         yield
+    finally:
+        sys.stdout, sys.stderr = out.end(), err.end()
     if out.failed is not None:
         raise UnprintableError.from_os(out.failed, "write to stdout") from out.failed
 

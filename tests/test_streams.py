@@ -1,0 +1,55 @@
+"""What steps print, beside our own words."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+
+from holdfast.cli.printing import say
+from holdfast.streams import Heedless, unwrapped
+
+
+def test_after_the_end_only_our_own_words_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that goes on may print for ever: it must not touch the stream while we flush it, and leave."""
+    real, is_over = io.StringIO(), threading.Event()
+    steps = Heedless(real)
+    steps.write("a step\n")
+    late = threading.Thread(target=is_over.wait)
+    late.start()
+    try:
+        monkeypatch.setattr("sys.stdout", steps.end())
+        print("a step that goes on", flush=True)
+        say("Interrupted.")
+    finally:
+        is_over.set()
+        late.join()
+    assert real.getvalue() == "a step\nInterrupted.\n"
+
+
+def test_where_no_thread_goes_on_the_stream_is_itself_again() -> None:
+    """Nothing is left between a program and its stdout."""
+    real = io.StringIO()
+    steps = Heedless(real)
+    others = threading.active_count() > 1
+    assert unwrapped(steps.end()) is real
+    assert others or steps.end() is real
+
+
+def test_nobody_writes_while_another_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own text streams may crash the process when one thread flushes what another writes."""
+    entered: list[bool] = []
+
+    class Watched(io.StringIO):
+        def write(self, text: str) -> int:
+            other = threading.Thread(target=lambda: entered.append(steps.lock.acquire(blocking=False)))
+            other.start()
+            other.join()
+            return super().write(text)
+
+    steps = Heedless(Watched())
+    monkeypatch.setattr("sys.stdout", steps)
+    steps.write("a step\n")
+    say("our own words")
+    assert entered == [False, False]

@@ -53,7 +53,7 @@ def test_every_command_has_help_and_common_options(name: str) -> None:
 
 def test_the_list_of_commands_cuts_no_sentence() -> None:
     """On a terminal of 80 columns every command has its whole short sentence."""
-    page = cli.get_help(click.Context(cli, info_name="holdfast", terminal_width=80))
+    page = cli.get_help(click.Context(cli, info_name="holdfast", terminal_width=80, **cli.context_settings))
     lines = page.partition("Commands:")[2].split("\n")[1:]
     assert len(lines) == len(COMMANDS)
     assert all(line.endswith(".") and not line.endswith("...") for line in lines)

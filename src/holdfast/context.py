@@ -242,14 +242,7 @@ class Context:
         self._alive()
         inside = _inside_once.get()
         key = inside or self._last_once
-        if key and not inside:
-            done = self._usages[key] = self._usages.get(key, 0) + 1
-            record = self._recorded.get(key)
-            if record is not None and done <= record.usages:
-                return
-        if inside:
-            self._spent[key] = self._spent.get(key, 0.0) + cost_usd
-        event = ev.UsageRecorded(
+        event = ev.UsageRecorded(  # what cannot be booked is refused here, before anything is counted
             step_id=self.task_id,
             round=self.round,
             once=key,
@@ -259,6 +252,13 @@ class Context:
             cost_usd=_amount(cost_usd),
             model=writable(str(model))[:NAME_MAX],
         )
+        if inside:
+            self._spent[key] = self._spent.get(key, 0.0) + event.cost_usd
+        elif key:
+            done = self._usages[key] = self._usages.get(key, 0) + 1
+            record = self._recorded.get(key)
+            if record is not None and done <= record.usages:
+                return
         self.booked_usd += event.cost_usd
         self.booked_tokens += event.input_tokens + event.output_tokens
         self._desk.say(event)

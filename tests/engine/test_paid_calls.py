@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.projects import journal_of
 
 from holdfast import Context, Pipeline, Rewind
 from holdfast.commands.run import RunResult
-from holdfast.errors import StorageError
+from holdfast.errors import HoldfastError, StorageError
 from holdfast.stores import disk
 
 
@@ -70,6 +71,33 @@ def test_a_call_that_raises_is_not_recorded(tmp_path: Path) -> None:
     result = pipe.run(dir=tmp_path)
     assert (result.outputs["step"], len(calls)) == ("ok", 2)
     assert (result.cost_usd, wasted(result)) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize("amount", [float("nan"), -1.0, "1.0", True])
+def test_spend_that_is_refused_leaves_no_trace(tmp_path: Path, amount: Any) -> None:
+    """A step that goes on after a refused report, inside a paid call or after it, leaves a journal that reads."""
+    pipe = Pipeline("p")
+
+    @pipe.step(retries=1, backoff=0.0001)
+    def step(ctx: Context) -> int:
+        def call() -> str:
+            with pytest.raises(HoldfastError, match="cost_usd must be an amount"):
+                ctx.usage(cost_usd=amount)
+            return "paid"
+
+        ctx.once("model", call)
+        with pytest.raises(HoldfastError, match="cost_usd must be an amount"):
+            ctx.usage(cost_usd=amount)
+        ctx.usage(cost_usd=0.5)
+        if ctx.attempt == 1:
+            raise ValueError
+        return 1
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.cost_usd, wasted(result)) == ("completed", 0.5, 0.0)
+    for snapshot in journal_of(tmp_path).parent.glob("checkpoint_*"):
+        snapshot.unlink()
+    assert pipe.run(dir=tmp_path).status == "completed"
 
 
 def test_a_key_used_twice_is_an_error(tmp_path: Path) -> None:

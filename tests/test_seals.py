@@ -48,6 +48,13 @@ def test_any_text_survives_being_sealed(text: str) -> None:
     assert author_body(found.body, seal.newline_added) == body
 
 
+@pytest.mark.parametrize("marker", ["", "STATUS=DONE", "holdfast=1", "a=b=c"])
+def test_a_marker_may_be_any_word(marker: str) -> None:
+    """A word with an equals sign in it is a marker as good as any, and so is none."""
+    data, seal = put_together(b"text\n", vary(SEAL, marker=marker))
+    assert take_apart(data).seal == seal
+
+
 def test_the_line_reads_as_the_contract_shows_it() -> None:
     """The seal is the comment of the contract, cost and tokens included, and a sum of the line itself."""
     line = write_seal(Seal("draft[ch05]", "ID", 0, "IN", "SUM", "DRAFT_COMPLETE", 0.0123, 456)).decode()

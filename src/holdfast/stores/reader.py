@@ -34,7 +34,7 @@ SIZE_MAX = 1 << 20
 
 # The words that every seal has, in their order; what follows them differs from seal to seal.
 _SEAL = re.compile(
-    rb"<!-- (?:([^ =]++) )?holdfast=(\d++) task=([^ ]*+) run=([^ ]*+) round=(\d++) in=([^ ]*+) sha256=([^ ]*+)"
+    rb"<!-- (?:([^ ]++) )?holdfast=(\d++) task=([^ ]*+) run=([^ ]*+) round=(\d++) in=([^ ]*+) sha256=([^ ]*+)"
     rb"(?: cost=([0-9.]++) tokens=(\d++))?+((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*+) -->"
 )
 _SUM_DIGITS = 12

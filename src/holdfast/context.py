@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast import events as ev
 from holdfast.errors import HoldfastError
+from holdfast.pipeline.declared import is_async
 from holdfast.state import OnceRecord
 from holdfast.values import INLINE_VALUE_MAX, decode_json, encode_json
 from holdfast.wording import writable
@@ -152,7 +153,8 @@ class Context:
     def once(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The result of `fn(*args, **kwargs)`, called at most once per round however often the step is retried.
 
-        For an async `fn` this gives an awaitable. A recorded result is returned without calling `fn`.
+        For an async `fn`, or one that gives an awaitable, so does this. A recorded result is returned without
+        calling `fn`.
         """
         self._alive()
         if not isinstance(key, str) or not key or key != writable(key):
@@ -169,7 +171,7 @@ class Context:
             )
         self._used.add(key)
         record = self._recorded.get(key)
-        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
+        if (record is not None and record.awaited) or is_async(fn):
             return self._once_async(key, record, fn, args, kwargs)
         if record is not None:
             return self._replay(key, record)
@@ -202,12 +204,14 @@ class Context:
         if record is not None:
             return self._replay(key, record)
         self._desk.before_paying(self.task_id)
-        return await self._finish_async(key, fn(*args, **kwargs))
+        with self._calling(key):
+            pending = fn(*args, **kwargs)
+        return await self._finish_async(key, pending)
 
     async def _finish_async(self, key: str, pending: Awaitable[Any]) -> Any:
         with self._calling(key):
             result = await pending
-        event, stored = self._once_event(key, result)
+        event, stored = self._once_event(key, result, awaited=True)
         await self._desk.commit_async(event)
         self._last_once = key
         return stored
@@ -217,7 +221,7 @@ class Context:
         data = self._desk.fetch(record.result_ref) if record.result_ref else bytes(record.result)
         return data if record.kind == "bytes" else decode_json(data)
 
-    def _once_event(self, key: str, result: Any) -> tuple[ev.OnceRecorded, Any]:
+    def _once_event(self, key: str, result: Any, *, awaited: bool = False) -> tuple[ev.OnceRecorded, Any]:
         """The record of a paid call, and its result as a replay would give it."""
         self._alive()
         kind = "bytes" if isinstance(result, bytes) else "json"
@@ -232,6 +236,7 @@ class Context:
             result_ref="" if inline else self._desk.store(data),
             spent=self._spent.pop(key, 0.0),
             input_digest=self._input_digest,
+            awaited=awaited,
         )
         return event, (data if kind == "bytes" else decode_json(data))
 

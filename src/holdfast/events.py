@@ -267,11 +267,12 @@ class OnceRecorded(Event, frozen=True, kw_only=True, tag="once_recorded"):
     step_id: str
     key: str
     round: int = 0
-    kind: str = "json"  # json | text | bytes
+    kind: str = "json"  # json | bytes
     result: msgspec.Raw = NO_VALUE
     result_ref: str = ""
     spent: float = 0.0  # reported inside the call: no longer lost if the attempt fails
     input_digest: str = msgspec.field(default="", name="in")
+    awaited: bool = False  # the step awaits it, and so it does a replay
 
 
 class UsageRecorded(Event, frozen=True, kw_only=True, tag="usage"):

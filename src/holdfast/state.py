@@ -84,6 +84,7 @@ class OnceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     result_ref: str = ""
     usages: int = 0
     made_from: str = ""  # how the digest of its task's inputs began: for others, it is no result
+    awaited: bool = False
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -144,6 +144,43 @@ def test_a_call_that_raised_may_be_made_again_by_the_same_attempt(tmp_path: Path
     assert (result.outputs["step"], len(calls), result.cost_usd) == ("ok", 2, 1.0)
 
 
+def test_a_function_that_gives_an_awaitable_is_awaited_at_a_replay_too(tmp_path: Path) -> None:
+    """A lambda around a coroutine looks like a plain function; the step awaits it all the same."""
+    pipe, calls = Pipeline("p"), []
+
+    async def call(prompt: str) -> str:
+        calls.append(prompt)
+        return "answer"
+
+    @pipe.step
+    async def step(ctx: Context) -> str:
+        answer: str = await ctx.once("model", lambda: call("question"))
+        if not (tmp_path / "second").exists():
+            (tmp_path / "second").touch()
+            raise ValueError("after paying")
+        return answer
+
+    assert pipe.run(dir=tmp_path).status == "failed"
+    assert pipe.run(dir=tmp_path).outputs["step"] == "answer"
+    assert calls == ["question"]
+
+
+def test_a_call_with_wrong_arguments_was_not_made(tmp_path: Path) -> None:
+    """Its key is free: the step may call it again, rightly."""
+    pipe = Pipeline("p")
+
+    async def call(prompt: str) -> str:
+        return prompt
+
+    @pipe.step
+    async def step(ctx: Context) -> str:
+        with pytest.raises(TypeError):
+            await ctx.once("model", call)
+        return str(await ctx.once("model", call, "right"))
+
+    assert pipe.run(dir=tmp_path).outputs["step"] == "right"
+
+
 def test_a_refused_output_begins_a_new_round(tmp_path: Path) -> None:
     """Nothing is replayed after a refusal: the call that gave the refused text is made and paid again."""
     pipe, calls = Pipeline("p"), []

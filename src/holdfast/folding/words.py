@@ -24,7 +24,9 @@ def _once(state: RunState, event: ev.OnceRecorded, at: float) -> None:
         return
     records = state.once.setdefault(event.step_id, {})
     made_from = event.input_digest[:_DIGEST_START]
-    records[event.key] = OnceRecord(event.kind, own(event.result), event.result_ref, made_from=made_from)
+    records[event.key] = OnceRecord(
+        event.kind, own(event.result), event.result_ref, made_from=made_from, awaited=event.awaited
+    )
     if event.spent:
         task = state.task(event.step_id)
         loose = max(0.0, task.loose_cost_usd - event.spent)

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -43,25 +43,35 @@ class ProcessExecutor:
         """Run the call in a worker; the calling thread waits. A timeout kills the worker."""
         started = monotonic()
         try:
-            worker = self._take()
-            outcome = worker.run(call)
+            outcome = self._run(_request(call), call.timeout)
         except (OSError, HoldfastError) as error:
-            return Outcome(error=error, duration=monotonic() - started)
-        self._give_back(worker)
+            outcome = Outcome(error=error)
         outcome.duration = monotonic() - started
-        outcome.cancelled = outcome.cancelled or self._closed
+        outcome.cancelled = self._closed
         return outcome
 
     def close(self) -> None:
-        """End every worker, also those at work."""
+        """End every worker, also those at work; whoever waits for one of these lets go of it."""
         with self._lock:
             self._closed = True
-            workers, self._all = self._all, set()
+            workers, idle = list(self._all), self._idle
+            self._idle = []
         for worker in workers:
-            worker.kill()
+            worker.end()
+        for worker in idle:
+            worker.let_go()
+
+    def _run(self, request: bytes, timeout: float | None) -> Outcome:
+        worker = self._take()
+        try:
+            return worker.run(request, timeout)
+        finally:
+            self._give_back(worker)
 
     def _take(self) -> _Worker:
         with self._lock:
+            if self._closed:
+                raise HoldfastError("the run has ended")
             if self._idle:
                 return self._idle.pop()
             worker = _Worker(self._reference)
@@ -70,15 +80,15 @@ class ProcessExecutor:
 
     def _give_back(self, worker: _Worker) -> None:
         with self._lock:
-            if worker.alive and not self._closed:
+            if worker.has_answered and not self._closed:
                 self._idle.append(worker)
-            else:
-                self._all.discard(worker)
-                worker.kill()
+                return
+            self._all.discard(worker)
+        worker.let_go()
 
 
 class _Worker:
-    """One process and its two pipes."""
+    """One process and its two pipes. Only the thread that has it uses the pipes; any may end the process."""
 
     def __init__(self, reference: str) -> None:
         self._process = subprocess.Popen(
@@ -87,30 +97,49 @@ class _Worker:
             stdout=subprocess.PIPE,
             env={**os.environ, "HOLDFAST_KILL_AT": "0"},
         )
-        self.alive = True
+        self.has_answered = True  # whatever it was asked: it can be asked again
 
-    def run(self, call: Call) -> Outcome:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        request = {"function": call.function_name, "arguments": pack(call.arguments)}
+    def run(self, request: bytes, timeout: float | None) -> Outcome:
+        self.has_answered = False
         timed_out = threading.Event()
-        timer = self._deadline(call.timeout, timed_out)
+        timer = self._deadline(timeout, timed_out)
         try:
-            self._process.stdin.write(encode_json(request) + b"\n")
-            self._process.stdin.flush()
-            answer = self._answer(self._process.stdout)
-        except BrokenPipeError:
-            answer = b""
+            answer = self._ask(request)
         finally:
             if timer is not None:
                 timer.cancel()
+                timer.join()  # from here on it cannot go off any more
         if timed_out.is_set():
-            self.alive = False
             return Outcome(error=TimeoutError("timed out"), timed_out=True)
-        return self._read(answer)
+        if not answer.endswith(b"\n"):
+            return self._ended()
+        self.has_answered = True
+        return _read(answer)
 
-    def _answer(self, lines: IO[bytes]) -> bytes:
-        """The next line that is no log."""
-        while (line := lines.readline()).startswith(_LOG):
+    def end(self) -> None:
+        """Kill the process; whoever reads from it meets the end of the pipe."""
+        self._process.kill()
+        self._process.wait()
+
+    def let_go(self) -> None:
+        """End it and close its pipes: for whoever has it."""
+        self.end()
+        for pipe in (self._process.stdin, self._process.stdout):
+            try:
+                if pipe is not None:
+                    pipe.close()
+            except BrokenPipeError:
+                pass  # unsent bytes for a worker that is gone
+
+    def _ask(self, request: bytes) -> bytes:
+        """The answer, a line; what there is of it if the worker ends before that."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(request)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return b""
+        while (line := self._process.stdout.readline()).startswith(_LOG) and line.endswith(b"\n"):
             relay(decode_json(line)["log"])
         return line
 
@@ -120,51 +149,50 @@ class _Worker:
 
         def expire() -> None:
             timed_out.set()
-            self.kill()
+            self.end()
 
         timer = threading.Timer(timeout, expire)
         timer.daemon = True
         timer.start()
         return timer
 
-    def _read(self, answer: bytes) -> Outcome:
-        if not answer:
-            self.alive = False
-            status = self._process.wait()
-            words = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-            return Outcome(error=RemoteError(f"the worker process ended ({words})"))
-        reply = decode_json(answer)
-        if "rewind" in reply:
-            return Outcome(error=Rewind(**reply["rewind"]))
-        if "error" in reply:
-            return Outcome(error=RemoteError(reply["error"], tuple(reply["kinds"]), reply.get("retry_after")))
-        return Outcome(value=unpack_value(reply["value"]))
-
-    def kill(self) -> None:
-        self.alive = False
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            try:
-                if pipe is not None:
-                    pipe.close()
-            except BrokenPipeError:
-                pass  # unsent bytes for a worker that is gone
+    def _ended(self) -> Outcome:
+        status = self._process.wait()
+        words = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+        return Outcome(error=RemoteError(f"the worker process ended ({words})"))
 
 
-def pack(arguments: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Arguments as JSON, each with the form it must get back on the other side."""
-    return {name: pack_value(value) for name, value in arguments.items()}
+def _read(answer: bytes) -> Outcome:
+    reply = decode_json(answer)
+    if "rewind" in reply:
+        return Outcome(error=Rewind(**reply["rewind"]))
+    if "error" in reply:
+        return Outcome(error=RemoteError(reply["error"], tuple(reply["kinds"]), reply.get("retry_after")))
+    return Outcome(value=unpack_value(reply["value"]))
 
 
-def pack_value(value: Any) -> list[Any]:
+def _request(call: Call) -> bytes:
+    """The line that asks a worker for a call; ValueRefusedError names an argument that cannot be sent."""
+    arguments = {name: pack_value(value, name) for name, value in call.arguments.items()}
+    return msgspec.json.encode({"function": call.function_name, "arguments": arguments}) + b"\n"
+
+
+def pack_value(value: Any, where: str = "value") -> list[Any]:
+    """A value as JSON, with the form it must get back on the other side; ValueRefusedError if it has none."""
     if isinstance(value, bytes):
         return ["bytes", base64.b64encode(value).decode()]
     if isinstance(value, Path):
-        return ["path", str(value)]
-    if isinstance(value, dict) and any(isinstance(inner, bytes | Path | dict) for inner in value.values()):
-        return ["dict", {key: pack_value(inner) for key, inner in value.items()}]
-    return ["json", value]
+        return ["path", base64.b64encode(os.fsencode(value)).decode()]  # a folder above may have any name
+    if _may_hold_files(value):
+        return ["dict", {key: pack_value(inner, f"{where}.{key}") for key, inner in value.items()}]
+    return ["json", msgspec.Raw(encode_json(value, where))]
+
+
+def _may_hold_files(value: Any) -> bool:
+    """Whether it is a dict in which bytes or paths may be: what a step with several files gives, or a gather."""
+    if type(value) is not dict or not all(type(key) is str for key in value):
+        return False
+    return any(isinstance(inner, bytes | Path | dict) for inner in value.values())
 
 
 def unpack_value(packed: list[Any]) -> Any:
@@ -172,10 +200,15 @@ def unpack_value(packed: list[Any]) -> Any:
     if form == "bytes":
         return base64.b64decode(value)
     if form == "path":
-        return Path(value)
+        return Path(os.fsdecode(base64.b64decode(value)))
     if form == "dict":
         return {key: unpack_value(inner) for key, inner in value.items()}
     return value
+
+
+def answer_value(value: Any) -> bytes:
+    """The line a worker sends when a body returned."""
+    return msgspec.json.encode({"value": pack_value(value)})
 
 
 def pack_log(fields: Mapping[str, Any]) -> bytes:

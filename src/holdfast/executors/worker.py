@@ -16,11 +16,11 @@ from types import FrameType
 from typing import IO, Any
 
 from holdfast.context import current_task
-from holdfast.executors.processes import answer_error, pack_log, pack_value, unpack_value
+from holdfast.executors.processes import answer_error, answer_value, pack_log, unpack_value
 from holdfast.executors.relaying import Sender
 from holdfast.pipeline.loader import load_pipeline
 from holdfast.streams import Heedless, give_closed_streams_a_place
-from holdfast.values import decode_json, encode_json
+from holdfast.values import decode_json
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def _run(functions: dict[str, Any], request: dict[str, Any]) -> bytes:
         value = functions[request["function"]](**arguments)
     finally:
         current_task.reset(token)
-    return encode_json({"value": pack_value(value)}, "output")
+    return answer_value(value)
 
 
 def _listen(requests: SimpleQueue[bytes]) -> None:

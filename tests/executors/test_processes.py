@@ -1,0 +1,129 @@
+"""Worker processes: what crosses the pipes, and workers that end in the middle of an answer."""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.errors import ValueRefusedError
+from holdfast.executors.base import Call, Outcome, RemoteError
+from holdfast.executors.processes import ProcessExecutor, pack_value, unpack_value
+from holdfast.values import DEPTH_MAX, decode_json
+
+WORK = """
+import logging, os, time
+from holdfast import Pipeline
+
+pipe = Pipeline("work")
+
+@pipe.step(executor="process")
+def half_an_answer() -> str:
+    for descriptor in range(3, 10):
+        try:
+            os.write(descriptor, b'{"value":["json","he')
+        except OSError:
+            pass
+    os._exit(7)
+
+@pipe.step(executor="process")
+def talking() -> str:
+    logging.getLogger().warning("first")
+    logging.getLogger().warning("second")
+    time.sleep(600)
+
+@pipe.step(executor="process")
+def depth(value: list = []) -> int:
+    return len(value)
+"""
+
+
+@pytest.fixture
+def executor(tmp_path: Path) -> Iterator[ProcessExecutor]:
+    path = tmp_path / "work.py"
+    path.write_text(textwrap.dedent(WORK))
+    made = ProcessExecutor(f"{path}:pipe")
+    yield made
+    made.close()
+
+
+def run(executor: ProcessExecutor, name: str, timeout: float | None = None, **arguments: Any) -> Outcome:
+    return executor.run(Call(name, print, arguments, timeout, name))
+
+
+def test_a_worker_that_ends_in_the_middle_of_its_answer_has_failed(executor: ProcessExecutor) -> None:
+    """Half a line is no answer, whoever killed the process; the next call gets another worker."""
+    outcome = run(executor, "half_an_answer")
+    assert isinstance(outcome.error, RemoteError) and "exit status 7" in str(outcome.error)
+    assert run(executor, "depth", value=[1, 2]).value == 2
+
+
+def test_time_may_run_out_while_a_log_line_is_handled(executor: ProcessExecutor) -> None:
+    """The worker is killed meanwhile; whoever then reads on meets the end of its lines, and nothing worse."""
+
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            for timer in [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]:
+                timer.join()
+
+    slow = Slow()
+    logging.getLogger().addHandler(slow)
+    try:
+        outcome = run(executor, "talking", timeout=2.0)
+    finally:
+        logging.getLogger().removeHandler(slow)
+    assert outcome.timed_out and isinstance(outcome.error, TimeoutError)
+
+
+def test_a_call_that_cannot_be_sent_costs_no_worker(executor: ProcessExecutor) -> None:
+    """The argument is named, and no process is left waiting for it."""
+    outcome = run(executor, "depth", value={1, 2})
+    assert isinstance(outcome.error, ValueRefusedError) and outcome.error.where == "value"
+    assert not executor._all
+
+
+def test_no_process_is_started_after_the_end(executor: ProcessExecutor) -> None:
+    """A body that was about to start when its run ended does not start any more."""
+    executor.close()
+    outcome = run(executor, "depth", value=[])
+    assert outcome.cancelled and outcome.error is not None
+    assert not executor._all
+
+
+def nested(depth: int) -> Any:
+    value: Any = "innermost"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"\x00\xff",
+        Path("/a folder/of any name \udcff/x.bin"),
+        {"text": "t", "raw": b"\x00", "inner": {"path": Path("a"), "list": [1, {"b": None}]}},
+        nested(DEPTH_MAX),
+    ],
+)
+def test_what_crosses_the_pipe_comes_out_as_it_went_in(value: Any) -> None:
+    """Bytes, paths of any name and values as deep as a step may give them."""
+    assert unpack_value(decode_json(msgspec.json.encode(pack_value(value)))) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [({"a": {"b": {1}}}, "value.a.b"), ({"a": {1: {}}}, "value.a"), ({"a": [b""]}, "value.a[0]")],
+)
+def test_what_cannot_cross_it_is_named_as_anywhere(value: Any, where: str) -> None:
+    """The field is called as the author of the step knows it."""
+    with pytest.raises(ValueRefusedError) as refused:
+        pack_value(value)
+    assert refused.value.where == where

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,31 @@ def test_a_stream_becomes_the_output(tmp_path: Path) -> None:
     result = pipe.run(dir=tmp_path)
     assert (halfway, result.outputs["stream"]) == (["one\n"], "one\ntwo\n")
     assert not (tmp_path / "out.md.part").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (Path.unlink, "is gone: No such file"),
+        (lambda part: part.write_bytes(b"\xff\xfe"), "is no text any more"),
+        (lambda part: (part.unlink(), part.mkdir()), "is gone: Is a directory"),
+    ],
+)
+def test_a_step_that_spoils_its_own_stream_has_failed(
+    tmp_path: Path, spoil: Callable[[Path], object], words: str
+) -> None:
+    """It is the step's mistake, not the disk's: the attempt fails, and the next one may do better."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="out.md", retries=1, backoff=0.0001)
+    def stream(ctx: Context) -> None:
+        ctx.write("text\n")
+        if ctx.attempt == 1:
+            spoil(tmp_path / "out.md.part")
+
+    assert pipe.run(dir=tmp_path).outputs["stream"] == "text\n"
+    failed, _ = events_of(tmp_path, "node_exit")
+    assert words in failed["error"]
 
 
 def test_a_retry_does_not_continue_the_stream_of_the_attempt_before(tmp_path: Path) -> None:

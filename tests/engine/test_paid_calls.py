@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.projects import journal_of
 
 from holdfast import Context, Pipeline, Rewind
 from holdfast.commands.run import RunResult
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.stores import disk
+
+from .projects import journal_of
 
 
 def wasted(result: RunResult) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs, shorten
 from holdfast.artifacts.keeping import Artifacts, LostValueError
+from holdfast.artifacts.looks import UNREADABLE
 from holdfast.artifacts.products import (
     OutputRefusedError,
     part_path,
@@ -208,9 +210,19 @@ class Attempts:
         """What the step gave: what it returned, or what it streamed."""
         streamed = attempt.ctx is not None and attempt.ctx.streamed
         if value is None and (streamed or attempt.partial is not None):  # half-finished text may have been whole
-            path = part_path(self.inputs.paths(attempt.node)[""])
-            return self.artifacts.tree.read(path).decode()
+            return self._streamed(part_path(self.inputs.paths(attempt.node)[""]))
         return value
+
+    def _streamed(self, path: str) -> str:
+        """The text that has grown at `path`. A step may have spoilt it: that is no failure of the disk."""
+        try:
+            return self.artifacts.tree.read(path).decode()
+        except UnicodeDecodeError:
+            raise OutputRefusedError(f"what it streamed to {path} is no text any more") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, *UNREADABLE):
+                raise
+            raise OutputRefusedError(f"what it streamed to {path} is gone: {error.strerror}") from None
 
     def check_again(self, checks: tuple[Check, ...], node: Node, output: Any) -> str:
         """The checks of an output that was not made just now: adopted, or kept."""

@@ -14,8 +14,9 @@ INLINE_VALUE_MAX = 2048
 """Values up to this many bytes stand in the journal itself; larger ones are kept once, by hash."""
 
 DEPTH_MAX = 200
-_PLACE_MAX = 200
 """Deeper nesting is refused: readers in other languages, and our own decoder, have a limit too."""
+
+_PLACE_MAX = 200  # characters of a field's place that are told
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode

@@ -25,7 +25,6 @@ _HEADER = re.compile(rb'\{"sha256":"([0-9a-f]{64})","size":(\d{1,12})\}\n')
 _HEADER_START = b'{"sha256":"'
 _HEADER_MAX = 128
 _BLOCK = 1 << 20
-_NEWLINE = ord("\n")
 
 
 def encode_record(sha256: str, data: bytes) -> bytes:
@@ -64,7 +63,7 @@ class Pack:
 
     def _take(self, window: _Window, position: int, header: re.Match[bytes]) -> bool:
         start, size = position + header.end(), int(header[2])
-        if start + size >= window.size or window.at(start + size)[0] != _NEWLINE:
+        if start + size >= window.size or bytes(window.at(start + size)[:1]) != b"\n":
             return False
         self.add(header[1].decode(), start, size)
         return True
@@ -133,6 +132,8 @@ def _resynchronise(window: _Window, position: int) -> int | None:
     """Where the next record begins whose bytes match its hash, or None."""
     while position < window.size:
         block = bytes(window.at(position))
+        if not block:  # somebody has cut the file meanwhile
+            return None
         found = block.find(_HEADER_START)
         if found < 0:
             # The start of a header may be cut by the end of the block.

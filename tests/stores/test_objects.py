@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import os
 import threading
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from holdfast.errors import StorageError
 from holdfast.stores import disk
 from holdfast.stores.objects import PACKED_MAX, ObjectStore
-from holdfast.stores.packs import encode_record
+from holdfast.stores.packs import Pack, encode_record
 
 
 def sha_of(data: bytes) -> str:
@@ -375,3 +376,78 @@ def test_a_pack_that_is_a_link_is_set_aside(tmp_path: Path) -> None:
     sha = store.put(b"data")
     store.sync()
     assert store.get(sha) == b"data" and outside.read_bytes() == b""
+
+
+def test_a_tail_that_could_not_be_cut_off_is_not_appended_to(tmp_path: Path) -> None:
+    """Whatever fails while a pack is taken up: what is put afterwards is refused, or found again."""
+    for number in range(1, 100):
+        folder = tmp_path / str(number)
+        before = open_store(folder)
+        before.put(b"first")
+        before.sync()
+        before.close()
+        with pack_of(folder).open("ab") as file:
+            file.write(b'{"sha256":"torn')
+        store = open_store(folder)
+        with disk.failing_at(number, errno.ENOSPC) as seen:
+            try:
+                store.put(b"second")
+            except OSError:
+                pass
+        if len(seen) < number:
+            return
+        try:
+            name = store.put(b"third")
+            store.sync()
+        except StorageError:
+            continue
+        assert store.get(name) == b"third"
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("in_the_way", ["link", "file"])
+def test_whatever_stands_where_large_objects_belong_is_set_aside(tmp_path: Path, in_the_way: str) -> None:
+    """A large file goes to no other place than a folder of ours, however it is put."""
+    for put in ("put", "put_file", "put_whole"):
+        folder = tmp_path / put
+        (folder / "objects").mkdir(parents=True)
+        (folder / "elsewhere").mkdir()
+        loose = folder / "objects" / "loose"
+        if in_the_way == "link":
+            loose.symlink_to(folder / "elsewhere")
+        else:
+            loose.write_text("mine")
+        data = b"z" * (PACKED_MAX + 1)
+        (folder / "large").write_bytes(data)
+        store = open_store(folder)
+        if put == "put":
+            store.put(data)
+        elif put == "put_file":
+            store.put_file(folder / "large")
+        else:
+            with (folder / "large").open("rb") as file:
+                assert store.put_whole(file.fileno(), len(data), sha_of(data))
+        assert store.get(sha_of(data)) == data
+        assert not list((folder / "elsewhere").iterdir()) and not list((folder / "tmp").iterdir())
+        assert len(store.damage) == 1 and "is kept as" in store.damage[0]
+
+
+def test_a_pack_that_is_cut_while_it_is_read_holds_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader takes no lock, and whoever opens the pack may cut off its torn end meanwhile."""
+    store = open_store(tmp_path)
+    names = [store.put(b"%d" % number * 500) for number in range(3)]
+    store.sync()
+    store.close()
+    read = os.pread
+
+    def read_and_cut(descriptor: int, size: int, offset: int) -> bytes:
+        data = read(descriptor, size, offset)
+        os.truncate(pack_of(tmp_path), 0)
+        return data
+
+    monkeypatch.setattr(os, "pread", read_and_cut)
+    pack = Pack(pack_of(tmp_path))
+    pack.refresh()
+    assert list(pack.objects) == names[:-1] and pack.damage == []

@@ -36,6 +36,8 @@ TAIL = "tail"
 """What the cut-off end of a file is labelled with in quarantine."""
 NOT_REGULAR = "Not a regular file"
 
+NOT_REGULAR = "Not a regular file"
+
 
 def write_file(path: Path, data: bytes, *, sync: bool, tmp_dir: Path | None = None) -> None:
     """Replace `path` by a file holding `data`; the folder must exist."""
@@ -51,7 +53,7 @@ def write_at(path: str, data: bytes, *, dir_fd: int | None, sync: bool, tmp_dir:
             status = _fill(fd, temp, data, sync)
             disk.rename(temp, path, source_dir=dir_fd, target_dir=dir_fd)
         except BaseException:
-            _discard(temp, dir_fd)
+            discard(temp, dir_fd)
             raise
     if sync:
         _sync_parent(path, dir_fd)
@@ -69,7 +71,7 @@ def _write_via_tmp(tmp_dir: Path, path: str, data: bytes, dir_fd: int | None, sy
         status = _fill(fd, temp, data, sync)
         disk.rename(temp, path, target_dir=dir_fd)
     except BaseException as error:
-        _discard(temp, None)
+        discard(temp)
         if isinstance(error, OSError) and error.errno == errno.EXDEV:
             return None
         raise
@@ -126,11 +128,12 @@ def _remove(path: str) -> None:
         disk.unlink(path)
 
 
-def _discard(path: str, dir_fd: int | None) -> None:
+def discard(path: str, dir_fd: int | None = None) -> None:
+    """Remove a temporary of ours, if it is still there. What cannot be removed now, the next start may."""
     try:
         disk.unlink(path, dir_fd=dir_fd)
     except OSError:
-        pass  # the error that brought us here is the one to show
+        pass  # the error that brought us here, if one did, is the one to show
 
 
 def _sync_parent(path: str, dir_fd: int | None) -> None:
@@ -175,7 +178,7 @@ def copy_over(source: Path, path: str, *, dir_fd: int | None = None, sync: bool)
             os.close(fd)
         disk.rename(temp, path, source_dir=dir_fd, target_dir=dir_fd)
     except BaseException:
-        _discard(temp, dir_fd)
+        discard(temp, dir_fd)
         raise
 
 
@@ -358,7 +361,7 @@ def write_beside(path: Path, data: bytes, *, dir_fd: int | None = None) -> Path:
         finally:
             os.close(writer)
     except BaseException:
-        _discard(target, dir_fd)
+        discard(target, dir_fd)
         raise
     _sync_parent(target, dir_fd)
     return Path(target)
@@ -384,7 +387,7 @@ def _copy_aside(reader: int, start: int, name: str, label: str, into: Path) -> P
         finally:
             os.close(writer)
     except BaseException:
-        _discard(os.fspath(target), None)
+        discard(os.fspath(target))
         raise
     disk.sync_dir(into)
     return target

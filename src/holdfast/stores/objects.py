@@ -86,25 +86,21 @@ class ObjectStore:
             data = atomic.read_file(path)
             return self.put(data), len(data)
         self._writable()
-        atomic.make_dirs(self._tmp, sync=False)
-        temp, writer = atomic.create_temp(os.fspath(self._tmp))
+        temp, writer = self._fresh_temp()
         try:
             try:
                 sha, size = _copy_hashing(path, writer, temp)
             finally:
                 os.close(writer)
-            with self._mutex:
-                self._take_in(Path(temp), sha)
+            self._take_in(Path(temp), sha)
         finally:
-            if os.path.lexists(temp):
-                disk.unlink(temp)
+            atomic.discard(temp)
         return sha, size
 
     def put_whole(self, reader: int, size: int, sha: str) -> bool:
         """Keep the first `size` bytes of an open file, streamed; False, and nothing kept, if that is not `sha`."""
         self._writable()
-        atomic.make_dirs(self._tmp, sync=False)
-        temp, writer = atomic.create_temp(os.fspath(self._tmp))
+        temp, writer = self._fresh_temp()
         try:
             try:
                 atomic.copy_range(reader, 0, size, writer, temp)
@@ -112,11 +108,18 @@ class ObjectStore:
                 os.close(writer)
             if _hash_file(Path(temp)) != sha:
                 return False
-            self.put_file(Path(temp))
+            if size > PACKED_MAX:
+                self._take_in(Path(temp), sha)
+            else:
+                self.put_file(Path(temp))
         finally:
-            if os.path.lexists(temp):
-                disk.unlink(temp)
+            atomic.discard(temp)
         return True
+
+    def _fresh_temp(self) -> tuple[str, int]:
+        """The path and descriptor of a new file on the disk of the objects."""
+        atomic.make_dirs(self._tmp, sync=False)
+        return atomic.create_temp(os.fspath(self._tmp))
 
     def lacks(self, sha: str) -> bool:
         """Whether neither our pack, as far as it was read, nor a loose file has it: others may drop theirs."""
@@ -143,7 +146,7 @@ class ObjectStore:
     def _write_anew(self) -> None:
         path, fresh = os.fspath(self._own.path), Pack(self._own.path)
         kept_as = atomic.keep_copy(self._own.path, self._quarantine, label="damaged")
-        temp, writer = atomic.create_temp(os.fspath(self._tmp))
+        temp, writer = self._fresh_temp()
         try:
             for sha, (start, size) in sorted(self._own.objects.items(), key=lambda entry: entry[1]):
                 record = encode_record(sha, read_exactly(self._fd, start, size))
@@ -277,11 +280,15 @@ class ObjectStore:
         path = os.fspath(self._own.path)
         self.damage += room_for_file(self._own.path, self._quarantine)
         self._fd = disk.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        self._own.scan(self._fd)
-        self._own_scanned = True
-        if os.fstat(self._fd).st_size > self._own.end:
-            kept_as = atomic.cut_tail(self._fd, self._own.path, self._own.end, self._quarantine)
-            self.damage.append(f"{self._own.path.name}: torn tail kept as {kept_as.name}")
+        try:
+            self._own.scan(self._fd)
+            self._own_scanned = True
+            if os.fstat(self._fd).st_size > self._own.end:
+                kept_as = atomic.cut_tail(self._fd, self._own.path, self._own.end, self._quarantine)
+                self.damage.append(f"{self._own.path.name}: torn tail kept as {kept_as.name}")
+        except OSError as error:
+            self._broken = str(error)  # what is appended behind a tail would not be where we look for it
+            raise
         if self._own.end:
             self._appended += 1  # an earlier process may have been killed before its sync
 
@@ -308,6 +315,7 @@ class ObjectStore:
 
     def _kept_loose(self, sha: str) -> bool:
         """Whether a loose file has it, hashed."""
+        self.damage += room_for_folder(self._dir / _LOOSE_DIR, self._quarantine)
         path = self._loose(sha)
         if not os.path.lexists(path):
             return False
@@ -320,17 +328,18 @@ class ObjectStore:
 
     def _put_loose(self, sha: str, data: bytes) -> None:
         path = self._loose(sha)
-        self.damage += room_for_folder(self._dir / _LOOSE_DIR, self._quarantine)
         atomic.make_dirs(path.parent, sync=True)
         atomic.write_file(path, data, sync=True, tmp_dir=self._tmp)
 
     def _take_in(self, temp: Path, sha: str) -> None:
-        if sha in self._trusted or self._kept_loose(sha):
-            return
-        path = self._loose(sha)
-        atomic.make_dirs(path.parent, sync=True)
-        atomic.move_file(temp, os.fspath(path), sync=True)
-        self._trusted.add(sha)
+        """Keep a large file of ours by its name, unless it is kept already."""
+        with self._mutex:
+            if sha in self._trusted or self._kept_loose(sha):
+                return
+            path = self._loose(sha)
+            atomic.make_dirs(path.parent, sync=True)
+            atomic.move_file(temp, os.fspath(path), sync=True)
+            self._trusted.add(sha)
 
     def _loose(self, sha: str) -> Path:
         return self._dir / _LOOSE_DIR / sha[:2] / sha[2:]

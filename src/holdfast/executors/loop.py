@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
+from contextvars import Context
 from dataclasses import dataclass
 
 from holdfast.clock import monotonic
@@ -81,7 +81,8 @@ class LoopExecutor:
     def _spawn_all(self, starts: Sequence[Start]) -> None:
         assert self._loop is not None
         for start in starts:
-            task = self._loop.create_task(self._run(start), context=copy_context())
+            # Not in the context of whoever asked: that may be another body, in the middle of a paid call.
+            task = self._loop.create_task(self._run(start), context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

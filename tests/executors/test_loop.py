@@ -1,0 +1,34 @@
+"""The event loop of async bodies."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+
+from holdfast.executors.base import Call, Outcome
+from holdfast.executors.loop import LoopExecutor, Start
+
+PATIENCE_S = 30
+
+where: ContextVar[str] = ContextVar("where", default="nowhere")
+
+
+def test_a_coroutine_does_not_begin_in_the_context_of_whoever_asked_for_it() -> None:
+    """A body that commits, in the middle of its paid call, may start another task: what that spends is its own."""
+    executor, ended, outcomes = LoopExecutor(), threading.Event(), []
+
+    async def body() -> str:
+        return where.get()
+
+    def done(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        ended.set()
+
+    token = where.set("inside another body")
+    try:
+        executor.start([Start(Call("task", body, {}), lambda call: None, done)])
+        assert ended.wait(PATIENCE_S)
+    finally:
+        where.reset(token)
+        executor.close()
+    assert outcomes[0].value == "nowhere"

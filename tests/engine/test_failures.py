@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import json
 import os
 import threading
@@ -243,6 +244,24 @@ def test_a_body_whose_time_runs_out_just_as_it_ends_is_tried_again(
     result = in_thread(lambda: pipe.run(dir=tmp_path))
     assert result.status == "completed"
     assert [end["status"] for end in exits_of(tmp_path, "a")] == ["failed", "completed"]
+
+
+def test_what_has_ended_is_not_kept_until_its_deadline(tmp_path: Path) -> None:
+    """However generous the timeout: an attempt that is through goes away, with all that it took and gave."""
+    pipe = Pipeline("p")
+    pipe.items("item", [f"item{number}" for number in range(50)])
+
+    @pipe.step(each="item", timeout=3600)
+    def brief(item: str) -> str:
+        return item
+
+    @pipe.step
+    def count(brief: dict[str, str]) -> int:
+        gc.collect()
+        attempts = [thing for thing in gc.get_objects() if type(thing) is Attempt]
+        return sum(attempt.node.spec.name == "brief" for attempt in attempts)
+
+    assert pipe.run(dir=tmp_path, concurrency=2).outputs["count"] <= 4
 
 
 @pytest.mark.parametrize("last_words", ["a result", "an error", "an objection"])

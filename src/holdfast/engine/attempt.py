@@ -41,7 +41,7 @@ _ENTRY_BYTES = 8
 _NEST_BYTES = 256  # so that deep nesting is soon too large
 
 
-class Attempt(msgspec.Struct, eq=False):
+class Attempt(msgspec.Struct, eq=False, weakref=True):
     """What the engine knows of a body that runs, or is about to."""
 
     node: Node

@@ -64,6 +64,16 @@ def test_a_link_among_the_parents_is_refused(tree, root, tmp_path, use):
     assert (tmp_path / "outside" / "a").read_bytes() == b"precious"
 
 
+def test_no_copy_is_made_through_a_linked_folder(tree, root, tmp_path):
+    """What lies outside does not come into quarantine as if it were the project's."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a").write_bytes(b"precious")
+    (root / "link").symlink_to(tmp_path / "outside")
+    with pytest.raises(UsageError, match="link is a symbolic link"):
+        tree.copy_aside("link/a", tmp_path / "quarantine", label="seal")
+    assert not (tmp_path / "quarantine").exists()
+
+
 def test_a_folder_replaced_by_a_link_is_noticed(tree, root, monkeypatch):
     """A folder that was looked at a while ago is not trusted once its name means a link, even to itself."""
     monkeypatch.setattr("holdfast.stores.tree._FRESH_S", 0.0)
@@ -140,6 +150,18 @@ def test_a_finished_file_is_moved_in(tree, root, tmp_path):
     (tmp_path / "link").symlink_to(OUTSIDE)
     with pytest.raises(UsageError):
         tree.move_in(tmp_path / "link", "data/other", sync=False)
+
+
+def test_a_file_on_its_way_is_extended_by_one_write_of_ours(tree, tmp_path):
+    """It goes through the one module that changes the disk, and follows no link that a step has left."""
+    (tmp_path / "out").write_bytes(b"large")
+    with disk.failing_at(0, 0) as seen:
+        tree.extend_temp(tmp_path / "out", b" and sealed")
+    assert (tmp_path / "out").read_bytes() == b"large and sealed"
+    assert [operation.split()[0] for operation in seen] == ["open", "write"]
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    with pytest.raises(OSError, match="symbolic links"):
+        tree.extend_temp(tmp_path / "link", b"!")
 
 
 def test_appending_grows_a_part_file(tree):

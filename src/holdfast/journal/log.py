@@ -228,7 +228,7 @@ class EventLog:
             return self._open()
         except CheckpointCorruptionError as error:
             self._failure = error.message
-            kept_as = atomic.keep_open(old, self.path.name, self._quarantine)
+            kept_as = atomic.keep_open(old, self.path.name, self._quarantine, label="lost")
             words = f"{error.message} What was written to it until now is kept as {kept_as.name}."
             raise CheckpointCorruptionError(words, fix=error.fix) from None
         finally:

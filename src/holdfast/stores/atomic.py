@@ -334,14 +334,14 @@ def keep_copy(path: Path, into: Path, *, label: str) -> Path:
     """A second, durable copy of a file in `into` under a fresh name; the original stays where it is."""
     reader = open_regular(os.fspath(path))
     try:
-        return _copy_aside(reader, 0, path.name, label, into)
+        return keep_open(reader, path.name, into, label=label)
     finally:
         os.close(reader)
 
 
-def keep_open(reader: int, name: str, into: Path) -> Path:
+def keep_open(reader: int, name: str, into: Path, *, label: str) -> Path:
     """As `keep_copy`, of a file that we have open, and that may have lost its name `name`."""
-    return _copy_aside(reader, 0, name, "lost", into)
+    return _copy_aside(reader, 0, name, label, into)
 
 
 def copy_beside(name: str, *, dir_fd: int | None) -> str:

@@ -200,7 +200,11 @@ class WorkTree:
 
     def copy_aside(self, rel: str, into: Path, *, label: str) -> Path:
         """A durable copy in the folder `into`, under a fresh name; gives the copy's path."""
-        return atomic.keep_copy(self.root / rel, into, label=label)
+        reader = self.open_read(rel)
+        try:
+            return atomic.keep_open(reader, rel.rpartition("/")[2], into, label=label)
+        finally:
+            os.close(reader)
 
     def set_aside(self, rel: str, into: Path) -> Path:
         """Move whatever is there into the folder `into`, under a fresh name; gives the new path."""

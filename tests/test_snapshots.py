@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from holdfast import clock, snapshots
+from holdfast import checkpoints, clock, snapshots
 from holdfast.checkpoints import CheckpointManager
 from holdfast.errors import (
     CheckpointCorruptionError,
@@ -127,6 +127,15 @@ def test_order_is_by_number(run_dir):
     assert numbers(run_dir) == [10000, 9999, 9998]
     assert newest_snapshot(run_dir, quarantine=None).number == 10000
     assert next_number(run_dir) == 10001
+
+
+def test_a_file_that_is_called_like_a_late_snapshot_hides_no_later_one(manager):
+    """However high the number in its name: what is saved after it is what is loaded."""
+    manager.save({"n": 1})
+    (manager.layout.dir / "checkpoint_999999999999.json").write_bytes(b"no snapshot")
+    for n in (2, 3):
+        manager.save({"n": n})
+        assert CheckpointManager("r1", manager.layout.dir.parent).load()["n"] == n
 
 
 def test_numbers_are_never_used_twice(run_dir):
@@ -377,6 +386,33 @@ def test_runs_are_listed_last_updated_first(tmp_path, monkeypatch):
     ]
     assert runs[0]["path"] == str(tmp_path / "new")
     assert CheckpointManager.list_runs(tmp_path / "missing") == []
+
+
+@pytest.mark.parametrize("updated_at", ["5", "[1]", '"never"', '"99999999-01-01T00:00:00Z"'])
+def test_a_summary_that_somebody_changed_hides_no_run(tmp_path, monkeypatch, updated_at):
+    """Whatever it says of its age, all runs are listed, and that one is not cleaned away."""
+    save_runs(tmp_path, monkeypatch, ("a", "completed", 0), ("b", "completed", 0))
+    (tmp_path / "a" / "checkpoint.json").write_text(f'{{"status":"completed","updated_at":{updated_at}}}')
+    assert {run["run_id"] for run in CheckpointManager.list_runs(tmp_path)} == {"a", "b"}
+    assert "a" not in CheckpointManager.cleanup_old_runs(tmp_path, max_age_days=0, max_runs=0)
+
+
+def test_a_run_that_is_cleaned_away_meanwhile_is_not_listed(tmp_path, monkeypatch):
+    """Another process may delete it between the look at the folder and the look at the run."""
+    save_runs(tmp_path, monkeypatch, ("a", "completed", 0))
+    monkeypatch.setattr(checkpoints, "names_in", lambda folder: ["a", "gone"])
+    assert [run["run_id"] for run in CheckpointManager.list_runs(tmp_path)] == ["a"]
+
+
+def test_a_run_that_is_a_link_is_refused(tmp_path):
+    """Nothing is read or written through it: no list would show it."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "r1").symlink_to(tmp_path / "elsewhere")
+    manager = CheckpointManager("r1", tmp_path)
+    for use in (manager.load, manager.load_or_create, lambda: manager.save({}), lambda: manager.section("text")):
+        with pytest.raises(UsageError, match="is a symbolic link"):
+            use()
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_cleaning_takes_only_finished_runs(tmp_path, monkeypatch):

@@ -71,6 +71,7 @@ class CheckpointManager:
 
     def load(self) -> dict[str, Any] | None:
         """The newest state that proves itself, migrated; None if none was ever saved."""
+        self._refuse_link()
         damaged: list[str] = []
         loaded = newest_snapshot(self.layout.dir, quarantine=self.layout.quarantine, damaged=damaged)
         self.notices += damaged
@@ -98,6 +99,7 @@ class CheckpointManager:
 
         A newer program's state is never covered by an older one's: FormatTooNewError.
         """
+        self._refuse_link()
         self._refuse_foreign(state)
         stamps = {"run_id": self.run_id, "updated_at": clock.iso(clock.now()), _SCHEMA: self._version}
         payload = encode_json({**state, **stamps}, "state")
@@ -117,6 +119,7 @@ class CheckpointManager:
         for words in (text, title, *(listed := list(sources))):
             if not isinstance(words, str):
                 raise ValueRefusedError(f"A section is made of text, not of {printable(words)}.", where="section")
+        self._refuse_link()
         try:
             with self._mutex:
                 atomic.make_dirs(self.layout.dir, sync=True)
@@ -138,7 +141,7 @@ class CheckpointManager:
         except OSError as error:
             raise StorageError.from_os(error, "list the runs") from error
         known = [run for run in runs if run is not None]
-        return sorted(known, key=lambda run: (run["updated_at"] or "", run["run_id"]), reverse=True)
+        return sorted(known, key=lambda run: (str(run["updated_at"] or ""), run["run_id"]), reverse=True)
 
     @classmethod
     def cleanup_old_runs(
@@ -174,6 +177,14 @@ class CheckpointManager:
         atomic.write_file(self.layout.summary, msgspec.json.format(payload) + b"\n", sync=False)
         rotate(run_dir, self._keep, written=path)
         return path
+
+    def _refuse_link(self) -> None:
+        """Whatever it leads to, `list_runs` and `cleanup_old_runs` would not take it for this run."""
+        if self.layout.dir.is_symlink():
+            raise UsageError(
+                f"The folder {printable(str(self.layout.dir), 200)} of run {self.run_id} is a symbolic link.",
+                fix="Put a folder there, or begin under another run id.",
+            )
 
     def _refuse_newer_on_disk(self) -> None:
         newest = newest_snapshot(self.layout.dir, quarantine=None)
@@ -271,8 +282,11 @@ def _with_section(progress: str, text: str, title: str, sources: list[str]) -> s
 
 def _describe(run_dir: Path) -> dict[str, Any] | None:
     """One row of `list_runs`, from checkpoint.json or else the newest snapshot; None if it is no run."""
-    if not stat.S_ISDIR(os.lstat(run_dir).st_mode):
-        return None
+    try:
+        if not stat.S_ISDIR(os.lstat(run_dir).st_mode):
+            return None
+    except FileNotFoundError:
+        return None  # cleaned away while we looked
     state = _summary(run_dir)
     if state is None:
         loaded = newest_snapshot(run_dir, quarantine=None)

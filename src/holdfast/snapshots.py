@@ -22,16 +22,14 @@ from pathlib import Path
 import msgspec
 
 from holdfast.artifacts.looks import UNREADABLE
-from holdfast.errors import (
-    StorageError,
-)
+from holdfast.errors import StorageError
 from holdfast.layout import QUARANTINE_DIR
 from holdfast.stores import atomic, disk
 
 KEEP_MIN = 2
 
-_NAME = re.compile(r"checkpoint_(\d{4,12})\.json")
-NUMBERED = re.compile(r"checkpoint_(\d{4,12})\.")
+_NAME = re.compile(r"checkpoint_(\d{4,})\.json")
+NUMBERED = re.compile(r"checkpoint_(\d{4,})\.")
 _PROOF = re.compile(rb',?"sha256":"([0-9a-f]{64})"\}\n')
 _PROOF_BYTES = len(b',"sha256":""}\n') + 64
 _SIDECAR_MAX = 4096

@@ -32,6 +32,14 @@ def test_every_event_is_a_good_line_and_comes_back(kind: type[ev.Event]) -> None
     assert ev.encode(again) == ev.encode(event)
 
 
+@pytest.mark.parametrize("body", [b"{}", b'{"event":5}', b'{"event":["note"]}', b'{"event":"from a newer one"}'])
+def test_a_line_without_an_event_of_ours_changes_nothing(body: bytes) -> None:
+    """Anyone may append to a journal; what is not known there is passed over, and stops nobody."""
+    line, _ = encode_line(1, "2026-01-01T00:00:00.000Z", body, NO_SUM)
+    check_line(line)
+    assert type(ev.decode(line)) is ev.Unknown
+
+
 def test_a_value_that_is_no_json_is_never_written() -> None:
     """A raw value is copied as it is, so a broken one is stopped before it reaches the journal."""
     with pytest.raises(msgspec.DecodeError):

@@ -433,7 +433,7 @@ AnyEvent: TypeAlias = (
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """An event this version does not know. It changes nothing and is kept as it is."""
+    """An event this version does not know, or no event at all. It changes nothing and is kept as it is."""
 
     event: str
 
@@ -443,7 +443,6 @@ _KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(AnyEvent))
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
 _well_formed = msgspec.json.Decoder(msgspec.Raw).decode
-_name_decoder = msgspec.json.Decoder(Unknown)
 
 
 def encode(event: Event) -> bytes:
@@ -492,7 +491,7 @@ def decode(line: bytes) -> AnyEvent | Unknown:
     try:
         event: AnyEvent = _decoder.decode(line)
     except msgspec.ValidationError as error:
-        name = _name_decoder.decode(line).event
+        name = _name_in(line)
         if name in _KNOWN:
             raise CheckpointCorruptionError(
                 f"A line of the journal ({name}) does not read: {error}.",
@@ -500,3 +499,8 @@ def decode(line: bytes) -> AnyEvent | Unknown:
             ) from error
         return Unknown(name)
     return event
+
+
+def _name_in(line: bytes) -> str:
+    name = msgspec.json.decode(line, type=dict[str, Any]).get("event")
+    return name if isinstance(name, str) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast import Pipeline
@@ -73,6 +74,22 @@ def test_batches_are_given_or_the_depth_in_after() -> None:
     chain = [{"id": "a"}, {"id": "b", "after": ["a"]}, {"id": "c", "after": ["b", "a"]}]
     assert batch_numbers(chain) == {"a": 1, "b": 2, "c": 3}
     assert batch_numbers([{"id": "a", "batch": 4}, {"id": "b", "batch": 2}]) == {"a": 4, "b": 2}
+
+
+def test_items_that_come_after_all_before_them_have_batches_soon() -> None:
+    """Each item is worked out once, in whatever order they stand: a list of a thousand takes no minute."""
+    names = [f"i{number}" for number in range(300)]
+    looks = 0
+
+    class Before(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+    items = [{"id": name, "after": Before(names[:number])} for number, name in enumerate(names)]
+    assert batch_numbers(items[::-1]) == {name: number for number, name in enumerate(names, 1)}
+    assert looks <= 4 * len(names)
 
 
 def test_after_orders_items_within_a_phase_only() -> None:

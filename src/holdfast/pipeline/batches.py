@@ -50,6 +50,9 @@ def _depth(name: str, before: dict[str, Any], depth: dict[str, int]) -> None:
     stack = [name]
     while stack:
         top = stack[-1]
+        if top in depth:  # several wait for it
+            stack.pop()
+            continue
         waiting = [other for other in before[top] if other not in depth]
         if waiting:
             stack += waiting

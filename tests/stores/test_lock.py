@@ -153,6 +153,12 @@ def test_a_file_system_without_locks_is_refused(path, monkeypatch):
     monkeypatch.setattr(lock_module.fcntl, "flock", no_locks)
     with pytest.raises(StorageError, match="has no locks"):
         EngineLock(path).acquire("r1")
+    with path.open() as file:  # descriptors are given out from the lowest on: none was kept
+        first = file.fileno()
+    with pytest.raises(StorageError, match="has no locks"):
+        EngineLock(path).acquire("r1")
+    with path.open() as file:
+        assert file.fileno() == first
 
 
 def test_a_link_as_lock_file_is_not_followed(path, tmp_path):

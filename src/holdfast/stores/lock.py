@@ -67,10 +67,14 @@ class EngineLock:
 
     def _try(self) -> bool:
         fd = disk.open_file(self._name, _LOCK_FLAGS)
-        if _flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, self.path) and _is_at(_identity(fd), self._name):
-            self._fd, self._held = fd, _identity(fd)
-            return True
-        os.close(fd)
+        try:
+            held = _identity(fd)
+            if _flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, self.path) and _is_at(held, self._name):
+                self._fd, self._held = fd, held
+                return True
+        finally:
+            if self._fd != fd:
+                os.close(fd)
         return False
 
     def check(self) -> None:

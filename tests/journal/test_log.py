@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 
 import pytest
 
@@ -248,6 +249,38 @@ def test_a_journal_replaced_by_its_copy_is_continued(path, log):
     batch.abort()
     log.append({"event": "b"})
     assert names(path) == ["a", "more", "b"]
+
+
+def test_what_was_not_synced_before_a_journal_was_replaced_is_not_called_durable(path, tmp_path):
+    """The new file cannot be opened, the old one is given up: whoever waits for a sync is told."""
+    log = EventLog(path, lock_path=tmp_path / "append.lock")
+    log.append({"event": "a"})
+    batch = log.begin()
+    batch.add(b'{"event":"b"}', TS)
+    batch.commit()
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.rename(path)
+    with disk.failing_at(1, errno.EMFILE) as seen, pytest.raises(StorageError):
+        log.begin()
+    assert seen == [f"open {path}"]
+    with pytest.raises(StorageError, match="could not be written before"):
+        log.sync()
+
+
+def test_a_whole_log_is_iterated_line_by_line(path, log):
+    """However long it is, it is not held in memory."""
+    batch = log.begin()
+    for _ in range(20_000):
+        batch.add(b'{"event":"e","text":"%b"}' % (b"x" * 500), TS)
+    batch.commit()
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in log) == 20_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 10 << 20 and peak < 6 << 20
 
 
 @pytest.mark.parametrize("content", [None, b""])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.journal.codec import LINE_MAX, NO_SUM, encode_line
-from holdfast.journal.scan import START, Position, is_whole, scan
+from holdfast.journal.scan import START, Position, is_whole, last_position, scan
 
 from .journal_lines import TS, make_lines
 
@@ -214,6 +214,33 @@ def test_random_damage_never_invents_or_hides_a_line(tmp_path_factory, data):
     lost_inside = set(range(1, max(seqs, default=0))) - set(seqs)
     assert not lost_inside or found.damage
     assert found.torn <= len(content)
+
+
+def test_the_end_of_a_line_of_any_length_is_looked_for_in_bounded_memory(tmp_path: Path) -> None:
+    """Of a journal that has lost its newlines no more is held than twice the longest line that counts."""
+    path = tmp_path / "events.jsonl"
+    with path.open("wb") as file:
+        file.truncate(60 << 20)
+    tracemalloc.start()
+    try:
+        found = scan(path, Position(7, "ab" * 8, 60 << 20))
+        assert not list(found) and not found.anchored
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 2 * LINE_MAX + (4 << 20)
+
+
+def test_the_longest_line_is_found_from_its_end(tmp_path: Path) -> None:
+    """A line of just the greatest length is one: it begins where the look back ends."""
+    first, last = encode_line(1, "2026-01-01T00:00:00.000Z", b'{"event":"note"}', NO_SUM)
+    shortest, _ = encode_line(2, "2026-01-01T00:00:00.000Z", b'{"event":"note","text":""}', last)
+    text = b"x" * (LINE_MAX - len(shortest))
+    longest, last = encode_line(2, "2026-01-01T00:00:00.000Z", b'{"event":"note","text":"%b"}' % text, last)
+    assert len(longest) == LINE_MAX
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(first + longest)
+    assert last_position(path) == Position(2, last, len(first) + LINE_MAX)
 
 
 def test_a_line_of_any_length_is_read_in_bounded_memory(tmp_path: Path) -> None:

@@ -231,6 +231,9 @@ class EventLog:
             kept_as = atomic.keep_open(old, self.path.name, self._quarantine, label="lost")
             words = f"{error.message} What was written to it until now is kept as {kept_as.name}."
             raise CheckpointCorruptionError(words, fix=error.fix) from None
+        except OSError as error:
+            self._failure = str(error)  # what was not synced of the old one, nobody can sync any more
+            raise
         finally:
             os.close(old)
 

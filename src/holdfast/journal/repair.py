@@ -32,13 +32,12 @@ def repair(path: Path, quarantine: Path, *, known_seq: int = 0) -> list[str]:
     `known_seq`: the last number known from elsewhere, a snapshot. No number up to it is given a second time.
     """
     found = scan(path)
-    lines = list(found)
-    last_seq = max((line.seq for line in (*lines, *found.late)), default=0)
+    last_seq = max((line.seq for line in found), default=0)  # a line that is late has a lower number than another
     if known_seq > last_seq:
         found.damage.append(f"{lines_named(last_seq + 1, known_seq)} gone from its end")
         found.missing.append((last_seq + 1, known_seq))
     if found.damage:
-        return _rewrite(path, quarantine, found, lines, max(last_seq, known_seq))
+        return _rewrite(path, quarantine, found, max(last_seq, known_seq))
     if found.torn:
         return [_cut(path, quarantine, found)]
     return []
@@ -60,9 +59,9 @@ def _cut(path: Path, quarantine: Path, found: Scan) -> str:
     return f"{found.tail} at its end were cut off and kept as {kept_as.name}"
 
 
-def _rewrite(path: Path, quarantine: Path, found: Scan, lines: list[Line], last_seq: int) -> list[str]:
+def _rewrite(path: Path, quarantine: Path, found: Scan, last_seq: int) -> list[str]:
+    good = sorted([*scan(path), *found.late], key=lambda line: line.seq)  # read anew: a whole one is never held
     kept_as = _kept(path, quarantine)
-    good = sorted([*lines, *found.late], key=lambda line: line.seq)
     chained, last_sum = _chain_anew(good)
     missing = _still_missing(found, {line.seq for line in good})
     lost = sum(last - first + 1 for first, last in missing)

@@ -352,8 +352,8 @@ def line_ending_at(fd: int, end: int) -> Position | None:
         if len(block) < end - start:
             return None
         newline = block.rfind(b"\n", 0, len(block) - 1)
-        if newline >= 0 or start == 0 or size > LINE_MAX:
-            return _position_of(block[newline + 1 : -1] + b"\n", end)
+        if newline >= 0 or start == 0 or size >= LINE_MAX:
+            return _position_of(b"".join((memoryview(block)[newline + 1 : -1], b"\n")), end)
         size *= 8
     return None
 

@@ -219,6 +219,23 @@ def test_a_renamed_step_keeps_its_tasks() -> None:
     assert state.last_completed == "write[a]"
 
 
+def test_a_renamed_step_keeps_what_it_sent_back() -> None:
+    """Rounds, objections under way and wishes to keep go by its new name, as raiser and as target."""
+    state = told(
+        started("review[a]"),
+        ev.RewindRequested(step_id="review[a]", targets={"draft[a]": "shorter"}, keep=("proof[a]",)),
+        ev.RewindRequested(step_id="phase:Is it -> good", targets={"review[a]": "again"}),
+        ev.MemoryWritten(step_id="review", path="terms.md"),
+        ev.PipelineDeclared(spec=msgspec.Raw(b"{}"), renamed={"review": "critique", "draft": "write"}),
+    )
+    assert state.rounds == {"critique[a] -> write[a]": 1, "phase:Is it -> good -> critique[a]": 1}
+    assert {task: recall.raisers for task, recall in state.recalls.items()} == {
+        "write[a]": ("critique[a]",),
+        "critique[a]": ("phase:Is it -> good",),
+    }
+    assert (state.keeps, state.memories) == ({"proof[a]": "critique[a]"}, {"terms.md": "critique"})
+
+
 def test_retry_resets_failures_and_rounds() -> None:
     """`retry` leads out of needs_review, also when rounds were used up."""
     state = told(

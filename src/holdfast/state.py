@@ -166,5 +166,8 @@ def fits(record: OnceRecord, input_digest: str) -> bool:
     return input_digest.startswith(record.made_from)
 
 
+SENDS_BACK = " -> "
+
+
 def rounds_key(raiser: str, target: str) -> str:
-    return f"{raiser} -> {target}"
+    return f"{raiser}{SENDS_BACK}{target}"

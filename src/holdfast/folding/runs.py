@@ -16,8 +16,10 @@ from holdfast.state import (
     IN_PROGRESS,
     NEEDS_REVIEW,
     PENDING,
+    SENDS_BACK,
     RunState,
     TaskState,
+    rounds_key,
 )
 from holdfast.wording import counted
 
@@ -59,6 +61,12 @@ def _rename_step(state: RunState, old: str, new: str) -> None:
     for field in ("tasks", "once", "recalls", "keeps", "sections"):
         table = getattr(state, field)
         setattr(state, field, {renamed(key): value for key, value in table.items()})
+    pairs = [(*key.rpartition(SENDS_BACK)[::2], times) for key, times in state.rounds.items()]
+    state.rounds = {rounds_key(renamed(raiser), renamed(target)): times for raiser, target, times in pairs}
+    for task_id, recall in state.recalls.items():
+        state.recalls[task_id] = replace(recall, raisers=tuple(map(renamed, recall.raisers)))
+    state.keeps = {kept: renamed(raiser) for kept, raiser in state.keeps.items()}
+    state.memories = {path: renamed(step) for path, step in state.memories.items()}
     state.last_completed = renamed(state.last_completed)
 
 

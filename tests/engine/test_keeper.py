@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from holdfast import events as ev
+from holdfast.engine import keeper as keeper_module
 from holdfast.engine.commit import Recorded
 from holdfast.engine.keeper import Keeper
 from holdfast.errors import StorageError
@@ -30,3 +31,25 @@ def test_a_refresh_that_fails_is_tried_again(error: Exception) -> None:
             break
     keeper.close()
     assert len(calls) >= 2
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ev.NodeExited(step_id="a", node="a", status="failed"),
+        ev.PhaseStarted(step_id="phase:W"),
+        ev.DecisionMade(what="this", why="that"),
+        ev.Decided(step_id="a", choice="redo"),
+        ev.RedoRequested(step_ids=("a",)),
+        ev.MemoryWritten(step_id="glossary", path="glossary.md"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_what_people_wait_to_see_is_shown_at_once(event: ev.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure, a phase, a decision of anybody's: the pages do not wait for their pause to end."""
+    monkeypatch.setattr(keeper_module, "PAUSE_S", 3600.0)
+    refreshed = threading.Event()
+    keeper = Keeper(refreshed.set, lambda: None, lambda: 0)
+    keeper([Recorded(1, 0.0, event)])
+    assert refreshed.wait(30)
+    keeper.close()

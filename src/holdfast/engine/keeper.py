@@ -1,7 +1,7 @@
 """Keeps snapshots and views fresh beside the run, never on a step's own path.
 
-Views are refreshed soon after something changed, at once after a failure, a phase, a decision or a batch, and
-take at most a twentieth of the time. A snapshot is written when the journal has grown by as much as the state
+Views are refreshed soon after something changed, at once after a failure, a phase, a decision or a memory file,
+and take at most a twentieth of the time. A snapshot is written when the journal has grown by as much as the state
 is large, so that its cost per step does not grow with the run.
 """
 
@@ -27,7 +27,10 @@ _URGENT = {
     ev.GateApproved,
     ev.RewindRequested,
     ev.QuestionAsked,
+    ev.MemoryWritten,
     ev.RetryRequested,
+    ev.RedoRequested,
+    ev.Decided,
     ev.DecisionMade,
 }
 

@@ -1,4 +1,4 @@
-"""The first nudge of a run meets a committer that another thread is leading."""
+"""A committer that another thread is leading, or has closed: nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast import Pipeline
+from holdfast.engine.commit import Committer, Entry
 from holdfast.engine.runner import Runner
+from holdfast.journal.log import EventLog
+from holdfast.state import RunState
+from holdfast.stores.objects import ObjectStore
 
 
 def test_a_run_does_not_end_while_something_waits_to_be_committed(
@@ -32,3 +36,19 @@ def test_a_run_does_not_end_while_something_waits_to_be_committed(
         return 1
 
     assert pipe.run(dir=tmp_path).status == "completed"
+
+
+def test_whoever_submitted_something_just_before_the_end_is_told(tmp_path: Path) -> None:
+    """It found the committer being closed, and left what it had to say to whoever did that."""
+    told: list[BaseException | None] = []
+
+    class Waiting(Entry):
+        def done(self, error: BaseException | None) -> None:
+            told.append(error)
+
+    objects = ObjectStore(tmp_path / "objects", "r1", tmp_path / "tmp")
+    committer = Committer(EventLog(tmp_path / "events.jsonl"), objects, lambda: None, RunState())
+    committer.submit(Waiting())
+    over = RuntimeError("the run is over")
+    committer.close(over)
+    assert told == [over]

@@ -129,6 +129,7 @@ class Committer:
         """Nothing is recorded from now on; whoever still tries is told why."""
         with self._leader:
             self.failed = self.failed or why
+        self.pump()  # whoever submitted something meanwhile waits to be told
 
     def fail(self, error: BaseException) -> None:
         """Something went wrong outside a commit: nothing more is recorded, and this is what everyone is told."""

@@ -156,6 +156,13 @@ def test_files_that_cannot_be_loaded(text, expected, tmp_path):
     assert len(line) < 600
 
 
+def test_an_error_that_cannot_say_what_it_is(tmp_path):
+    """A class of somebody's own may fail even at its words: the line is told all the same."""
+    text = "class OddError(Exception):\n    def __str__(self):\n        raise RuntimeError\nraise OddError\n"
+    words = refused(write(tmp_path, text), tmp_path)
+    assert words.startswith("my_book.py:4: the pipeline could not be loaded: OddError: its message cannot be had")
+
+
 def test_the_cause_is_kept(tmp_path):
     """Those who want the traceback find the exception as the cause."""
     with pytest.raises(UsageError) as caught:

@@ -24,6 +24,7 @@ from holdfast.errors import HoldfastError, StorageError, UsageError
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.definition import Pipeline
 from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.wording import message_of
 
 
 def load_pipeline(reference: str, *, base: Path) -> CompiledPipeline:
@@ -128,7 +129,7 @@ def _registered(name: str, module: ModuleType) -> Iterator[None]:
 
 def _import_failure(error: BaseException, path: str, shown: str) -> str:
     place = _place(error, path, shown)
-    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    message = error.msg if isinstance(error, SyntaxError) else message_of(error)
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return f"{place}: the pipeline could not be loaded: {printable(text, 300)}"
 

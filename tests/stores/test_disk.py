@@ -43,6 +43,21 @@ def test_syncs_are_counted_even_when_turned_off(tmp_path, monkeypatch):
     assert disk.syncs == before + 1
 
 
+@pytest.mark.parametrize(
+    "call", [lambda fd: disk.write_all(fd, b"x", "a.md"), lambda fd: disk.truncate(fd, 1, "a.md")]
+)
+def test_an_error_of_a_call_on_a_descriptor_names_the_file(tmp_path, call):
+    """The system knows only a number; people want to know which file it was."""
+    (tmp_path / "a.md").touch()
+    reader = os.open(tmp_path / "a.md", os.O_RDONLY)
+    try:
+        with pytest.raises(OSError) as caught:
+            call(reader)
+    finally:
+        os.close(reader)
+    assert caught.value.filename == "a.md"
+
+
 def test_failing_at_fails_the_chosen_operation_only(tmp_path):
     """The operation with that number raises the errno; the one before it was done."""
     with disk.failing_at(2, errno.ENOSPC), pytest.raises(OSError, match="No space left"):

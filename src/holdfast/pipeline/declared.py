@@ -170,9 +170,9 @@ def where_of(fn: Callable[..., Any], otherwise: Where) -> Where:
     return Where(code.co_filename, code.co_firstlineno) if code is not None else otherwise
 
 
-def caller(depth: int = 1) -> Where:
-    """The line that called the function which asks (`depth` more frames up)."""
-    frame = sys._getframe(depth + 1)
+def caller() -> Where:
+    """The line that called the function which asks."""
+    frame = sys._getframe(2)
     return Where(frame.f_code.co_filename, frame.f_lineno)
 
 

@@ -49,11 +49,11 @@ def room_left(path: str | os.PathLike[str]) -> tuple[int, int]:
     return told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize
 
 
-def open_file(path: str, flags: int, *, dir_fd: int | None = None, mode: int = 0o666) -> int:
+def open_file(path: str, flags: int, *, dir_fd: int | None = None) -> int:
     """A descriptor opened without following a link at the end of `path`."""
     if hook is not None:
         hook("open", path)
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=dir_fd)
 
 
 def write_all(fd: int, data: bytes, path: str = "") -> None:
@@ -176,7 +176,10 @@ def rmdir(path: str, *, dir_fd: int | None = None) -> None:
 def truncate(fd: int, size: int, path: str = "") -> None:
     if hook is not None:
         hook("truncate", path)
-    os.ftruncate(fd, size)
+    try:
+        os.ftruncate(fd, size)
+    except OSError as error:
+        raise _named(error, path) from None
 
 
 def remove_tree(path: str) -> None:

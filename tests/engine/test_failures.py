@@ -82,6 +82,45 @@ def test_an_error_outside_of_the_pipeline_names_no_line(tmp_path: Path) -> None:
     assert ".py" not in exited["error"]
 
 
+def test_a_delay_outlasts_a_graph_that_is_drawn_anew(tmp_path: Path) -> None:
+    """Other items come while a task waits for its next attempt: it is tried when its time has come, not before."""
+    pipe, calls, pause = Pipeline("p"), [], threading.Event()
+
+    class LimitedError(Exception):
+        retry_after = 0.5
+
+    @pipe.step
+    def outline(ctx: Context) -> list[str]:
+        return ["a", "b"] if ctx.feedback else ["a"]
+
+    @pipe.items("chapter")
+    def chapters(outline: list[str]) -> list[str]:
+        return outline
+
+    @pipe.step(each="chapter")
+    def draft(chapter: str) -> str:
+        return chapter
+
+    @pipe.step
+    def review(draft: dict[str, str]) -> int:
+        while not list(exits_of(tmp_path, "limited")):
+            pause.wait(0.01)
+        if len(draft) == 1:
+            raise Rewind("outline", "one more")
+        return len(draft)
+
+    @pipe.step(retries=1, backoff=0.0001)
+    def limited() -> None:
+        calls.append(clock.monotonic())
+        if len(calls) == 1:
+            raise LimitedError
+
+    result = in_thread(lambda: pipe.run(dir=tmp_path))
+    assert result.outputs["review"] == 2
+    first, second = calls
+    assert second - first >= LimitedError.retry_after
+
+
 def test_retry_after_is_a_floor(tmp_path: Path) -> None:
     """The exception's wish is honoured where it is longer than the back-off."""
     pipe, calls = Pipeline("p"), []

@@ -85,11 +85,11 @@ class Board:
 
     def rebuild(self) -> None:
         """Draw the graph anew from the state; finished work is recognised by id and considered again."""
-        limits = self.scheduler.limits
+        limits, due = self.scheduler.limits, self.scheduler.due
         items = known_items(self.graph.spec, self.state, self.inputs.artifacts)
         self.graph = self.inputs.graph = build_graph(self.graph.spec, items)
         self.scheduler = Scheduler(self.graph)
-        self.scheduler.limits = limits
+        self.scheduler.limits, self.scheduler.due = limits, due
         for attempt in (*self.running.values(), *self.starting, *self.overruns.values()):
             node = self.graph.nodes.get(attempt.node.id)
             if node is not None:  # else its item has vanished: what it gives is recorded and left alone

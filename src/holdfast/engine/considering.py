@@ -177,7 +177,10 @@ class Considering:
             self._forget_calls(node, digest)
             board.prepared[node.id] = (parts, digest, decision.partial)
             half = decision.action in (decisions.CONTINUE, decisions.REDO) or record.cut_off
-            board.scheduler.enqueue(node, half=half)
+            if node.id in board.scheduler.due:  # considered for another reason: its delay is not over
+                board.scheduler.delay(node, board.scheduler.due[node.id])
+            else:
+                board.scheduler.enqueue(node, half=half)
 
     def _forget_calls(self, node: Node, digest: str) -> None:
         """Begin a new round if the paid calls of this one were made for other inputs: they answer nothing now."""

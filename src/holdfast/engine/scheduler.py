@@ -35,6 +35,7 @@ class Scheduler:
         self.recalled: dict[str, Node] = {}
         self._users: dict[str, frozenset[str]] = {}  # of what is recalled: the tasks that are made from it
         self._ready: dict[str | None, list[tuple[int, int, int, Node]]] = {}
+        self.due: dict[str, float] = {}  # what is not to be tried again before then, by id
         self._delayed: list[tuple[float, int, Node]] = []
         self.take_fresh()
 
@@ -59,6 +60,7 @@ class Scheduler:
 
     def release(self, node: Node) -> None:
         """A person has spoken, or it is tried again: consider it afresh."""
+        self.due.pop(node.id, None)
         node.stuck = False
         self._change(node, HELD if node.blockers else OPEN)
         self._reconsider(node)
@@ -72,6 +74,7 @@ class Scheduler:
 
     def delay(self, node: Node, due: float) -> None:
         """It may run again, but not before `due`."""
+        self.due[node.id] = due
         heapq.heappush(self._delayed, (due, node.order, node))
 
     # --- starting and ending -------------------------------------------------------------------------------
@@ -149,6 +152,7 @@ class Scheduler:
         """Look again at what was only waiting for its next attempt."""
         while self._delayed and self._delayed[0][0] <= now:
             _, _, node = heapq.heappop(self._delayed)
+            self.due.pop(node.id, None)
             if node.condition == OPEN and not node.queued:
                 self._reconsider(node)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -65,3 +68,41 @@ def test_what_stands_where_a_log_belongs_is_set_aside(tmp_path: Path, put: Calla
     assert log.is_file() and not log.is_symlink() and "said by the step" in log.read_text()
     (told,) = (event["findings"] for event in events_of(tmp_path, "state_mended"))
     assert told[0].startswith("talk.log was ") and "quarantine/" in told[0]
+
+
+@pytest.mark.parametrize("kind", ["thread", "coroutine"])
+def test_two_runs_in_one_process_keep_their_logs_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """What a step logs is kept by its own run; the first run that ends does not make the other deaf."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # nobody has set logging up
+    both, first_ended = threading.Barrier(2, timeout=30), threading.Event()
+
+    def pipeline(name: str) -> Pipeline:
+        pipe = Pipeline(name)
+
+        def talk() -> str:
+            both.wait()
+            if name == "second":
+                assert first_ended.wait(30)
+            logging.getLogger("mine").info("said by the %s", name)
+            return name
+
+        async def talk_async() -> str:
+            return await asyncio.to_thread(talk)
+
+        pipe.step(name=f"talk_{name}")(talk if kind == "thread" else talk_async)
+        return pipe
+
+    def run(name: str) -> None:
+        pipeline(name).run(dir=tmp_path / name, run_id="r")
+        first_ended.set()
+
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(run, ["first", "second"]))
+    kept = {path.relative_to(tmp_path).parts[0]: path.name for path in tmp_path.rglob("logs/*.log")}
+    assert kept == {"first": "talk_first.log", "second": "talk_second.log"}
+    assert len(list(tmp_path.rglob("logs/*.log"))) == 2
+    assert logging.getLogger().level == logging.WARNING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def test_mail_is_looked_at_although_the_only_idle_thread_was_called_for_a_job() 
                 mail.clear()
                 pumped.set()
 
-        workers = Workers(pump, lambda mail=mail: bool(mail))  # type: ignore[misc]
+        workers = Workers(pump, lambda mail=mail: bool(mail), contextvars.Context())  # type: ignore[misc]
         idle = threading.Event()
         workers.add([idle.set])
         assert idle.wait(10)
@@ -69,7 +70,7 @@ def test_mail_is_looked_at_although_the_only_idle_thread_was_called_for_a_job() 
 
 def test_every_job_has_its_own_thread_while_others_take_long() -> None:
     """Jobs that arrive one by one, faster than threads wake up, all begin although none has ended."""
-    workers = Workers(lambda: None, lambda: False)
+    workers = Workers(lambda: None, lambda: False, contextvars.Context())
     all_there = threading.Barrier(9)
     for _ in range(8):
         workers.add([lambda: all_there.wait(20) and None])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
-from contextvars import ContextVar
 
 from holdfast.executors.base import Call, Outcome
 from holdfast.executors.loop import LoopExecutor, Start
 
 PATIENCE_S = 30
 
-where: ContextVar[str] = ContextVar("where", default="nowhere")
+where: contextvars.ContextVar[str] = contextvars.ContextVar("where", default="nowhere")
 
 
 def test_a_coroutine_does_not_begin_in_the_context_of_whoever_asked_for_it() -> None:
     """A body that commits, in the middle of its paid call, may start another task: what that spends is its own."""
-    executor, ended, outcomes = LoopExecutor(), threading.Event(), []
+    executor, ended, outcomes = LoopExecutor(contextvars.Context()), threading.Event(), []
 
     async def body() -> str:
         return where.get()

@@ -206,7 +206,7 @@ class _Session:
         self.runner.observers.insert(0, self.keeper)  # the views belong to its thread from now on
         self.hooks.on_open(self.picture, self.runner.stop)
         self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
-        with TaskLogs(self.run_layout.logs, self.hooks.on_log), self._signals():
+        with TaskLogs(self.run_layout.logs, self.runner.context, self.hooks.on_log), self._signals():
             try:
                 status = self.runner.run()
             finally:

@@ -10,6 +10,7 @@ Outcomes             inside a commit: what an attempt's end does (outcomes.py, e
 
 from __future__ import annotations
 
+import contextvars
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -95,7 +96,8 @@ class Runner:
         self._loop: LoopExecutor | None = None
         self._make_processes = process_executor
         self._processes: Executor | None = None
-        self._workers = Workers(self.committer.pump, lambda: self.committer.waiting)
+        self.context = contextvars.Context()  # in which the bodies of this run begin
+        self._workers = Workers(self.committer.pump, lambda: self.committer.waiting, self.context)
         self._ended: list[Attempt] = []  # coroutines that are through, on their way to a worker
         self._is_handing_in = False
         self._ended_mutex = threading.Lock()
@@ -374,7 +376,7 @@ class Runner:
         if self._loop is None:
             from holdfast.executors.loop import LoopExecutor  # asyncio is loaded only where steps use it
 
-            self._loop = LoopExecutor()
+            self._loop = LoopExecutor(self.context)
         return self._loop
 
     def _on_loop(self, attempt: Attempt) -> Start:

@@ -6,6 +6,7 @@ goes on. A folder that was removed meanwhile is made again.
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 import logging
 import os
@@ -23,14 +24,20 @@ _APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
 LogObserver = Callable[[str, str, str], None]
 """Called with task id, level name and the message."""
 
+_heard_by: contextvars.ContextVar[TaskLogs | None] = contextvars.ContextVar("holdfast_logs", default=None)
+
 
 class TaskLogs(logging.Handler):
-    """A handler on the root logger for as long as a run lasts."""
+    """A handler on the root logger for as long as a run lasts.
 
-    def __init__(self, folder: Path, observer: LogObserver | None = None) -> None:
+    The bodies of the run begin in `context`. What others log, of another run in this process, is not for us.
+    """
+
+    def __init__(self, folder: Path, context: contextvars.Context, observer: LogObserver | None = None) -> None:
         super().__init__()
         self._folder = folder
         self._observer = observer
+        context.run(_heard_by.set, self)
         self._made = False
         self._failure_told = False
         self._level_before: int | None = None
@@ -50,12 +57,17 @@ class TaskLogs(logging.Handler):
     ) -> None:
         root = logging.getLogger()
         root.removeHandler(self)
-        if self._level_before is not None:
+        if self._level_before is None:
+            return
+        others = [handler for handler in root.handlers if isinstance(handler, TaskLogs)]
+        if others:  # of runs that go on: the last one sets it back
+            others[0]._level_before = self._level_before
+        else:
             root.setLevel(self._level_before)
 
     def emit(self, record: logging.LogRecord) -> None:
         task = current_task.get()
-        if not task:
+        if not task or _heard_by.get() is not self:
             return
         try:
             line = self.format(record)

@@ -7,6 +7,7 @@ that no job is left to a thread that was called for something else, and none is 
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -18,9 +19,12 @@ Job = Callable[[], None]
 class Workers:
     """Threads over one queue of jobs. A thread that has done a job takes the next one itself."""
 
-    def __init__(self, pump: Callable[[], None], has_mail: Callable[[], bool]) -> None:
+    def __init__(
+        self, pump: Callable[[], None], has_mail: Callable[[], bool], context: contextvars.Context
+    ) -> None:
         self._pump = pump
         self._has_mail = has_mail
+        self._context = context  # in which each of the threads begins
         self._jobs: deque[Job] = deque()
         self._wake = threading.Condition(threading.Lock())
         self._idle = 0  # asleep, and not called yet
@@ -67,7 +71,8 @@ class Workers:
             else:
                 self._count += 1
                 name = f"holdfast-worker-{self._count}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+                begin = self._context.copy().run
+                threading.Thread(target=begin, args=(self._work,), name=name, daemon=True).start()
 
     def _work(self) -> None:
         mine = self._mine.__dict__

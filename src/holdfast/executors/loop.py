@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable, Sequence
-from contextvars import Context
 from dataclasses import dataclass
 
 from holdfast.clock import monotonic
@@ -24,7 +24,8 @@ class Start:
 class LoopExecutor:
     """Starts coroutines on its loop and reports each outcome by a callback, on the loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: contextvars.Context) -> None:
+        self._context = context  # in which each of the coroutines begins
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,7 +83,7 @@ class LoopExecutor:
         assert self._loop is not None
         for start in starts:
             # Not in the context of whoever asked: that may be another body, in the middle of a paid call.
-            task = self._loop.create_task(self._run(start), context=Context())
+            task = self._loop.create_task(self._run(start), context=self._context.copy())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

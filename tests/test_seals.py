@@ -157,6 +157,8 @@ def test_newlines_are_added_only_where_missing() -> None:
         (b"Write this last:\n\n```\n<!-- REVIEW_COMPLETE -->\n", False),
         (b"~~~ md\n```\n<!-- REVIEW_COMPLETE -->\n", False),
         (b"````\n```\n<!-- REVIEW_COMPLETE -->\n", False),
+        (b"```like this``` is code in a line.\n\nREVIEW_COMPLETE\n", True),
+        (b"~~~ text `with` code\nREVIEW_COMPLETE\n", False),
     ],
 )
 def test_a_marker_in_a_code_block_that_was_cut_off_is_a_quotation(text: bytes, counts: bool) -> None:

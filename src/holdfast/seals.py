@@ -200,10 +200,15 @@ def _is_in_code_block(data: bytes) -> bool:
         text = line.strip()
         fence = text[: len(text) - len(text.lstrip(text[:1]))]
         if not opened:
-            opened = fence if fence[:1] in (b"`", b"~") and len(fence) >= 3 else b""
+            opened = fence if _opens_block(fence, text[len(fence) :]) else b""
         elif text == fence and fence.startswith(opened):
             opened = b""
     return bool(opened)
+
+
+def _opens_block(fence: bytes, behind: bytes) -> bool:
+    """Whether a line that begins so opens a block; one with more backticks in it is text with code in it."""
+    return len(fence) >= 3 and (fence[:1] == b"~" or (fence[:1] == b"`" and b"`" not in behind))
 
 
 def _plain_marker(data: bytes) -> bytes:

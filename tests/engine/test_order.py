@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from pathlib import Path
 from queue import SimpleQueue
@@ -10,7 +12,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline, clock
+from holdfast.engine.attempt import Attempts
 from holdfast.engine.limits import Limit
+from holdfast.errors import StorageError
 
 from .projects import PATIENCE_S, events_of, in_thread, say
 
@@ -322,3 +326,82 @@ def test_a_rate_spreads_starts_over_minutes(tmp_path: Path, monkeypatch: pytest.
 
     assert in_thread(lambda: pipe.run(dir=tmp_path, concurrency=8)).status == "completed"
     assert starts[2] - starts[0] >= 60 and starts[4] - starts[2] >= 60
+
+
+def test_others_may_speak_while_a_checklist_is_asked(tmp_path: Path) -> None:
+    """It may take its time: neither the journal nor other steps wait for it."""
+    pipe, other_ran = Pipeline("p"), threading.Event()
+
+    @pipe.step(phase="one")
+    def first() -> int:
+        return 1
+
+    @pipe.step
+    def other(first: int) -> int:
+        other_ran.set()
+        return first
+
+    def asks_around() -> bool:
+        say(tmp_path, event="note", text="said while it was asked")
+        return other_ran.wait(PATIENCE_S)
+
+    pipe.phase("two", checklist=[asks_around])
+
+    @pipe.step(phase="two")
+    def second(first: int) -> int:
+        return first + 1
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
+    noted, started = (events_of(tmp_path, name)[-1]["seq"] for name in ("note", "phase_started"))
+    assert noted < started
+
+
+def test_a_checklist_is_asked_again_if_what_it_looked_at_was_done_again_meanwhile(tmp_path: Path) -> None:
+    """Its answer was about what nobody has any more."""
+    pipe, runs, asked = Pipeline("p"), [], []
+    again = threading.Event()
+
+    @pipe.step(phase="one")
+    def first() -> int:
+        runs.append(1)
+        if len(runs) == 2:
+            again.set()
+        return len(runs)
+
+    def is_second(first: int) -> bool:
+        asked.append(first)
+        if first == 1:
+            say(tmp_path, event="rewind_requested", step_id="", targets={"first": "better"})
+            assert again.wait(PATIENCE_S)
+        return first == 2
+
+    pipe.phase("two", checklist=[is_second])
+
+    @pipe.step(phase="two")
+    def second(first: int) -> int:
+        return first
+
+    result = in_thread(lambda: pipe.run(dir=tmp_path))
+    assert (result.status, result.outputs["second"], asked) == ("completed", 2, [1, 2])
+    assert not events_of(tmp_path, "checklist_refused")
+
+
+def test_a_checklist_that_cannot_be_asked_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails under it is told as what it is."""
+    pipe = Pipeline("p")
+
+    @pipe.step(phase="one")
+    def first() -> int:
+        return 1
+
+    pipe.phase("two", checklist=[lambda first: first == 1])
+
+    @pipe.step(phase="two")
+    def second(first: int) -> int:
+        return first
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "a.md")
+
+    monkeypatch.setattr(Attempts, "run_checks", fail)
+    assert isinstance(in_thread(lambda: pipe.run(dir=tmp_path)), StorageError)

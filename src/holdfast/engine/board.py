@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.looks import SEALED
 from holdfast.engine.attempt import Attempt
@@ -18,6 +20,13 @@ from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.nodes import Node, as_items
 from holdfast.pipeline.spec import ItemsSpec
 from holdfast.state import RunState
+
+
+class Asking(msgspec.Struct, eq=False):
+    """A phase's checklist that is being asked: what it objects to."""
+
+    phase: Node
+    reasons: tuple[str, ...] = ()
 
 
 class Board:
@@ -38,6 +47,8 @@ class Board:
         self.starting: list[Attempt] = []  # recorded in the open batch
         self.running: dict[str, Attempt] = {}
         self.overruns: dict[str, Attempt] = {}  # timed out, and their threads go on
+        self.asked: dict[str, Asking] = {}  # by phase
+        self.to_ask: list[Asking] = []  # of those, what nobody has begun to ask
         self.made: dict[str, None] = {}  # tasks that this process has finished
         self.stopping = False
         self.over_budget = False
@@ -121,5 +132,5 @@ class Board:
                     yield node, file
 
     def is_idle(self) -> bool:
-        """Nothing runs, nothing is about to, and no body is overdue."""
-        return not (self.running or self.starting or self.overruns)
+        """Nothing runs or is asked, nothing is about to, and no body is overdue."""
+        return not (self.running or self.starting or self.overruns or self.asked)

@@ -4,7 +4,7 @@ advance
   _consider          a node whose producers are all through
     _consider_task   ask the judge; trust it, hold it, or queue it
     _consider_gate   a person's word
-    _consider_phase  the hand-off checklist
+    _consider_phase  the hand-off checklist, which is asked outside the commit
   _rewind_due        what was sent back runs again when its started consumers have ended
   _start             record the start; the attempt is dispatched once the batch is durable
 """
@@ -19,7 +19,7 @@ from holdfast import events as ev
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
-from holdfast.engine.board import Board
+from holdfast.engine.board import Asking, Board
 from holdfast.engine.collecting import seldom
 from holdfast.engine.survey import Survey
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
@@ -215,18 +215,37 @@ class Considering:
     def _consider_phase(self, node: Node) -> None:
         board = self.board
         standing = board.state.phases.get(node.id)
-        if standing not in ("approved", "started"):
-            reasons = self._checklist(node)
-            if reasons:
-                board.committer.record(ev.ChecklistRefused(step_id=node.id, reasons=reasons))
-                board.scheduler.hold(node)
-                return
-        if standing != "started":
-            board.committer.record(ev.PhaseStarted(step_id=node.id))
-        board.scheduler.settle(node)
+        if standing == "started":
+            board.scheduler.settle(node)
+        elif standing == "approved" or node.spec.name not in board.compiled.checklists:
+            self._start_phase(node)
+        elif not board.stopping:
+            node.queued = True
+            board.asked[node.id] = asking = Asking(node)
+            board.to_ask.append(asking)
 
-    def _checklist(self, node: Node) -> tuple[str, ...]:
-        checks = self.board.compiled.checklists.get(node.spec.name, ())
+    def _start_phase(self, node: Node) -> None:
+        self.board.committer.record(ev.PhaseStarted(step_id=node.id))
+        self.board.scheduler.settle(node)
+
+    def answered(self, asking: Asking) -> None:
+        """A checklist was asked. What was opened again meanwhile is asked again when that is through."""
+        board, node = self.board, asking.phase
+        if board.asked.get(node.id) is not asking:
+            return
+        del board.asked[node.id]
+        if not node.queued or board.graph.nodes.get(node.id) is not node:
+            return
+        node.queued = False
+        if asking.reasons and board.state.phases.get(node.id) != "approved":
+            board.committer.record(ev.ChecklistRefused(step_id=node.id, reasons=asking.reasons))
+            board.scheduler.hold(node)
+        else:
+            self._start_phase(node)
+
+    def checklist(self, node: Node) -> tuple[str, ...]:
+        """What a phase's checklist objects to. Asked by a worker thread, outside the commit: it may take long."""
+        checks = self.board.compiled.checklists[node.spec.name]
         objections = (self.attempts.run_checks((check,), node, None, None) for check in checks)
         return tuple(objection for objection in objections if objection)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast import events as ev
 from holdfast.engine.attempt import Attempt, Verdict
+from holdfast.engine.board import Asking
 from holdfast.engine.commit import Entry
 from holdfast.engine.considering import Considering
 from holdfast.engine.outcomes import Outcomes
@@ -101,6 +102,16 @@ class CutOff(Entry):
     def apply(self) -> None:
         self.outcomes.board.committer.record(ev.CutOff(step_id=self.attempt.node.id, error=self.error))
         self.outcomes.came_back(self.attempt)
+
+
+class Answered(Entry):
+    """What a phase's checklist said."""
+
+    def __init__(self, considering: Considering, asking: Asking) -> None:
+        self.considering, self.asking = considering, asking
+
+    def apply(self) -> None:
+        self.considering.answered(self.asking)
 
 
 class Broken(Entry):

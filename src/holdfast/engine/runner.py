@@ -11,6 +11,7 @@ Outcomes             inside a commit: what an attempt's end does (outcomes.py, e
 from __future__ import annotations
 
 import contextvars
+import functools
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -23,11 +24,11 @@ from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.context import current_task
 from holdfast.engine.attempt import Attempt, Attempts, describe
-from holdfast.engine.board import Board
+from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
 from holdfast.engine.deadlines import Deadlines
-from holdfast.engine.entries import Broken, CutOff, Ending, Heard, Late, Nudge, Overdue, Report, Unjudged
+from holdfast.engine.entries import Answered, Broken, CutOff, Ending, Heard, Late, Nudge, Overdue, Report, Unjudged
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
@@ -190,7 +191,7 @@ class Runner:
     def _only_overruns(self) -> bool:
         """Whether nothing but bodies that are overdue keeps the run from its end."""
         board = self.board
-        if not board.overruns or board.running or board.starting:
+        if not board.overruns or board.running or board.starting or board.asked:
             return False
         return self._starts_nothing() or not board.scheduler.has_work()
 
@@ -261,6 +262,9 @@ class Runner:
             return
         if starting:
             self._dispatch(starting)
+        if board.to_ask:
+            self._workers.add([functools.partial(self._ask, asking) for asking in board.to_ask])
+            board.to_ask = []
         for observer in self.observers:
             observer(recorded)
         if not board.running or board.stopping or board.scheduler.timed:
@@ -308,6 +312,14 @@ class Runner:
             self._commit(Broken(error))
         finally:
             current_task.reset(token)
+
+    def _ask(self, asking: Asking) -> None:
+        try:
+            asking.reasons = self._considering.checklist(asking.phase)
+            self._workers.body_ended()
+            self._commit(Answered(self._considering, asking))
+        except BaseException as error:  # the disk, or a mistake of ours
+            self._commit(Broken(error))
 
     def _execute(self, attempt: Attempt) -> Outcome:
         try:

@@ -102,8 +102,7 @@ class Committer:
         """Whether something lies in the inbox, whoever will commit it."""
         return bool(self._inbox)
 
-    @property
-    def waiting(self) -> bool:
+    def has_mail(self) -> bool:
         """Whether something lies in the inbox that nobody is committing."""
         return bool(self._inbox) and not self._leader.locked()
 

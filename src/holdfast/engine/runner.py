@@ -98,7 +98,7 @@ class Runner:
         self._make_processes = process_executor
         self._processes: Executor | None = None
         self.context = contextvars.Context()  # in which the bodies of this run begin
-        self._workers = Workers(self.committer.pump, lambda: self.committer.waiting, self.context)
+        self._workers = Workers(self.committer.pump, self.committer.has_mail, self.context)
         self._ended: list[Attempt] = []  # coroutines that are through, on their way to a worker
         self._is_handing_in = False
         self._ended_mutex = threading.Lock()

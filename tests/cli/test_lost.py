@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -171,3 +172,24 @@ def test_a_journal_that_may_not_be_read_is_told_with_its_remedy(
     said = project(command, *(["draft[ch01]"] if command == "why" else []))
     assert said.code == 6
     assert "events.jsonl: Permission denied." in said.err and "chmod u+rw" in said.err
+
+
+@pytest.mark.parametrize("command", ["status", "resume", "plan", "why", "scan", "recover", "events", "verify"])
+def test_a_run_that_cannot_be_read_is_not_passed_over(
+    project: Project, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where another one reads: which of the two is meant, nobody can tell."""
+    assert project.run("--run-id", "first").code == 0
+    assert project.run("--run-id", "second", "-p", "n=1").code == 0
+    really = atomic.open_regular
+
+    def failing(path: str, **options: Any) -> int:
+        if path.endswith("second/events.jsonl"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return really(path, **options)
+
+    monkeypatch.setattr(atomic, "open_regular", failing)
+    said = project(command, *(["draft[ch01]"] if command == "why" else []))
+    assert (said.code, said.out) == (6, "")
+    assert "second/events.jsonl: Input/output error." in said.err
+    assert project("status", "first").code == 0

@@ -13,7 +13,7 @@ from holdfast import Context, Pipeline
 from holdfast.commands import people
 from holdfast.errors import UnknownRunError, UsageError
 from holdfast.layout import ProjectLayout
-from holdfast.runs.listing import newest, open_project, read_picture, run_info
+from holdfast.runs.listing import list_runs, newest, open_project, read_picture, run_info
 
 
 def make_pipeline(answers: dict[str, Any]) -> Pipeline:
@@ -264,13 +264,15 @@ def test_a_finished_run_with_a_wish_is_the_run_to_continue(tmp_path: Path) -> No
     assert pipe.run(dir=tmp_path, run_id="two", force=True).status == "completed"
     layout = open_project(tmp_path)
     people.decide(layout, "one", "first", "redo")
-    assert newest(layout).run_id == "one"
+    meant = newest(list_runs(layout))
+    assert meant is not None and meant.run_id == "one"
     assert run_info(layout, "one").status == "in_progress"
     assert json.loads(layout.run("one").summary.read_text())["status"] == "in_progress"
     assert "This run is not finished" in layout.resume_view.read_text()
     assert "holdfast resume one" in layout.checkpoint_view.read_text()
     assert pipe.run(dir=tmp_path, resume="one").status == "completed"
-    assert newest(layout).run_id == "two"
+    meant = newest(list_runs(layout))
+    assert meant is not None and meant.run_id == "two"
 
 
 def test_decisions_stand_in_resume_md(book: MakeBook) -> None:

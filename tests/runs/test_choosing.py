@@ -13,8 +13,11 @@ import pytest
 
 from holdfast import HoldfastError, Pipeline
 from holdfast.commands import people
-from holdfast.errors import StorageError, UsageError
+from holdfast.errors import FormatTooNewError, StorageError, UsageError
+from holdfast.journal.codec import close_line
+from holdfast.journal.scan import last_position
 from holdfast.runs.listing import open_project
+from holdfast.stores import atomic
 
 
 def writer(calls: list[str], *, overwrite: bool = False) -> Pipeline:
@@ -301,6 +304,72 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_absent(
     with pytest.raises(StorageError, match="Too many open files"):
         writer(calls).run({"topic": "y"}, dir=tmp_path)
     assert sorted((tmp_path / ".holdfast" / "runs").iterdir()) == before
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+def test_a_run_that_cannot_be_read_is_not_taken_for_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """It may be the one that is meant: no other is begun, or continued, unless --force says so."""
+    calls: list[str] = []
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def paid() -> str:
+        calls.append("paid")
+        return "x"
+
+    pipe.run(dir=tmp_path, run_id="older")
+    pipe.run(dir=tmp_path, run_id="newer", force=True)
+    really = atomic.open_regular
+
+    def refused(path: str, *, dir_fd: int | None = None) -> int:
+        if path.endswith("newer/events.jsonl"):
+            raise OSError(code, os.strerror(code), path)
+        return really(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(atomic, "open_regular", refused)
+    with pytest.raises(StorageError, match=os.strerror(code)):
+        pipe.run(dir=tmp_path)
+    assert calls == ["paid", "paid"]
+    assert pipe.run(dir=tmp_path, run_id="third", force=True).status == "completed"
+
+
+def test_a_run_of_a_newer_holdfast_is_not_passed_over(tmp_path: Path) -> None:
+    """Also where no view says which run it is: nothing is paid for again beside it."""
+    calls: list[str] = []
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def paid() -> str:
+        calls.append("paid")
+        return "x"
+
+    run = tmp_path / ".holdfast" / "runs" / pipe.run(dir=tmp_path).run_id
+    (run / "checkpoint.json").unlink()
+    last = last_position(run / "events.jsonl")
+    assert last is not None
+    with (run / "events.jsonl").open("ab") as journal:
+        journal.write(
+            close_line(b'{"seq":%d,"ts":"2026-01-09T14:30:22.123Z","v":99' % (last.seq + 1), last.sum)[0]
+        )
+    with pytest.raises(FormatTooNewError):
+        pipe.run(dir=tmp_path)
+    assert calls == ["paid"]
+
+
+def test_a_lost_record_is_not_taken_over_with_other_parameters_beside_an_empty_folder(tmp_path: Path) -> None:
+    """A kill right after the folder was made changes nothing: the run that is named had another topic."""
+    calls: list[str] = []
+    first = writer(calls).run({"topic": "y"}, dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    for view in ("RESUME.md", "checkpoint.md"):
+        (tmp_path / view).unlink()
+    (tmp_path / ".holdfast" / "runs" / first.run_id).mkdir(parents=True)
+    with pytest.raises(UsageError, match="made with another topic"):
+        writer(calls).run(dir=tmp_path, resume=first.run_id)
+    again = writer(calls).run({"topic": "y"}, dir=tmp_path, resume=first.run_id)
+    assert (again.status, calls) == ("completed", ["write y", "sized 1"])
 
 
 def test_a_lost_run_that_is_named_is_found_again_too(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli.printing import addressed, money
+from holdfast.errors import HoldfastError
 from holdfast.layout import ProjectLayout
-from holdfast.runs.listing import newest
+from holdfast.runs.listing import list_runs, newest
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
 from holdfast.views.picture import Picture
 from holdfast.views.soundness import note_on_todos
@@ -117,9 +118,18 @@ def needs_lines(picture: Picture, directory: str, layout: ProjectLayout) -> Iter
 
 def as_typed(directory: str, layout: ProjectLayout, run_id: str | None) -> Callable[[str], str]:
     """How to type a command about that run: `resume` names it, others mean the newest unfinished one."""
-    other = "" if not run_id or newest(layout).run_id == run_id else run_id
+    other = run_id if run_id and not _is_meant(layout, run_id) else ""
 
     def typed(text: str) -> str:
         return addressed(text, directory, "" if "holdfast resume" in text else other)
 
     return typed
+
+
+def _is_meant(layout: ProjectLayout, run_id: str) -> bool:
+    """Whether a command that names no run means this one."""
+    try:
+        meant = newest(list_runs(layout, strict=True))
+    except HoldfastError:  # another cannot be read just now
+        return False
+    return meant is not None and meant.run_id == run_id

@@ -46,7 +46,7 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str], 
 def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
     from holdfast.errors import CheckpointCorruptionError, UnknownRunError
-    from holdfast.runs.listing import list_runs, newest, read_run, run_layout
+    from holdfast.runs.listing import list_runs, newest, run_layout
 
     lost = find_lost(layout, run_id)
     if lost is not None:
@@ -54,22 +54,22 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     if run_id is not None:
         run_layout(layout, run_id)
         return run_id
-    runs = list_runs(layout)
-    left = [] if runs else views_left(layout)
+    runs = list_runs(layout, strict=True)
+    meant = newest(runs)
+    if meant is not None:
+        return meant.run_id
+    if runs:
+        raise CheckpointCorruptionError(
+            f"No run of this project can be read: {runs[0].problem}",
+            fix=f"Name its pipeline: holdfast run FILE.py --resume {runs[0].run_id}",
+        )
+    left = views_left(layout)
     if left:
         raise UnknownRunError(
             f"No run is on record here, but a view of one is left: {', '.join(left)}.",
             fix="Rebuild it from that and the files: holdfast recover FILE.py",
         )
-    if runs and all(info.problem for info in runs):
-        for info in runs:
-            if not info.lost:
-                read_run(layout, info.run_id)  # says what is in the way, with its remedy and exit status
-        raise CheckpointCorruptionError(
-            f"No run of this project can be read: {runs[0].problem}",
-            fix=f"Name its pipeline: holdfast run FILE.py --resume {runs[0].run_id}",
-        )
-    return newest(layout).run_id
+    raise UnknownRunError("This project has no runs yet.", fix="Start one: holdfast run FILE.py")
 
 
 def find_lost(layout: ProjectLayout, run_id: str | None) -> Letter | None:
@@ -97,8 +97,8 @@ def _recorded(layout: ProjectLayout) -> str | None:
     """The newest unfinished run that can be read, else the newest."""
     from holdfast.runs.listing import list_runs, newest
 
-    readable = [info for info in list_runs(layout) if not info.problem]
-    return newest(layout).run_id if readable else None
+    meant = newest(list_runs(layout, strict=True))
+    return meant.run_id if meant is not None else None
 
 
 def of_pipeline(
@@ -108,7 +108,7 @@ def of_pipeline(
     from holdfast.recovery.sources import read_letter
     from holdfast.runs.listing import list_runs
 
-    for info in list_runs(layout):
+    for info in list_runs(layout, strict=True):
         if not info.problem and info.pipeline == compiled.spec.name and not params:
             return info.run_id, {}
     letter = read_letter(layout)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import UsageError
+from holdfast.errors import UnknownRunError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.names import fold
@@ -69,10 +69,11 @@ def _chosen(compiled: CompiledPipeline, layout: ProjectLayout, request: Request)
     if request.resume is not None:
         return _resumed(compiled, layout, request, request.resume)
     params = compiled.params.parse(request.params, base=_declared(compiled, request.known_params))
-    runs = list_runs(layout)
+    is_named = request.force or request.run_id is not None  # else one of those that are there may be meant
+    runs = list_runs(layout, strict=not is_named)
     if request.run_id is not None and any(info.run_id == request.run_id for info in _readable(runs)):
         return _named(compiled, layout, request, request.run_id, params)
-    same = None if request.force or request.run_id else _same(runs, compiled.spec.name, params)
+    same = None if is_named else _same(runs, compiled.spec.name, params)
     if same is not None:
         return _continued(layout, same, params)
     return _new(compiled, layout, request, params, runs)
@@ -109,13 +110,16 @@ def _declared(compiled: CompiledPipeline, params: Mapping[str, Any]) -> dict[str
 
 def _resumed(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice:
     checked_run_id(run_id)
-    if not os.path.lexists(layout.run(run_id).dir):
+    try:
+        info = _existing(layout, run_id)
+    except UnknownRunError:
         lost = _lost(compiled, layout, request, run_id)
-        if lost is not None:
-            return lost
-    info = _existing(layout, run_id)
+        if lost is None:
+            raise
+        return lost
     if info.problem:
-        return _continued(layout, info, compiled.params.parse(request.params))
+        lost = _lost(compiled, layout, request, run_id)
+        return lost or _continued(layout, info, compiled.params.parse(request.params))
     _check_pipeline(compiled, info.pipeline, run_id)
     params = compiled.params.parse(request.params, base=_declared(compiled, info.params))
     return _continued(layout, info, params)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from holdfast.errors import (
 from holdfast.journal.scan import Position, last_position
 from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
 from holdfast.pipeline.names import check_run_id, printable
+from holdfast.recovery.sources import read_letter
 from holdfast.runs.history import History, read_history, require_run
 from holdfast.snapshots import snapshots
 from holdfast.state import COMPLETED, IN_PROGRESS, Accepted, RunState
@@ -32,14 +33,11 @@ from holdfast.stores import atomic
 from holdfast.stores.lock import read_holder
 from holdfast.stores.objects import ObjectStore
 from holdfast.values import decode_json
-from holdfast.views.letter import Letter
-from holdfast.views.letter import parse as parse_letter
 from holdfast.views.picture import Picture
 from holdfast.views.stamp import read_json_stamp
 from holdfast.views.summary import error_of
 
 _FIRST_LINE_MAX = 1 << 20
-_LETTER_MAX = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +115,27 @@ def run_ids(layout: ProjectLayout) -> list[str]:
     return sorted(name for name in names if check_run_id(name) is None)
 
 
-def list_runs(layout: ProjectLayout, *, but: str = "") -> list[RunInfo]:
-    """All runs (`but` one), newest first by ordinal. A run that cannot be read is listed with its problem."""
-    found = [run_info(layout, run_id) for run_id in run_ids(layout) if run_id != but]
+def list_runs(layout: ProjectLayout, *, but: str = "", strict: bool = False) -> list[RunInfo]:
+    """All runs (`but` one), newest first by ordinal. A run that cannot be read is listed with its problem.
+
+    With `strict` that is raised: whoever chooses among them must not take such a run for absent, as it may be the
+    one that is meant. What is damaged beyond reading is listed all the same.
+    """
+    read = _read_info if strict else run_info
+    found = [read(layout, run_id) for run_id in run_ids(layout) if run_id != but]
     found = [info for info in found if not info.problem or _has_begun(layout.run(info.run_id))]
     return sorted(found, key=lambda info: (info.ordinal, info.run_id), reverse=True)
 
 
 def run_info(layout: ProjectLayout, run_id: str) -> RunInfo:
+    """How one run stands; if it cannot be read, why."""
+    try:
+        return _read_info(layout, run_id)
+    except HoldfastError as error:
+        return RunInfo(run_id, problem=error.message)
+
+
+def _read_info(layout: ProjectLayout, run_id: str) -> RunInfo:
     """How one run stands: from its summary if that is up to date, else from its journal.
 
     One command asks several times (which run is meant, is it finished, where is its file); what was read is
@@ -139,7 +150,7 @@ def run_info(layout: ProjectLayout, run_id: str) -> RunInfo:
         info = _from_summary(run, run_id, mark) or describe(read_picture(layout, run_id))
     except CheckpointCorruptionError as error:
         return identify(layout, run_id) or RunInfo(run_id, problem=error.message, lost=True)
-    except HoldfastError as error:
+    except UnknownRunError as error:  # removed since it was listed
         return RunInfo(run_id, problem=error.message)
     if mark is not None:
         _remembered[run.dir] = (mark, info)
@@ -183,17 +194,10 @@ def identify(layout: ProjectLayout, run_id: str) -> RunInfo | None:
     if summary is not None:
         # How it stands now, only the next run can tell.
         return replace(_summarised(summary), status=IN_PROGRESS, lost=True)
-    letter = _read_letter(layout)
+    letter = read_letter(layout)
     if letter.run_id != run_id or not letter.fits or letter.problem or not letter.pipeline:
         return None
     return RunInfo(run_id, 0, letter.pipeline, letter.params, status=IN_PROGRESS, file=letter.file, lost=True)
-
-
-def _read_letter(layout: ProjectLayout) -> Letter:
-    try:
-        return parse_letter(atomic.read_file(layout.resume_view, limit=_LETTER_MAX).decode())
-    except (OSError, UnicodeDecodeError):
-        return Letter()  # it is only a view
 
 
 def describe(picture: Picture) -> RunInfo:
@@ -333,16 +337,11 @@ def load_value(objects: ObjectStore, accepted: Accepted) -> Any:
     return decode_json(stored) if stored is not None else []
 
 
-def newest(layout: ProjectLayout, *, unfinished_first: bool = True) -> RunInfo:
-    """The run a command means when none is named: the newest unfinished one, else the newest."""
-    readable = [info for info in list_runs(layout) if not info.problem]
-    if not readable:
-        raise UnknownRunError("This project has no runs yet.", fix="Start one: holdfast run FILE.py")
-    if unfinished_first:
-        for info in readable:
-            if info.status != COMPLETED:
-                return info
-    return readable[0]
+def newest(runs: Sequence[RunInfo]) -> RunInfo | None:
+    """The run that a command means when none is named: the newest unfinished one that reads, else the newest."""
+    readable = [info for info in runs if not info.problem]
+    unfinished = [info for info in readable if info.status != COMPLETED]
+    return next(iter(unfinished or readable), None)
 
 
 def holder_of(layout: ProjectLayout, state: RunState) -> dict[str, Any] | None:

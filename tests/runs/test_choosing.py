@@ -253,6 +253,31 @@ def test_items_that_a_function_makes_are_found_again_by_their_files(tmp_path: Pa
     assert (again.run_id, again.status, sorted(calls)) == (first.run_id, "completed", ["a", "b"])
 
 
+@pytest.mark.parametrize("made", [True, False], ids=["made", "given"])
+def test_a_renamed_step_is_found_again_by_the_name_in_its_seals(tmp_path: Path, made: bool) -> None:
+    """All state lost and the step renamed with `was=`: the run gets its id back."""
+
+    def pipeline(name: str, **options: str) -> Pipeline:
+        pipe = Pipeline("p")
+        if not made:
+            pipe.items("i", ["a"])
+        else:
+
+            @pipe.items("i")
+            def items() -> list[str]:
+                return ["a"]
+
+        @pipe.step(name=name, each="i", writes="out/{i}.md", **options)
+        def paid(i: str) -> str:
+            return i
+
+        return pipe
+
+    assert pipeline("old").run(dir=tmp_path, run_id="mine").status == "completed"
+    shutil.rmtree(tmp_path / ".holdfast")
+    assert pipeline("new", was="old").run(dir=tmp_path).run_id == "mine"
+
+
 def test_a_start_that_fails_leaves_no_run_behind(tmp_path: Path) -> None:
     """A file where a folder of outputs should be: one line, and no empty run."""
     (tmp_path / "out").write_text("in the way")

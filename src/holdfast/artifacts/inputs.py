@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from holdfast.artifacts.keeping import Artifacts, LostValueError
+from holdfast.artifacts.outside import hash_outside, reads_of
 from holdfast.errors import UsageError
 from holdfast.pipeline.batches import items_before
 from holdfast.pipeline.graph import Graph
@@ -151,7 +150,7 @@ class Inputs:
         values = self.fields(node)
         hasher = hashlib.sha256()
         for path in reads_of(self.root, [_read_pattern(node, pattern, values) for pattern in node.spec.reads]):
-            hasher.update(f"{path}\n{_hash_file(self.root / path)}\n".encode())
+            hasher.update(f"{path}\n{hash_outside(self.root / path)}\n".encode())
         return hasher.hexdigest()
 
     # --- memory --------------------------------------------------------------------------------------------
@@ -378,25 +377,6 @@ def differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
         if UNKNOWN not in (short.get(name), then.get(name))
         and short.get(name, "") != then.get(name, "").removeprefix(UNKNOWN)
     ]
-
-
-def reads_of(root: Path, patterns: list[str]) -> list[str]:
-    """The files that `reads` names, sorted, each once."""
-    found: set[str] = set()
-    for pattern in patterns:
-        if glob.has_magic(pattern):
-            found.update(glob.glob(pattern, root_dir=root, recursive=True))
-        else:
-            found.add(pattern)
-    return sorted(path for path in found if not os.path.isdir(root / path))
-
-
-def _hash_file(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        return "missing"
 
 
 def _copied(value: Any) -> Any:

@@ -225,7 +225,7 @@ class Committer:
 
 def _told(error: BaseException) -> BaseException:
     if isinstance(error, OSError) and not isinstance(error, HoldfastError):
-        told = StorageError.from_os(error, "write")
+        told = StorageError.from_os(error, "work on")
         told.__cause__ = error
         return told
     return error

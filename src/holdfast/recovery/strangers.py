@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from holdfast import layout, seals
-from holdfast.artifacts.inputs import reads_of
+from holdfast.artifacts.outside import reads_of
 from holdfast.errors import UsageError
 from holdfast.pipeline import templates
 from holdfast.pipeline.nodes import split_task_id

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from holdfast.artifacts.inputs import SHORT, Inputs
+from holdfast.artifacts.outside import matching
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
@@ -58,7 +59,7 @@ def _seals_of_step(
             if folder not in is_there:
                 is_there[folder] = os.path.lexists(layout.root / folder)
             seal = _seal_at(layout, target) if is_there[folder] else None
-            if seal is not None and seal.task == task_id(step.name, path):
+            if seal is not None and seal.task in [task_id(name, path) for name in (step.name, *step.was)]:
                 yield target, seal
 
 
@@ -72,9 +73,9 @@ def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str
         values |= dict.fromkeys(spec.fan_path(step.each), "*")
         for template in (*step.files.values(), *((step.appends,) if step.appends else ())):
             pattern = templates.render(template, values)
-            for target in itertools.islice(glob.iglob(pattern, root_dir=layout.root), LOOKED_AT_MAX):
+            for target in itertools.islice(matching(layout.root, pattern), LOOKED_AT_MAX):
                 seal = _seal_at(layout, target)
-                if seal is not None and seal.task.startswith(f"{step.name}["):
+                if seal is not None and split_task_id(seal.task)[0] in (step.name, *step.was):
                     found[target] = seal
     return found
 

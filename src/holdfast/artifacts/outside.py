@@ -1,0 +1,111 @@
+"""Files from outside that are inputs, as `reads` names them: which there are, and their hashes. Read-only.
+
+Cannot read is not absent: a folder that cannot be listed, or a file that cannot be read, is an OSError, for
+otherwise a step would be paid for again because its inputs seem to be gone. Links are followed here: whoever puts
+one into the project means what it leads to. Nothing is waited for: what is no regular file is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import glob
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.stores import atomic
+
+ANY_DEPTH = "**"
+
+
+def reads_of(root: Path, patterns: list[str]) -> list[str]:
+    """The files that `reads` names, sorted, each once; one that is named without a glob also if it is missing."""
+    found: set[str] = set()
+    for pattern in patterns:
+        if glob.has_magic(pattern):
+            found.update(path for path in matching(root, pattern) if _is_there(root / path))
+        else:
+            found.add(pattern)
+    return sorted(path for path in found if not _is_folder(root / path))
+
+
+def hash_outside(path: Path) -> str:
+    """The hash of a file; `missing` if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return "missing"
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, atomic.NOT_REGULAR, os.fspath(path))
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def matching(root: Path, pattern: str) -> Iterator[str]:
+    """The paths that a glob may mean, hidden ones only if it says so; `**` is any number of folders.
+
+    As Python's own, but for folders that cannot be listed.
+    """
+    *folders, last = pattern.split("/")
+    if last == ANY_DEPTH:
+        folders, last = [*folders, last], "*"
+    found = [""]
+    for segment in folders:
+        if segment == ANY_DEPTH:
+            found = [below for path in found for below in _with_all_below(root, path)]
+        else:
+            found = [path + "/" for above in found for path in _named(root, above, segment)]
+    for above in found:
+        yield from _named(root, above, last)
+
+
+def _named(root: Path, above: str, segment: str) -> list[str]:
+    """The paths in the folder `above` that one segment of a glob means."""
+    if not glob.has_magic(segment):
+        return [above + segment]
+    return [above + name for name in fnmatch.filter(_names(root / above), segment) if _is_meant(name, segment)]
+
+
+def _is_meant(name: str, segment: str) -> bool:
+    return segment.startswith(".") or not name.startswith(".")
+
+
+def _with_all_below(root: Path, above: str) -> Iterator[str]:
+    """A folder and all below it, each with its slash; a link that leads back up is not followed."""
+    stack = [(above, frozenset([os.path.realpath(root / above)]))]
+    while stack:
+        folder, way = stack.pop()
+        yield folder
+        for path in (f"{folder}{name}/" for name in _names(root / folder) if _is_meant(name, "*")):
+            real = os.path.realpath(root / path) if _is_folder(root / path) else ""
+            if real and real not in way:
+                stack.append((path, way | {real}))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        if error.errno != errno.ELOOP:  # a link that leads to itself
+            raise
+        return False

@@ -1,0 +1,109 @@
+"""Files that `reads` names: which they are, and that "cannot read" is neither "absent" nor a reason to wait."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast import Pipeline
+from holdfast.artifacts.outside import hash_outside, reads_of
+from holdfast.errors import EXIT_STORAGE, StorageError
+
+FILES = ["a/b/c.csv", "a/c.csv", "a/.h/c.csv", "c.csv", ".c.csv", "a/b/d/e.txt", "x[1]/c.csv", "a/b/.c.csv"]
+PATTERNS = [
+    "*.csv",
+    "**/*.csv",
+    "**",
+    "a/**",
+    "a/*/c.csv",
+    "*/c.csv",
+    ".*",
+    "a/.*/c.csv",
+    "**/b/**/*",
+    "a/b/**/**",
+]
+PATTERNS += [
+    "x[[]1]/*.csv",
+    "a/[!b]*",
+    "**/**/c.csv",
+    "?.csv",
+    "nope/*.csv",
+    "c.csv/*.csv",
+    "*/nope.csv",
+    "*/b/c.csv",
+]
+
+
+def counting(calls: list[str]) -> Pipeline:
+    pipe = Pipeline("p")
+
+    @pipe.step(reads="inbox/*.csv")
+    def paid() -> str:
+        calls.append("paid")
+        return "x"
+
+    return pipe
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_means_what_it_means_to_python(tmp_path: Path, pattern: str) -> None:
+    """The same files as those of `glob`, links followed, folders left out."""
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "x[1]")
+    (tmp_path / "a" / "lost.csv").symlink_to("nowhere")
+    expected = {*glob.glob(pattern, root_dir=tmp_path, recursive=True)}
+    assert reads_of(tmp_path, [pattern]) == sorted(path for path in expected if not (tmp_path / path).is_dir())
+
+
+def test_a_link_that_leads_back_is_not_followed_for_ever(tmp_path: Path) -> None:
+    """Below `**` each folder is met once on every way."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "c.csv").write_text("x")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    (tmp_path / "a" / "itself").symlink_to("itself")
+    assert reads_of(tmp_path, ["**/*.csv"]) == ["a/c.csv"]
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """What is no regular file stops the run with status 6, and is named."""
+    (tmp_path / "inbox").mkdir()
+    os.mkfifo(tmp_path / "inbox" / "new.csv")
+    with pytest.raises(StorageError, match=r"inbox/new\.csv: Not a regular file") as caught:
+        counting([]).run(dir=tmp_path)
+    assert caught.value.exit_code == EXIT_STORAGE
+
+
+def test_a_missing_file_is_an_input_like_any_other(tmp_path: Path) -> None:
+    """One that is named without a glob counts, and differs from an empty one."""
+    assert reads_of(tmp_path, ["gone.csv"]) == ["gone.csv"]
+    assert hash_outside(tmp_path / "gone.csv") == "missing"
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO, errno.EACCES])
+def test_a_folder_that_cannot_be_listed_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Finished work is not paid for again because its inputs seem to be gone: a clear stop."""
+    calls: list[str] = []
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "a.csv").write_text("1")
+    counting(calls).run(dir=tmp_path)
+    really = os.listdir
+
+    def failing(path: int | str | Path = ".") -> list[str]:
+        if str(path).endswith("inbox"):
+            raise OSError(code, os.strerror(code), str(path))
+        return really(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", failing)
+        with pytest.raises(StorageError, match=os.strerror(code)):
+            counting(calls).run(dir=tmp_path)
+    assert counting(calls).run(dir=tmp_path).status == "completed"
+    assert calls == ["paid"]

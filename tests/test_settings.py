@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from holdfast.errors import UsageError
+from holdfast.errors import StorageError, UsageError
 from holdfast.settings import Settings, load_settings
 
 
@@ -32,6 +33,8 @@ def test_the_later_wins(tmp_path: Path) -> None:
         ("[run]\ntypo = 1\n", "typo"),
         ("[other]\n", "other"),
         ("not toml", "TOML"),
+        ("a = " + "[" * 100_000, "TOML: it is nested too deeply"),
+        (f"[run]\nconcurrency = {'9' * 5000}\n", "TOML"),
         ("[keep]\nsnapshots = 1\n", "snapshots"),
     ],
 )
@@ -57,3 +60,14 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     named = ["[run] concurrency", "typo", "[other]", "[keep] snapshots", "HOLDFAST_BUDGET_USD", "--on-changed"]
     lines = str(told.value).splitlines()
     assert len(lines) == len(named) and all(name in line for name, line in zip(named, lines, strict=True))
+
+
+def test_a_pipe_is_not_waited_for_and_a_link_is_followed(tmp_path: Path) -> None:
+    """What is no regular file is an error that names it; settings may be shared by a link."""
+    (tmp_path / "one").mkdir()
+    os.mkfifo(tmp_path / "one" / "holdfast.toml")
+    with pytest.raises(StorageError, match=r"holdfast\.toml: Not a regular file"):
+        load_settings(tmp_path / "one", {}, {})
+    (tmp_path / "shared.toml").write_text("[run]\nconcurrency = 3\n")
+    (tmp_path / "holdfast.toml").symlink_to("shared.toml")
+    assert load_settings(tmp_path, {}, {}).concurrency == 3

@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.errors import StorageError, UsageError
 from holdfast.layout import SETTINGS_FILE
+from holdfast.stores import atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +117,14 @@ class _Reading:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with open(atomic.open_followed(path), "rb") as file:
+            return tomllib.load(file)
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also what is no UTF-8, and a number of very many digits
         raise UsageError(f"{path.name}: not valid TOML: {error}.") from None
+    except RecursionError:
+        raise UsageError(f"{path.name}: not valid TOML: it is nested too deeply.") from None
     except OSError as error:
         raise StorageError.from_os(error, "read") from error
 

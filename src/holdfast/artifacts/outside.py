@@ -35,12 +35,10 @@ def reads_of(root: Path, patterns: list[str]) -> list[str]:
 def hash_outside(path: Path) -> str:
     """The hash of a file; `missing` if there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = atomic.open_followed(path)
     except FileNotFoundError:
         return "missing"
     with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, atomic.NOT_REGULAR, os.fspath(path))
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -35,8 +35,7 @@ _counter = itertools.count(1)
 TAIL = "tail"
 """What the cut-off end of a file is labelled with in quarantine."""
 NOT_REGULAR = "Not a regular file"
-
-NOT_REGULAR = "Not a regular file"
+"""What is said of a pipe or a device where a file should be."""
 
 
 def write_file(path: Path, data: bytes, *, sync: bool, tmp_dir: Path | None = None) -> None:
@@ -244,10 +243,15 @@ def open_regular(path: str, *, dir_fd: int | None = None) -> int:
     return _open_sized(path, dir_fd)[0]
 
 
-def _open_sized(path: str, dir_fd: int | None) -> tuple[int, int]:
+def open_followed(path: Path) -> int:
+    """As `open_regular`, for a file that is somebody else's: a link leads to what they mean."""
+    return _open_sized(os.fspath(path), None, disk.READ_FLAGS & ~os.O_NOFOLLOW)[0]
+
+
+def _open_sized(path: str, dir_fd: int | None, flags: int = disk.READ_FLAGS) -> tuple[int, int]:
     """The descriptor, and the size of the file."""
     try:
-        fd = os.open(path, disk.READ_FLAGS, dir_fd=dir_fd)
+        fd = os.open(path, flags, dir_fd=dir_fd)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket
             raise OSError(errno.EISDIR, NOT_REGULAR, path) from None

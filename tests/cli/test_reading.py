@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from holdfast.cli.printing import print_json
 from holdfast.journal.scan import scan
 from holdfast.stores.lock import EngineLock
 
@@ -397,3 +398,9 @@ def test_read_only_folder(project: Project) -> None:
     )
     assert result.stdout.splitlines()[-1] == "codes 0 0 0 0 0 0 6"
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_names_that_are_no_utf_8_are_spelt_out_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """A file system holds any bytes: a document that names such a file can still be printed, and read."""
+    print_json({"files": [{"path": os.fsdecode(b"\xff.md")}], "kept": (os.fsdecode(b"\xfe"), 1, None)})
+    assert json.loads(capsys.readouterr().out) == {"files": [{"path": "\\udcff.md"}], "kept": ["\\udcfe", 1, None]}

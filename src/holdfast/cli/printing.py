@@ -21,6 +21,7 @@ from holdfast import clock
 from holdfast.errors import UnprintableError
 from holdfast.escaping import terminal
 from holdfast.streams import Heedless, silence, unwrapped
+from holdfast.wording import writable
 
 # JSON escapes C0 by itself; these could still deceive a terminal or a reader.
 _DECEIVING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
@@ -64,8 +65,21 @@ def print_json(document: Any) -> None:
     """Print one JSON document on stdout."""
     import msgspec
 
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    try:
+        data = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # the name of a file, or a word of the command line, that is no UTF-8
+        data = msgspec.json.encode(_writable(msgspec.to_builtins(document)))
+    text = msgspec.json.format(data, indent=2).decode()
     write_out(_DECEIVING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+
+
+def _writable(value: Any) -> Any:
+    """`value` with every lone surrogate in its texts spelt out."""
+    if isinstance(value, dict):
+        return {writable(key): _writable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(inner) for inner in value]
+    return writable(value) if isinstance(value, str) else value
 
 
 def write_out(text: str) -> None:

@@ -27,7 +27,7 @@ _UNSAFE = re.compile(
     "[\x00-\x09\x0e-\x1f\x7f-\x84\x86-\x9f"
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_OBEYED = re.compile(f"{_UNSAFE.pattern}|[{_NEWLINE.pattern.partition('[')[2]}")
+_UNSAFE_IN_JSON = re.compile(f"{_UNSAFE.pattern}|[\x0b\x0c\x85\u2028\u2029]")
 _HARMLESS_LINE = re.compile(r"[\w .,;:/()'\"%@=+?!—–-]*\Z")
 
 _ANYWHERE = re.compile(r"[\\`*|\[\]<>~$]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
@@ -115,8 +115,12 @@ def code_text(written: str) -> tuple[str, str] | None:
 
 def exact_json(value: Any) -> str:
     """`value` as JSON on one line that comes back exactly: nothing in it is obeyed, or begins a comment."""
-    text = msgspec.json.encode(value).decode().replace("<!--", "\\u003c!--")
-    return text if text.isprintable() and not _UNSAFE.search(text) else _OBEYED.sub(_json_escape, text)
+    return harmless_json(msgspec.json.encode(value).decode().replace("<!--", "\\u003c!--"))
+
+
+def harmless_json(text: str) -> str:
+    """The same JSON, with an escape for each character that a terminal or a reader would obey."""
+    return _UNSAFE_IN_JSON.sub(_json_escape, text)
 
 
 def markdown_block(text: str, *, below: int = 2) -> str:

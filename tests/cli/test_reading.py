@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -240,6 +241,20 @@ def test_events_as_json_are_the_journal(project: Project) -> None:
     project.run("--run-id", "one")
     journal = project.root / ".holdfast" / "runs" / "one" / "events.jsonl"
     assert project("events", "--json").out == journal.read_text(encoding="utf-8")
+
+
+def test_events_as_json_deceive_no_terminal(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, and only there, what it would obey is escaped: the same JSON."""
+    project.run("--run-id", "one")
+    project("note", "up \x9b2A and \u202eback")
+    written = project("events", "--json").out
+    assert "\x9b" in written
+    monkeypatch.setattr("holdfast.cli.events.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    shown = project("events", "--json").out
+    assert not {"\x9b", "\u202e"} & set(shown)
+    assert [json.loads(line) for line in shown.splitlines()] == [
+        json.loads(line) for line in written.split("\n") if line
+    ]
 
 
 def test_hostile_text_is_not_obeyed_by_the_terminal(project: Project) -> None:

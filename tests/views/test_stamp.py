@@ -56,3 +56,16 @@ def test_json_without_a_stamp_has_none():
     """Garbage, other documents and odd stamps are no stamp, and no error."""
     for data in (b"", b"\xff", b"[]", b"{}", b'{"stamp": 1}', b'{"stamp": {"run": "a"}}', b"[" * 100_000):
         assert read_json_stamp(data) is None
+
+
+def test_a_json_view_holds_nothing_that_a_terminal_obeys() -> None:
+    """What a model wrote is escaped there, and reads back as it was; the stamp fits."""
+    document = {"error": "bad \x9b2J\x7f\u202e\u2028\x85\U000e0041 é ✓\n", "k\u202e": [1]}
+    data = stamp_json(document, "r", 7)
+    assert not set("\x9b\x7f\u202e\u2028\x85\U000e0041") & set(data.decode())
+    assert "é ✓" in data.decode()
+    read = json.loads(data)
+    assert read.pop("stamp")["seq"] == 7
+    assert read == document
+    stamp = read_json_stamp(data)
+    assert stamp is not None and stamp.fits

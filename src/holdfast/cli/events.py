@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 from holdfast.cli.finding import pick_run
 from holdfast.cli.options import project_options, run_argument
 from holdfast.cli.printing import day_and_hour, flush, plain, say, write_out
+from holdfast.escaping import harmless_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,8 +51,9 @@ def command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> 
     layout = open_project(directory)
     journal = run_layout(layout, pick_run(layout, run_id)).journal
     for line in _followed(journal) if follow else _all(journal):
-        if as_json:
-            write_out(line.raw.decode())
+        if as_json:  # as recorded, so that sums can be proved; nobody does that on a terminal
+            text = line.raw.decode()
+            write_out(harmless_json(text) if sys.stdout.isatty() else text)
         else:
             say(readable(line.event()))
 

@@ -19,12 +19,10 @@ from typing import Any, TextIO
 
 from holdfast import clock
 from holdfast.errors import UnprintableError
-from holdfast.escaping import terminal
+from holdfast.escaping import harmless_json, terminal
 from holdfast.streams import Heedless, silence, unwrapped
 from holdfast.wording import writable
 
-# JSON escapes C0 by itself; these could still deceive a terminal or a reader.
-_DECEIVING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _CELL_MAX = 40
 _COLUMNS = ("run", "pipeline", "status", "done", "cost")
 _QUOTED_COMMAND = re.compile(r"'(holdfast [a-z][^']*)'")
@@ -69,8 +67,7 @@ def print_json(document: Any) -> None:
         data = msgspec.json.encode(document)
     except UnicodeEncodeError:  # the name of a file, or a word of the command line, that is no UTF-8
         data = msgspec.json.encode(_writable(msgspec.to_builtins(document)))
-    text = msgspec.json.format(data, indent=2).decode()
-    write_out(_DECEIVING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+    write_out(harmless_json(msgspec.json.format(data, indent=2).decode()) + "\n")
 
 
 def _writable(value: Any) -> Any:

@@ -257,10 +257,24 @@ def test_a_command_that_is_suggested_works_as_it_stands(
     said = project("run", str(file), *[word for text in given for word in ("-p", text)])
     assert said.code == 2
     _, found, command = said.err.partition(" Or change that run: holdfast ")
-    assert found
+    assert found and command.count(" --dir ") == 1
     assert cli.run(shlex.split(command)) == 0
     made = (project.root / "out.md").read_text()
     assert made.splitlines()[0] != "{'a': [1]} [] kelp False"
+
+
+def test_who_is_told_to_finish_a_run_first_can_paste_the_command(project: Project) -> None:
+    """Of two commands in one sentence each stands by itself: no full stop is part of it, no option there twice."""
+    file = project.root / "typed.py"
+    gated = TYPED.replace('"typed",', '"typed", overwrite=True,') + "pipe.gate('ok', after=['out'])\n"
+    file.write_text(gated)
+    assert project("run", str(file)).code == 3
+    said = project("run", str(file), "-p", "topic=other")
+    assert said.code == 2
+    _, found, rest = said.err.partition("Finish it first with 'holdfast ")
+    command = rest.partition("', or start over")[0]
+    assert found and command.count("--dir") == 1
+    assert cli.run(shlex.split(command)) == 3
 
 
 PHASES = """

@@ -173,11 +173,11 @@ def addressed(text: str, directory: str, run_id: str = "") -> str:
     would be meant.
 
     In a sentence a command stands in single quotes, or behind a colon, up to the end or to a remark (set off by
-    three spaces). All that Holdfast suggests goes through here.
+    three spaces). All that Holdfast suggests goes through here; what names a folder already is left as it is.
     """
     options = f" --run {run_id}" if run_id else ""
     options += f" --dir {shlex.quote(directory)}" if directory != "." else ""
-    if not options:
+    if not options or " --dir " in text:
         return text
     if not _QUOTED_COMMAND.search(text):
         return _LAST_COMMAND.sub(lambda found: found[0] + options, text)

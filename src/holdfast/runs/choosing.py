@@ -250,7 +250,9 @@ def _refuse_rivals(
             others = "Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True)."
             raise UsageError(f"{words}.", fix=others + change)
         if owner.status != COMPLETED:
-            others = f"Finish it first: holdfast resume {run_id}{_where(layout)}. Or start over with --force."
+            others = (
+                f"Finish it first with 'holdfast resume {run_id}{_where(layout)}', or start over with --force."
+            )
             raise UsageError(f"{words}, and that is not finished.", fix=others + change)
 
 

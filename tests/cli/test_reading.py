@@ -76,6 +76,27 @@ def test_unreadable_run_is_listed(project: Project) -> None:
     assert "unreadable" in said.out
 
 
+def test_a_lost_beginning_does_not_hide_the_run_that_goes_on(project: Project) -> None:
+    """While an engine is at work on another run, `list` shows both."""
+    project.run("--run-id", "lost")
+    project.run("--run-id", "going", "-p", "n=1")
+    run = project.root / ".holdfast" / "runs" / "lost"
+    for snapshot in run.glob("checkpoint_*"):
+        snapshot.unlink()
+    lines = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "events.jsonl").write_bytes(b"".join(lines[1:-1]))
+    lock = EngineLock(project.root / ".holdfast" / "engine.lock")
+    lock.acquire("going")
+    try:
+        said = project("list", "--json")
+    finally:
+        lock.release()
+    assert [(info["run_id"], info["running"]) for info in json.loads(said.out)] == [
+        ("going", True),
+        ("lost", False),
+    ]
+
+
 def test_only_unreadable_runs_are_not_no_runs(project: Project) -> None:
     """Where no run can be read, status says that, and not that there are none."""
     project.run("--run-id", "good")

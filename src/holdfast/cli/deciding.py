@@ -22,7 +22,7 @@ def decide(directory: str, run_id: str | None, as_json: bool, record: Callable[[
     chosen = pick_run(layout, run_id)
     sentence = record(layout, chosen)
     picture = read_picture(layout, chosen)
-    is_running = holder_of(layout, picture.state) is not None
+    is_running = holder_of(layout, chosen) is not None
     is_over = picture.state.status == COMPLETED and not is_running
     command = None if is_running or is_over else addressed(picture.continue_command(), directory)
     if as_json:

@@ -11,7 +11,6 @@ from holdfast.cli.options import json_option, project_options
 from holdfast.cli.printing import addressed, money, plain, print_json, say, say_all, table, tag_heading
 
 if TYPE_CHECKING:
-    from holdfast.layout import ProjectLayout
     from holdfast.runs.listing import RunInfo
 
 
@@ -22,10 +21,11 @@ def command(directory: str, as_json: bool) -> None:
     """List the runs of this project with parameters, tags, status, steps done and cost."""
     from holdfast.cli.finding import find_lost
     from holdfast.runs.listing import list_runs, open_project
+    from holdfast.stores.lock import read_holder
 
     layout = open_project(directory)
     runs = list_runs(layout)
-    held = _held_run(layout, runs)
+    held = (read_holder(layout.engine_lock) or {}).get("run_id")  # an engine is busy with it now
     if as_json:
         print_json([_document(info, info.run_id == held) for info in runs])
     elif not runs:
@@ -34,18 +34,6 @@ def command(directory: str, as_json: bool) -> None:
         say(addressed(f"The record of run {lost.run_id} is lost. {LOST_FIX}" if lost else none, directory))
     else:
         say_all(_lines(runs, held))
-
-
-def _held_run(layout: ProjectLayout, runs: list[RunInfo]) -> str | None:
-    """The run that an engine is busy with now."""
-    from holdfast.runs.listing import holder_of, read_run
-    from holdfast.state import IN_PROGRESS
-    from holdfast.stores.lock import read_holder
-
-    if read_holder(layout.engine_lock) is None:
-        return None
-    going = [info.run_id for info in runs if info.status == IN_PROGRESS]
-    return next((run_id for run_id in going if holder_of(layout, read_run(layout, run_id).state)), None)
 
 
 def _lines(runs: list[RunInfo], held: str | None) -> list[str]:

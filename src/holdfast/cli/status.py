@@ -27,7 +27,7 @@ def command(run_id: str | None, directory: str, as_json: bool) -> None:
 
     layout = open_project(directory)
     picture = read_picture(layout, pick_run(layout, run_id))
-    holder = holder_of(layout, picture.state)
+    holder = holder_of(layout, picture.state.run_id)
     if as_json:
         print_json(document(layout, picture, holder))
     else:

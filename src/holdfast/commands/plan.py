@@ -66,7 +66,7 @@ def make_plan(
     request = Request(dict(params or {}), run_id, settings=settings or Settings(), known_params=known_params or {})
     choice = choose(compiled, layout, request)
     state = RunState(run_id=choice.run_id) if choice.is_new else read_run(layout, choice.run_id).state
-    is_running = not choice.is_new and holder_of(layout, state) is not None
+    is_running = not choice.is_new and holder_of(layout, state.run_id) is not None
     running = _begun(state) if is_running else []
     changes = [] if choice.is_new else _continue(state, compiled, layout, choice)
     state.params = choice.params
@@ -128,7 +128,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
     spec = decode_spec(state)
     for wish in foreseen_wishes(layout, spec, state):
         fold(state, wish, state.seq, clock.now())
-    running = _begun(state) if holder_of(layout, state) is not None else []
+    running = _begun(state) if holder_of(layout, state.run_id) is not None else []
     with looking(spec, layout, state, Request()) as walker:
         walker.go()
         walker.tell_running(running)

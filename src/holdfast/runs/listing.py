@@ -28,7 +28,7 @@ from holdfast.pipeline.names import check_run_id, printable
 from holdfast.recovery.sources import read_letter
 from holdfast.runs.history import History, read_history, require_run
 from holdfast.snapshots import snapshots
-from holdfast.state import COMPLETED, IN_PROGRESS, Accepted, RunState
+from holdfast.state import COMPLETED, IN_PROGRESS, Accepted
 from holdfast.stores import atomic
 from holdfast.stores.lock import read_holder
 from holdfast.stores.objects import ObjectStore
@@ -344,13 +344,9 @@ def newest(runs: Sequence[RunInfo]) -> RunInfo | None:
     return next(iter(unfinished or readable), None)
 
 
-def holder_of(layout: ProjectLayout, state: RunState) -> dict[str, Any] | None:
+def holder_of(layout: ProjectLayout, run_id: str) -> dict[str, Any] | None:
     """Who runs this very run now, or None. A project has one engine, which may be busy with another run."""
     holder = read_holder(layout.engine_lock)
-    if holder is None:
+    if holder is None or holder.get("run_id") != run_id:
         return None
-    if holder.get("run_id"):
-        is_ours = holder["run_id"] == state.run_id
-    else:
-        is_ours = (holder.get("host"), holder.get("pid")) == (state.host, state.pid)
-    return {name: holder.get(name) for name in ("host", "pid", "since")} if is_ours else None
+    return {name: holder.get(name) for name in ("host", "pid", "since")}

@@ -7,7 +7,6 @@ takes the place of an earlier version. A crash before the event leaves a whole s
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
@@ -24,9 +23,9 @@ from holdfast.artifacts.looks import (
     EMPTY,
     FOREIGN,
     MISSING,
+    NOT_TO_BE_HAD,
     SEAL_DAMAGED,
     SEALED,
-    UNREADABLE,
     Look,
     above_any_seal,
     digest_of,
@@ -60,6 +59,9 @@ from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
 
 _TAIL_BYTES = 1 << 16  # longer than any seal
+_SEALS_MAX = 1 << 20
+_ADDED_MAX = 256 << 20
+"""So many bytes more than what was accepted nobody has written by hand."""
 
 
 class Artifacts:
@@ -86,14 +88,22 @@ class Artifacts:
         if not self.quick or not paths:
             self.tree.expect(paths, [not seals.is_inline(path) for path in paths])
 
-    def look(self, path: str, tasks: Sequence[str], marker: str | None, *, in_turn: bool = False) -> Look:
+    def look(
+        self,
+        path: str,
+        tasks: Sequence[str],
+        marker: str | None,
+        *,
+        in_turn: bool = False,
+        limit: int | None = None,
+    ) -> Look:
         """What lies at `path`, read in full, for the task of these names (its own, and those it had before).
 
-        `in_turn` says that it may be one of those that were expected. Raises OSError where "cannot read" is the
-        machine's fault.
+        `in_turn` says that it may be one of those that were expected. What has more bytes than `limit` is damaged,
+        and is not read. Raises OSError where "cannot read" is the machine's fault.
         """
         try:
-            read = self.tree.take(path) if in_turn else Read(self.tree.read(path))
+            read = self.tree.take(path, limit) if in_turn else Read(self.tree.read(path, limit))
         except OSError as error:
             return look_unread(error)
         if seals.is_inline(path):
@@ -116,11 +126,11 @@ class Artifacts:
     def seal_beside(self, path: str, sha: str = "") -> Seal | None:
         """The seal beside a file; of two, the one of these bytes: the file was about to be replaced."""
         try:
-            lines = self.tree.read(seals.seal_path(path)).strip().splitlines()
+            lines = self.tree.read(seals.seal_path(path), _SEALS_MAX).strip().splitlines()
             found = [seals.read_seal(line) for line in lines] if 0 < len(lines) <= 2 else [None]
             return next((seal for seal in found if seal is not None and seal.sha256 == sha), found[-1])
         except OSError as error:
-            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+            if error.errno not in NOT_TO_BE_HAD:
                 raise
             return None
 
@@ -135,7 +145,7 @@ class Artifacts:
         return self._check_small(record, tasks, in_turn)
 
     def _check_small(self, record: FileRecord, tasks: Sequence[str], in_turn: bool) -> Look:
-        found = self.look(record.path, tasks, None, in_turn=in_turn)
+        found = self.look(record.path, tasks, None, in_turn=in_turn, limit=record.size + _ADDED_MAX)
         if found.kind == SEALED:
             if found.seal is not None and found.seal.sha256 == record.sha256:  # `look` has hashed the body
                 return found
@@ -391,9 +401,9 @@ class Artifacts:
         if recent is not None:
             return recent
         try:
-            data = self.tree.read(record.path)
+            data = self.tree.read(record.path, record.size + _ADDED_MAX)
         except OSError as error:
-            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+            if error.errno not in NOT_TO_BE_HAD:
                 raise
             data = b""
         for candidate in above_any_seal(record.path, data):
@@ -420,7 +430,7 @@ class Artifacts:
         except (LostValueError, UsageError):
             return False
         except OSError as error:
-            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+            if error.errno not in NOT_TO_BE_HAD:
                 raise
             return False
         try:

@@ -18,6 +18,9 @@ from holdfast.values import digest, is_text
 UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
 """A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
 
+NOT_TO_BE_HAD = UNREADABLE | {errno.ENOENT, errno.EFBIG}
+"""These, and a file that is gone, or has far more bytes than it can have: its content is not to be had."""
+
 _UNREADABLE_WORDS = {
     os.strerror(errno.ELOOP): "it is a symbolic link",
     os.strerror(errno.EISDIR): "it is a folder",
@@ -75,6 +78,8 @@ def look_unread(error: OSError) -> Look:
     """What a file is that could not be read; raises the error where that is the machine's fault."""
     if isinstance(error, FileNotFoundError):
         return Look(MISSING)
+    if error.errno == errno.EFBIG:
+        return Look(DAMAGED, "far larger than what was accepted")
     if error.errno not in UNREADABLE:
         raise error
     return Look(DAMAGED, why_unreadable(error))

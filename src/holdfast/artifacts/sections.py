@@ -6,7 +6,6 @@ the other.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,9 +16,9 @@ from holdfast.artifacts.looks import (
     CHANGED,
     EMPTY,
     MISSING,
+    NOT_TO_BE_HAD,
     OF_SECTIONS,
     SEALED,
-    UNREADABLE,
     Look,
     look_unread,
 )
@@ -83,7 +82,7 @@ class Sections:
             try:
                 blocks = self._shelf.read(record.path).blocks
             except OSError as error:
-                if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+                if error.errno not in NOT_TO_BE_HAD:
                     raise
                 return None
             body = next((block.body for block in blocks if block.sha256 == record.sha256), None)

@@ -184,6 +184,10 @@ def _as_ours(error: Exception) -> HoldfastError:
         return error
     if isinstance(error, click.ClickException):
         return _usage(error)
+    if isinstance(error, MemoryError):
+        return StorageError(
+            "There is not enough memory.", fix="What was recorded is safe: run the same command again."
+        )
     if isinstance(error, OSError):
         return _stdout_failed() or StorageError.from_os(error, "work on")
     return _InternalError(f"Internal error: {type(error).__name__}: {error}", fix="(run again with --debug)")

@@ -10,7 +10,6 @@ the seal it had or with none, and the next run seals it anew.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from holdfast import seals
 from holdfast.artifacts.keeping import Artifacts, hash_above
-from holdfast.artifacts.looks import UNREADABLE, above_any_seal
+from holdfast.artifacts.looks import NOT_TO_BE_HAD, above_any_seal
 from holdfast.artifacts.products import SECTION, UNWRITTEN
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord
@@ -89,7 +88,7 @@ class Backups:
         try:
             return self._holds_large(path, file) if file.kind == "path" else bool(self._body(path, file))
         except OSError as error:
-            if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+            if error.errno not in NOT_TO_BE_HAD:
                 raise
             return False
 

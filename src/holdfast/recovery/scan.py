@@ -8,7 +8,6 @@ An input that no file tells, such as a value, is unknown, and unknown is not dif
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts import memory
 from holdfast.artifacts.inputs import UNKNOWN, Inputs, differing
 from holdfast.artifacts.keeping import LostValueError
-from holdfast.artifacts.looks import UNREADABLE, Look
+from holdfast.artifacts.looks import NOT_TO_BE_HAD, UNREADABLE, Look
 from holdfast.artifacts.products import EMPTY_REST, output_digest, part_path
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord
@@ -274,7 +273,7 @@ def _tasks_in(tree: WorkTree, path: str) -> list[str]:
     try:
         return [block.task for block in memory.take_apart(tree.read(path)).blocks]
     except OSError as error:
-        if error.errno not in UNREADABLE and error.errno != errno.ENOENT:
+        if error.errno not in NOT_TO_BE_HAD:
             raise
         return []
 

@@ -25,7 +25,7 @@ from holdfast.errors import (
 from holdfast.journal.scan import Position, last_position
 from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
 from holdfast.pipeline.names import check_run_id, printable
-from holdfast.recovery.sources import read_letter
+from holdfast.recovery.sources import VIEW_BYTES_MAX, read_letter
 from holdfast.runs.history import History, read_history, require_run
 from holdfast.snapshots import snapshots
 from holdfast.state import COMPLETED, IN_PROGRESS, Accepted
@@ -252,7 +252,7 @@ def _from_summary(run: RunLayout, run_id: str, last: Position | None) -> RunInfo
 def _read_summary(run: RunLayout, run_id: str) -> _Summary | None:
     """checkpoint.json as it was written: one that was edited or damaged says nothing."""
     try:
-        data = atomic.read_file(run.summary)
+        data = atomic.read_file(run.summary, limit=VIEW_BYTES_MAX)
         stamp = read_json_stamp(data)
         if stamp is None or not stamp.fits:
             return None

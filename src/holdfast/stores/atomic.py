@@ -28,6 +28,8 @@ _US = f"{os.getpid()}-{os.urandom(4).hex()}-"
 _OURS = f".hf-tmp-{_US}"
 _OUR_OUTPUTS = f"out-{_US}"
 _COPY_BLOCK = 1 << 20
+# A file that was blown up, perhaps with nothing in it, must not take the machine down with it.
+_HELD_MAX = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 # Room for `.bak.TIMESTAMP.N` within the 255 bytes that file systems allow a name.
 _NAME_KEPT = 200
 _counter = itertools.count(1)
@@ -224,6 +226,8 @@ def read_at(path: str, *, dir_fd: int | None, limit: int | None = None) -> bytes
     try:
         if limit is not None and size > limit:
             raise OSError(errno.EFBIG, f"File is larger than {limit} bytes", path)
+        if size > _HELD_MAX:
+            raise OSError(errno.ENOMEM, "File is too large to be held in memory", path)
         data = os.read(fd, size + 1)
         return data if len(data) == size else data + _read_rest(fd)
     finally:

@@ -167,13 +167,13 @@ class PaperTree(WorkTree):
         new = frozenset(name for name in touched if prefix + name in self._new)
         return super().names(folder) - touched | new
 
-    def read(self, rel: str) -> bytes:
+    def read(self, rel: str, limit: int | None = None) -> bytes:
         held = self._held.get(rel)
-        return held if held is not None else super().read(self._readable(rel))
+        return held if held is not None else super().read(self._readable(rel), limit)
 
-    def take(self, rel: str) -> Read:
+    def take(self, rel: str, limit: int | None = None) -> Read:
         is_as_it_was = rel not in self._gone and rel not in self._new
-        return super().take(rel) if is_as_it_was else Read(self.read(rel))
+        return super().take(rel, limit) if is_as_it_was else Read(self.read(rel, limit))
 
     def open_read(self, rel: str) -> int:
         held = self._held.get(rel)

@@ -104,10 +104,10 @@ class WorkTree:
         """Append to a file that is not in its place yet."""
         atomic.extend(temp, data)
 
-    def read(self, rel: str) -> bytes:
+    def read(self, rel: str, limit: int | None = None) -> bytes:
         """The file's bytes; the OSErrors are those of `atomic.read_file`."""
         folder, name = self._parent(rel)
-        return atomic.read_at(name, dir_fd=folder.fd)
+        return atomic.read_at(name, dir_fd=folder.fd, limit=limit)
 
     def prepare(self) -> None:
         """Very many files are going to be expected in a moment: who reads them ahead takes a while to start."""
@@ -129,10 +129,10 @@ class WorkTree:
         if ahead is not None:
             ahead.close()
 
-    def take(self, rel: str) -> Read:
+    def take(self, rel: str, limit: int | None = None) -> Read:
         """As `read`, for a file that was expected: it may have been read, and hashed, a moment ago."""
         found = self._ahead.take(rel) if self._ahead is not None else None
-        return found if found is not None else Read(self.read(rel))
+        return found if found is not None else Read(self.read(rel, limit))
 
     def open_read(self, rel: str) -> int:
         """A descriptor for reading the regular file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +71,7 @@ def _view_problem(path: Path, run_id: str, seq: int) -> str:
 def _why_unread(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "is missing"
-    if error.errno not in UNREADABLE:
+    if error.errno not in (*UNREADABLE, errno.EFBIG):
         raise error
     return "is no file that can be read"
 

@@ -9,7 +9,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.views import checkpoint, shelf
 from holdfast.views.edits import wishes
 from holdfast.views.shelf import ViewShelf
-from holdfast.views.stamp import read_stamp
+from holdfast.views.stamp import read_json_stamp, read_stamp
 from outside import OUTSIDE
 
 from .runs import Story, book, half_written_book
@@ -203,7 +203,7 @@ def put_in_the_way(path, kind):
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "dangling link", "pipe"])
-@pytest.mark.parametrize("name", ["checkpoint.md", "RESUME.md"])
+@pytest.mark.parametrize("name", ["checkpoint.md", "RESUME.md", ".holdfast/runs/run-1/checkpoint.json"])
 def test_what_is_no_file_is_set_aside(project, kind, name):
     """A folder, link or pipe in a view's place goes to quarantine, is never followed, and stops nothing."""
     project.write()
@@ -212,7 +212,8 @@ def test_what_is_no_file_is_set_aside(project, kind, name):
     (kept,) = project.write()
     assert kept.kept_as.parent == project.run.quarantine
     assert os.path.lexists(kept.kept_as)
-    assert read_stamp(project.text(name)).fits
+    written = read_json_stamp((project.root / name).read_bytes()) or read_stamp(project.text(name))
+    assert written.fits
 
 
 def test_a_page_too_large_to_be_read_is_set_aside(project, monkeypatch):

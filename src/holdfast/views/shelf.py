@@ -21,6 +21,7 @@ from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.stores import atomic
+from holdfast.stores.places import is_something_else
 from holdfast.views import checkpoint, progress, resume, summary
 from holdfast.views.claims import Claims
 from holdfast.views.picture import Picture
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 PAGE_BYTES_MAX = 64 << 20
 
 _IN_THE_WAY = UNREADABLE | {errno.EFBIG}
+_NO_FILE = "no regular file"
 
 Mark = tuple[int, int, int, int]  # inode, size, time of change of content and of anything
 
@@ -96,7 +98,7 @@ class ViewShelf:
         `sync` at a stop, when they may be all that someone reads.
         """
         self._kept = []
-        self._clear_folder(self._run.summary)
+        self._make_room(self._run.summary)
         self._put(self._run.summary, summary.encode_summary(picture), sync)
         checkpoint_page, resume_page, progress_page = self._pages
         if self._is_free(checkpoint_page, wait=True):
@@ -110,7 +112,8 @@ class ViewShelf:
 
     def obstacles(self) -> list[Obstacle]:
         """What `write` would move out of the way, in that order. Read-only."""
-        found = [Obstacle(self._run.summary, "a folder", is_damage=True)] if _is_folder(self._run.summary) else []
+        summary = self._run.summary
+        found = [Obstacle(summary, _NO_FILE, is_damage=True)] if is_something_else(summary) else []
         found += filter(None, map(self._obstacle, self._pages))
         return [*found, *self._todos_obstacle()]
 
@@ -179,9 +182,9 @@ class ViewShelf:
     def _put(self, path: Path, data: bytes, sync: bool) -> None:
         atomic.write_file(path, data, sync=sync, tmp_dir=self._layout.tmp)
 
-    def _clear_folder(self, path: Path) -> None:
-        if _is_folder(path):  # a rename replaces anything but a folder
-            self._keep(path, self._set_aside(path), "a folder")
+    def _make_room(self, path: Path) -> None:
+        if is_something_else(path):
+            self._keep(path, self._set_aside(path), _NO_FILE)
 
     def _keep(self, path: Path, kept_as: Path, why: str) -> None:
         self._kept.append(Kept(path.name, kept_as, why))
@@ -247,10 +250,6 @@ def _mark(path: Path) -> Mark | None:
     except FileNotFoundError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def _edges(graph: Graph) -> Iterator[tuple[str, str]]:

@@ -193,3 +193,21 @@ def test_a_run_that_cannot_be_read_is_not_passed_over(
     assert (said.code, said.out) == (6, "")
     assert "second/events.jsonl: Input/output error." in said.err
     assert project("status", "first").code == 0
+
+
+def test_a_pipeline_that_cannot_be_looked_at_is_not_gone(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's trouble is told as such, and nobody is sent to look for the file."""
+    assert project.run("--run-id", "first").code == 0
+    really = os.lstat
+
+    def failing(path: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith("book.py"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return really(path, **options)
+
+    monkeypatch.setattr(os, "lstat", failing)
+    said = project("resume")
+    assert said.code == 6
+    assert "book.py: Input/output error." in said.err

@@ -127,7 +127,7 @@ def load_named(layout: ProjectLayout, letter: Letter) -> CompiledPipeline:
     if os.path.isabs(file) or ".." in file.split("/"):
         # Anybody can write a RESUME.md; what it names would be executed.
         raise UsageError("RESUME.md names a pipeline outside this project, which is not loaded unasked.", fix=fix)
-    if not os.path.lexists(layout.root / file):
+    if _is_gone(layout, file):
         raise UsageError(f"{file}, the pipeline that RESUME.md names, is gone.", fix=fix)
     return load_pipeline(letter.file, base=layout.root)
 
@@ -144,10 +144,19 @@ def load_recorded(layout: ProjectLayout, run_id: str, *, fix: str = "") -> Compi
     if not reference:
         raise UsageError(f"Run {run_id} was started from Python: its record names no file.", fix=fix)
     file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
-    if not os.path.lexists(layout.root / file):
+    if _is_gone(layout, file):
         raise UsageError(f"{file}, the pipeline of run {run_id}, is gone.", fix=fix)
     is_outside = file.startswith(os.pardir)
     return load_pipeline(reference, base=Path(os.path.realpath(layout.root)) if is_outside else layout.root)
+
+
+def _is_gone(layout: ProjectLayout, file: str) -> bool:
+    """Whether the project has no such file; an OSError if nobody can tell."""
+    try:
+        os.lstat(layout.root / file)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    return False
 
 
 def find_file(reference: str, layout: ProjectLayout) -> Path:

@@ -1,7 +1,7 @@
 """What a recovery would change on the disk, each change in its place: what `recover --dry-run` lists. Read-only.
 
 The walk acts on paper by itself (stores/paper.py). Here is what comes before and after it, in the order of
-`OpenRun._open` and `recovering._carry_out`: room for our own files, snapshots, journal, objects, and then journal,
+`OpenRun._open` and `recover._carry_out`: room for our own files, snapshots, journal, objects, and then journal,
 snapshot and views again. Not listed: folders, locks and temporary files, which come and go with every command.
 """
 

@@ -270,3 +270,13 @@ def test_many_lookalikes_cost_little(lines: int) -> None:
     """A file full of lines that look like ours is read in one go, not once for each of them."""
     data = b"<!-- holdfast section=glossary[a] bytes=7 -->\n" * lines + seals.write_seal(A.seal) * lines
     assert written([B], data).endswith(memory.write_section(B))
+
+
+def test_whatever_a_text_looks_like_it_is_taken_apart_in_one_pass() -> None:
+    """Megabytes of nearly a seal, and very many openings whose seals name others: each is looked at once."""
+    nearly = b"<!-- " + b"holdfast=1 " * 300_000 + b"\n"
+    book = memory.take_apart(b"<!-- holdfast section=g[a] bytes=5 -->\n" + nearly)
+    assert [block.kind for block in book.blocks] == [memory.BROKEN]
+    seal = b"<!-- G_COMPLETE holdfast=1 task=h[%d] run=r round=0 in=x sha256=y cost=0 tokens=0 -->\n"
+    strangers = b"".join(b"<!-- holdfast section=g[%d] bytes=5 -->\nx\n" % n + seal % n for n in range(20_000))
+    assert len(memory.take_apart(strangers).blocks) == 20_000

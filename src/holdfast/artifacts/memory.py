@@ -15,9 +15,11 @@ Rule 3. A section is never touched for the sake of another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 
 from holdfast import seals
 from holdfast.seals import Seal
@@ -28,7 +30,7 @@ EDITED = "edited"  # readable text between its own opening line and its own seal
 BROKEN = "broken"
 
 _OPENING = re.compile(rb"^<!-- holdfast section=(\S+) bytes=(\d{1,15}) -->", re.MULTILINE)
-_SEAL_LINE = re.compile(rb"^[ \t]*<!-- [^\n]*holdfast=\d[^\n]* -->[ \t\r]*$", re.MULTILINE)
+_SEAL_LINE = re.compile(rb"^[ \t]*<!-- (?=[^\n]*holdfast=\d)[^\n]* -->[ \t\r]*$", re.MULTILINE)
 _LINE_END = re.compile(rb"[ \t\r]*\n")
 _read_seal = lru_cache(maxsize=4096)(seals.read_seal)  # a file that grows is read again with every batch
 _STARTS_TRIED_MAX = 200
@@ -148,29 +150,41 @@ def _gaps(blocks: Sequence[Block], size: int) -> Iterator[tuple[int, int]]:
 
 def _remains(data: bytes, start: int, end: int) -> Iterator[Block]:
     """What is left of sections between two whole ones."""
-    position = start
+    position, sealed = start, _seals(data, start, end)
     while (opening := _OPENING.search(data, position, end)) is not None:
         if opening.start() > position:
             yield from _unopened(data, position, opening.start())
-        block = _opened(data, opening, end)
+        block = _opened(data, opening, end, sealed)
         yield block
         position = block.end
     yield from _unopened(data, position, end)
 
 
-def _opened(data: bytes, opening: re.Match[bytes], limit: int) -> Block:
-    """A block that has its opening line, but is not whole as it stands."""
-    task, start = _name(opening), _text_start(data, opening)
-    for line in _SEAL_LINE.finditer(data, start, limit):
+def _seals(data: bytes, start: int, end: int) -> dict[str, list[tuple[int, Seal]]]:
+    """The seals of each task in a stretch, and where they stand, in their order."""
+    found: dict[str, list[tuple[int, Seal]]] = {}
+    for line in _SEAL_LINE.finditer(data, start, end):
         seal = _read_seal(line[0])
-        if seal is not None and seal.task == task:
-            body, end = data[start : line.start()], _line_end(data, line.start())
-            if digest(body) == seal.sha256:
-                return Block(task, INTACT, opening.start(), end, body, seal, frayed=True)
-            kind = EDITED if is_text(body) else BROKEN
-            return Block(task, kind, opening.start(), end, body, seal)
-    end, alias = _guessed_end(data, opening, start, limit)
-    return Block(task, BROKEN, opening.start(), end, alias=alias)
+        if seal is not None:
+            found.setdefault(seal.task, []).append((line.start(), seal))
+    return found
+
+
+def _opened(
+    data: bytes, opening: re.Match[bytes], limit: int, sealed: Mapping[str, Sequence[tuple[int, Seal]]]
+) -> Block:
+    """A block that has its opening line, but is not whole as it stands: up to the next seal of its task."""
+    task, start = _name(opening), _text_start(data, opening)
+    own = sealed.get(task, ())
+    following = bisect_left(own, start, key=itemgetter(0))
+    if following == len(own):
+        end, alias = _guessed_end(data, opening, start, limit)
+        return Block(task, BROKEN, opening.start(), end, alias=alias)
+    position, seal = own[following]
+    body, end = data[start:position], _line_end(data, position)
+    if digest(body) == seal.sha256:
+        return Block(task, INTACT, opening.start(), end, body, seal, frayed=True)
+    return Block(task, EDITED if is_text(body) else BROKEN, opening.start(), end, body, seal)
 
 
 def _guessed_end(data: bytes, opening: re.Match[bytes], start: int, limit: int) -> tuple[int, str]:

@@ -10,10 +10,12 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Context, Pipeline
+from holdfast.artifacts.inputs import Inputs
 from holdfast.commands.recover import Recovery, recover
 from holdfast.commands.run import RunResult
 from holdfast.errors import LockedError
 from holdfast.layout import ProjectLayout
+from holdfast.pipeline.nodes import Node
 from holdfast.runs.choosing import Request
 from holdfast.settings import Settings
 from holdfast.stores.lock import EngineLock
@@ -353,3 +355,45 @@ def test_views_come_back(book: Book) -> None:
     assert book.recover().recorded == 0
     assert (book.root / "checkpoint.md").exists() and (book.root / "RESUME.md").exists()
     assert (book.root / ".holdfast" / "todos.db").exists()
+
+
+@pytest.mark.parametrize("is_left", [True, False], ids=["a file is left", "nothing is left"])
+def test_what_was_made_from_lost_values_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_left: bool
+) -> None:
+    """Not once for each of them: what stands behind a gather is behind all that it gathers."""
+    items = 200
+    pipe = Pipeline("p")
+    pipe.items("i", [f"i{number}" for number in range(items)])
+
+    @pipe.step(each="i")
+    def first(i: str) -> int:
+        return 1
+
+    @pipe.step
+    def middle(first: dict[str, int]) -> int:
+        return len(first)
+
+    @pipe.step(each="i")
+    def second(i: str, middle: int) -> int:
+        return middle
+
+    @pipe.step(writes="end.md")
+    def end(second: dict[str, int]) -> str:
+        return "x"
+
+    if is_left:
+        (tmp_path / "end.md").write_text("x\n<!-- END_COMPLETE -->\n")
+    asked = 0
+    really = Inputs.paths
+
+    def counted(self: Inputs, node: Node) -> dict[str, str]:
+        nonlocal asked
+        asked += 1
+        return really(self, node)
+
+    monkeypatch.setattr(Inputs, "paths", counted)
+    recovery = recover(pipe.compile(), ProjectLayout(tmp_path), Request(), dry_run=True)
+    done = sum(task.action == "adopt" for task in recovery.tasks)
+    assert done == (2 * items + 2 if is_left else 0)
+    assert asked < 20 * len(recovery.tasks)

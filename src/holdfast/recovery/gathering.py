@@ -62,6 +62,7 @@ class Gathering:
         self.take_over = take_over
         self.claims = claims
         self._listings: dict[str, frozenset[str]] = {}  # folder -> what was in it when we first looked
+        self._behind: dict[str, str] = {}  # task without files -> one behind it that left a file; "": none did
 
     def gather(
         self,
@@ -240,21 +241,41 @@ class Gathering:
 
         That the file is there is enough: if it does not prove itself, its task runs, and wants the lost value.
         """
-        seen, stack = {node.id}, [node]
+        if node.id in self._behind:
+            return self._behind[node.id]
+        before: dict[str, str] = {node.id: ""}  # each node that was met, and the one before it
+        stack = [node]
         while stack:
-            for consumer, _ in stack.pop().consumers:
-                if consumer.id in seen:
+            one = stack.pop()
+            for consumer, _ in one.consumers:
+                if consumer.id in before:
                     continue
-                seen.add(consumer.id)
-                if is_memory(consumer.spec) and consumer.is_task and self.sections.is_proved(consumer):
-                    return consumer.id
-                paths = self.inputs.paths(consumer) if consumer.is_task else None
-                if paths:
-                    if not self.nothing_there(consumer, paths):
-                        return consumer.id
-                    continue
-                stack.append(consumer)
+                before[consumer.id] = one.id
+                found = self._left_by(consumer)
+                if found is None:
+                    stack.append(consumer)
+                elif found:
+                    self._remember(before, one.id, found)
+                    return found
+        self._behind |= dict.fromkeys(before, "")
         return ""
+
+    def _left_by(self, node: Node) -> str | None:
+        """The task that left a file, this one or one behind it; "" if none did, None if that is to be seen."""
+        if node.id in self._behind:
+            return self._behind[node.id]
+        if is_memory(node.spec) and node.is_task and self.sections.is_proved(node):
+            return node.id
+        paths = self.inputs.paths(node) if node.is_task else None
+        if paths:
+            return "" if self.nothing_there(node, paths) else node.id
+        return None
+
+    def _remember(self, before: Mapping[str, str], last: str, found: str) -> None:
+        """What was found behind `last` is behind all on the way to it, too."""
+        while last:
+            self._behind[last] = found
+            last = before[last]
 
     def nothing_there(self, node: Node, paths: Mapping[str, str]) -> bool:
         """The common case of a task that never began: no file of its own, whole or half.

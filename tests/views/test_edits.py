@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from holdfast import events as ev
-from holdfast.views import todos
+from holdfast.views import todofile
 from holdfast.views.checkpoint import parse, render
 from holdfast.views.edits import Wish, wishes
 from holdfast.views.todos import TodosView, graph_edges
@@ -91,7 +91,7 @@ def test_a_view_as_it_was_written_asks_for_nothing(story, tmp_path_factory):
     view = TodosView(path, set_aside=lambda path: None, keep=lambda path, data: None)
     assert view.update(picture, lambda: graph_edges(story.graph()))
     view.close()
-    rows = todos.read_claims(path, story.spec)
+    rows = todofile.read_claims(path, story.spec)
     assert not rows.edited
     assert set(rows.tasks) == set(picture.tasks)
     for claims in (page, rows):

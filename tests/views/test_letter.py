@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from holdfast import events as ev
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.views.resume import Letter, parse, render
+from holdfast.views.letter import Letter, parse
+from holdfast.views.resume import render
 
 from .runs import Story, half_written_book
 

@@ -9,7 +9,8 @@ import pytest
 
 from holdfast import events as ev
 from holdfast.pipeline.definition import Pipeline
-from holdfast.views.todos import TodosView, graph_edges, read_claims
+from holdfast.views.todofile import read_claims
+from holdfast.views.todos import TodosView, graph_edges
 
 from .runs import Story, half_written_book, items
 

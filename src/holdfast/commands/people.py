@@ -109,7 +109,6 @@ MEANINGS = {
     "continue": "the half-finished text will be continued",
     "skip": "it will be left out",
 }
-CHOICES = tuple(MEANINGS)
 
 
 def _require_answerable(picture: Picture, task: str, choice: str, *, going_on: bool) -> None:

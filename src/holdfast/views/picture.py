@@ -82,9 +82,6 @@ class Picture:
     def record(self, task: str) -> TaskState:
         return self.state.task(task)
 
-    def title(self, step: str) -> str:
-        return next((s.title for s in self.spec.steps if s.name == step), step)
-
     def rows(self, var: str) -> list[Path]:
         depth = len(self.spec.fan_path(var))
         return [

@@ -31,8 +31,6 @@ from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
 from holdfast.wording import counted, shortened
 
-Letter, parse = letter.Letter, letter.parse
-
 HIGH, MEDIUM, LOW = "High", "Medium", "Low"
 _MEANING = {HIGH: "others wait for it", MEDIUM: "half-finished", LOW: "not started"}
 _KEPT_AS = "; the damaged one is kept as "  # followed by a name that is never used twice

@@ -33,8 +33,6 @@ from holdfast.views.claims import Claims
 from holdfast.views.picture import Picture, is_sent_back
 from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Edge, Found, Row, UnusableError
 
-read_claims = todofile.read_claims
-
 READY_QUERY = """
 SELECT t.* FROM todos t WHERE t.status = 'pending' AND NOT EXISTS (
   SELECT 1 FROM todo_deps td JOIN todos dep ON td.depends_on = dep.id

@@ -397,3 +397,24 @@ def test_what_was_made_from_lost_values_is_looked_for_once(
     done = sum(task.action == "adopt" for task in recovery.tasks)
     assert done == (2 * items + 2 if is_left else 0)
     assert asked < 20 * len(recovery.tasks)
+
+
+def test_what_a_page_says_twice_or_in_unknown_words_is_told(tmp_path: Path) -> None:
+    """Neither is obeyed, and neither is passed over in silence."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def first() -> int:
+        return 1
+
+    pipe.run(dir=tmp_path)
+    page = tmp_path / "checkpoint.md"
+    page.write_text(
+        page.read_text().replace("| first | ✅ | first |", "| first | ✅ | |\n| first | — | |\n| lunch | ✅ | |")
+    )
+    recovery = recover(pipe.compile(), ProjectLayout(tmp_path), Request(), dry_run=True)
+    assert recovery.remarks == (
+        "checkpoint.md says two things of first: completed, and also pending",
+        "checkpoint.md: not understood: row lunch",
+    )
+    assert [task.action for task in recovery.tasks] == ["trust"]

@@ -68,7 +68,7 @@ def work(x): ...
 
 
 def test_gates_phases_and_unknown_fan_outs_are_no_tasks(tmp_path):
-    """A gate is approved or not; phases and items not yet known claim nothing."""
+    """Gates, phases and items not yet known claim nothing, and are not called unknown."""
     pipe = Pipeline("p")
     pipe.items("x")(find)
     pipe.step(each="x", phase="Work")(work)
@@ -80,7 +80,7 @@ def test_gates_phases_and_unknown_fan_outs_are_no_tasks(tmp_path):
     write(tmp_path / "todos.db", story)
     claims = read_claims(tmp_path / "todos.db", story.spec)
     assert claims.tasks == {"find": "completed", "work[a]": "pending"}
-    assert (claims.gates, claims.ignored) == ({"look[batch-1]": "approved"}, ())
+    assert claims.ignored == ()
 
 
 def find(): ...

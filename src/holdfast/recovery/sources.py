@@ -22,7 +22,7 @@ VIEW_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The claims about one run, the most trusted first, and what was not read as one."""
+    """The claims about one run, the most trusted first, and what was not read as one, or not understood."""
 
     claims: tuple[Claims, ...] = ()
     problems: tuple[str, ...] = ()
@@ -65,6 +65,8 @@ def sort_out(found: Iterable[Claims], spec: PipelineSpec, run_id: str) -> Views:
             problems.append(f"{view.source}: {problem}")
         else:
             claims.append(view)
+            problems += [f"{view.source} says two things of {words}" for words in view.contradictions]
+            problems += [f"{view.source}: not understood: {words}" for words in view.ignored]
     return Views(tuple(claims), tuple(problems))
 
 

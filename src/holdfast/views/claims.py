@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 from holdfast.views.picture import Path
 
-APPROVED, REACHED, NOT_REACHED = "approved", "reached", ""
-"""How a gate stands."""
-
 _SYMBOLS = {
     COMPLETED: "✅ ✔ ✓ ☑",
     IN_PROGRESS: "⏳ ⌛ 🔄",
@@ -46,8 +43,6 @@ class Claims:
     edited: bool = False  # there is a stamp, and it does not fit
     pipeline: str = ""
     tasks: dict[str, str] = field(default_factory=dict)  # task id -> a status of state.py
-    gates: dict[str, str] = field(default_factory=dict)  # gate id -> approved | reached | ""
-    phases: dict[str, str] = field(default_factory=dict)  # name -> a status of state.py
     items: dict[str, list[Path]] = field(default_factory=dict)  # fan-out variable -> paths, in the view's order
     contradictions: tuple[str, ...] = ()  # tasks of which it says two things: they are not in `tasks`
     ignored: tuple[str, ...] = ()  # rows, columns and cells that name nothing known

@@ -15,9 +15,8 @@ from holdfast.escaping import code_text, markdown_cell, markdown_line, markdown_
 from holdfast.pipeline.names import check_item_id, fold, printable
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.state import COMPLETED, NEEDS_REVIEW
-from holdfast.views.claims import APPROVED, NOT_REACHED, REACHED, Claims, Told, status_of
-from holdfast.views.markdown import Heading, Item, TableHead, TableRow, blocks
+from holdfast.views.claims import Claims, Told, status_of
+from holdfast.views.markdown import Heading, TableHead, TableRow, blocks
 from holdfast.views.matrix import columns, headings
 from holdfast.views.picture import Path
 from holdfast.views.stamp import read_stamp
@@ -37,8 +36,6 @@ def read(text: str, spec: PipelineSpec, source: str) -> Claims:
             reader.begin_table(block.cells)
         elif isinstance(block, Heading):
             reader.heading(block)
-        else:
-            reader.item(block)
     stamp = read_stamp(text)
     return Claims(
         source,
@@ -47,8 +44,6 @@ def read(text: str, spec: PipelineSpec, source: str) -> Claims:
         edited=stamp is not None and not stamp.fits,
         pipeline=reader.pipeline,
         tasks=reader.tasks,
-        gates=reader.gates,
-        phases=reader.phases,
         items=reader.items.listed(),
         contradictions=reader.contradictions.lines(),
         ignored=reader.ignored.lines(),
@@ -152,42 +147,16 @@ class _Reader:
         self.names = _Names(spec, self.items)
         self.pipeline = ""
         self.tasks: dict[str, str] = {}
-        self.gates: dict[str, str] = {}
-        self.phases: dict[str, str] = {}
         self.contradictions, self.ignored = Told(), Told()
         self._torn: set[str] = set()  # tasks of which two things are said
         self._table = _Table()
-        self._section = ""
         self._statuses: dict[str, str | None] = {}
 
-    # --- headings and lists ------------------------------------------------------------------------------
-
     def heading(self, block: Heading) -> None:
-        self._section = fold(block.text)
         # Any other title is a person's own words, and names no pipeline: the tables below it are read.
         if block.level == 1 and not self.pipeline and block.text.endswith(TITLE_ENDS):
             name = block.text.removesuffix(TITLE_ENDS)
             self.pipeline = self.spec.name if name == markdown_line(self.spec.name) else markdown_text(name)
-
-    def item(self, block: Item) -> None:
-        mark, _, rest = block.text.partition(" ")
-        status = self._status(mark)
-        if status is None:
-            return
-        if self._section == "gates":
-            self._gate(status, rest)
-        elif self._section == "phases":
-            self._phase(status, rest)
-
-    def _gate(self, status: str, rest: str) -> None:
-        found = code_text(rest)
-        if found is not None and split_task_id(found[0])[0] in {gate.name for gate in self.spec.gates}:
-            self.gates[found[0]] = {COMPLETED: APPROVED, NEEDS_REVIEW: REACHED}.get(status, NOT_REACHED)
-
-    def _phase(self, status: str, rest: str) -> None:
-        fitting = [phase.name for phase in self.spec.phases if f"{rest} (".startswith(_phase_begins(phase.name))]
-        if fitting:
-            self.phases[max(fitting, key=len)] = status
 
     # --- tables ------------------------------------------------------------------------------------------
 
@@ -263,10 +232,6 @@ class _Reader:
                 known.clear()
             known[cell] = status_of(markdown_text(cell))
         return known[cell]
-
-
-def _phase_begins(name: str) -> str:
-    return f"{markdown_cell(name)} ("
 
 
 def _shown(cell: str) -> str:

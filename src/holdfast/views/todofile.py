@@ -27,7 +27,7 @@ from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, IN_PROGRESS, PENDING
 from holdfast.stores import atomic
-from holdfast.views.claims import APPROVED, NOT_REACHED, Claims, Told
+from holdfast.views.claims import Claims, Told
 from holdfast.views.reading import Items
 
 TODO, GOING, DONE, WAITING = "pending", "in_progress", "done", "blocked"
@@ -221,7 +221,6 @@ def claims_of(found: Found, spec: PipelineSpec) -> Claims:
     items, ignored = Items(spec), Told()
     gate_names = {gate.name for gate in spec.gates}
     tasks: dict[str, str] = {}
-    gates: dict[str, str] = {}
     listed = [(str(name), status) for name, (_, _, status) in found.rows.items()]  # a person's may be a blob
     for name, status in listed:
         if len(name) > _ID_MAX:
@@ -229,9 +228,7 @@ def claims_of(found: Found, spec: PipelineSpec) -> Claims:
         task = items.task(name)
         if task is not None:
             tasks[task] = _CLAIMED.get(status, PENDING)
-        elif split_task_id(name)[0] in gate_names:
-            gates[name] = APPROVED if status == DONE else NOT_REACHED
-        elif not name.startswith(_NO_TASKS):
+        elif split_task_id(name)[0] not in gate_names and not name.startswith(_NO_TASKS):
             ignored.add(f"row {printable(name)}")
     return Claims(
         layout.TODOS_DB,
@@ -239,7 +236,6 @@ def claims_of(found: Found, spec: PipelineSpec) -> Claims:
         seq=found.seq,
         edited=bool(found.run) and found.is_edited,
         tasks=tasks,
-        gates=gates,
         items=items.listed(),
         ignored=ignored.lines(),
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
 from holdfast import Pipeline
-from holdfast.artifacts.outside import hash_outside, reads_of
+from holdfast.artifacts import outside
+from holdfast.artifacts.outside import OutsideHashes, reads_of
 from holdfast.errors import EXIT_STORAGE, StorageError
 
 FILES = ["a/b/c.csv", "a/c.csv", "a/.h/c.csv", "c.csv", ".c.csv", "a/b/d/e.txt", "x[1]/c.csv", "a/b/.c.csv"]
@@ -82,7 +84,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_missing_file_is_an_input_like_any_other(tmp_path: Path) -> None:
     """One that is named without a glob counts, and differs from an empty one."""
     assert reads_of(tmp_path, ["gone.csv"]) == ["gone.csv"]
-    assert hash_outside(tmp_path / "gone.csv") == "missing"
+    assert OutsideHashes().of(tmp_path / "gone.csv") == "missing"
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO, errno.EACCES])
@@ -107,3 +109,22 @@ def test_a_folder_that_cannot_be_listed_is_not_empty(
             counting(calls).run(dir=tmp_path)
     assert counting(calls).run(dir=tmp_path).status == "completed"
     assert calls == ["paid"]
+
+
+def test_a_file_is_hashed_once_until_somebody_touches_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or puts another of the same size and time there; what was written a moment ago is hashed each time."""
+    hashed = []
+    really = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda file, name: hashed.append(1) or really(file, name))
+    data, hashes = tmp_path / "data.csv", OutsideHashes()
+    data.write_text("one")
+    first = {hashes.of(data), hashes.of(data)}
+    assert (len(first), len(hashed)) == (1, 2)
+    monkeypatch.setattr(outside, "SETTLED_S", -1.0)
+    assert {hashes.of(data), hashes.of(data)} == first
+    assert len(hashed) == 3
+    before = data.stat()
+    (tmp_path / "new").write_text("two")
+    os.utime(tmp_path / "new", ns=(before.st_atime_ns, before.st_mtime_ns))
+    (tmp_path / "new").replace(data)
+    assert hashes.of(data) not in first

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.artifacts.keeping import Artifacts, LostValueError
-from holdfast.artifacts.outside import hash_outside, reads_of
+from holdfast.artifacts.outside import OutsideHashes, reads_of
 from holdfast.errors import UsageError
 from holdfast.pipeline.batches import items_before
 from holdfast.pipeline.graph import Graph
@@ -42,6 +42,7 @@ class Inputs:
         self.state = state
         self._artifacts = artifacts  # None: only digests of tasks that take nothing are asked for
         self.root = root
+        self._outside = OutsideHashes()
         self._params: dict[str, str] = {}
         self._texts: dict[str, str] | None = None  # the parameters as templates take them
         self._memory_paths: dict[tuple[str, ...], str] = {}
@@ -150,7 +151,7 @@ class Inputs:
         values = self.fields(node)
         hasher = hashlib.sha256()
         for path in reads_of(self.root, [_read_pattern(node, pattern, values) for pattern in node.spec.reads]):
-            hasher.update(f"{path}\n{hash_outside(self.root / path)}\n".encode())
+            hasher.update(f"{path}\n{self._outside.of(self.root / path)}\n".encode())
         return hasher.hexdigest()
 
     # --- memory --------------------------------------------------------------------------------------------

@@ -16,9 +16,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast import clock
 from holdfast.stores import atomic
 
 ANY_DEPTH = "**"
+SETTLED_S = 1.0
+Mark = tuple[int, ...]
 
 
 def reads_of(root: Path, patterns: list[str]) -> list[str]:
@@ -32,14 +35,32 @@ def reads_of(root: Path, patterns: list[str]) -> list[str]:
     return sorted(path for path in found if not _is_folder(root / path))
 
 
-def hash_outside(path: Path) -> str:
-    """The hash of a file; `missing` if there is none."""
-    try:
-        descriptor = atomic.open_followed(path)
-    except FileNotFoundError:
-        return "missing"
-    with open(descriptor, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+class OutsideHashes:
+    """The hashes of files from outside: thousands of tasks may read the same one."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[Mark, str]] = {}
+
+    def of(self, path: Path) -> str:
+        """The hash of a file; `missing` if there is none. Computed once, as long as nothing touches the file."""
+        try:
+            descriptor = atomic.open_followed(path)
+        except FileNotFoundError:
+            return "missing"
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            mark, known = _mark(status), self._known.get(path)
+            if known is not None and known[0] == mark:
+                return known[1]
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        # A change within the same tick of the file system's clock would not show: not before it is over.
+        if clock.now() - status.st_ctime > SETTLED_S and _mark(os.stat(path)) == mark:
+            self._known[path] = (mark, found)
+        return found
+
+
+def _mark(status: os.stat_result) -> Mark:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def matching(root: Path, pattern: str) -> Iterator[str]:

@@ -323,7 +323,7 @@ def test_a_journal_that_may_not_be_read_names_what_to_type(project: Path, monkey
 
     monkeypatch.setattr(atomic, "open_regular", refusing)
     (finding,) = look(project).findings
-    assert (finding.problem, finding.fix) == ("forbidden", "chmod u+rw .holdfast/runs/r/events.jsonl")
+    assert (finding.problem, finding.fix) == ("forbidden", f"chmod u+rw {journal}")
     with pytest.raises(StorageError) as raised:
         pipeline().run(dir=project)
     assert raised.value.fix.endswith(f"chmod u+rw {journal}")

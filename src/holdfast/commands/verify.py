@@ -109,7 +109,7 @@ class _Verification:
     def _remedy(self, flaw: Flaw) -> str:
         """What leads out of a flaw of the record."""
         if flaw.problem == FORBIDDEN:
-            return f"chmod u+rw {shlex.quote(os.path.relpath(flaw.path, self._layout.root))}"
+            return f"chmod u+rw {shlex.quote(os.fspath(flaw.path))}"
         if flaw.problem == DIFFERENT:  # it proves itself, so that nobody but us would notice
             return "Move it away: the journal says all that is needed"
         if flaw.path != self._run.journal:

@@ -29,7 +29,7 @@ _OURS = f".hf-tmp-{_US}"
 _OUR_OUTPUTS = f"out-{_US}"
 _COPY_BLOCK = 1 << 20
 # A file that was blown up, perhaps with nothing in it, must not take the machine down with it.
-_HELD_MAX = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+_HELD_MAX = max(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 # Room for `.bak.TIMESTAMP.N` within the 255 bytes that file systems allow a name.
 _NAME_KEPT = 200
 _counter = itertools.count(1)

@@ -193,6 +193,8 @@ def test_recover_without_anything_says_so(project: Project) -> None:
     """A pipeline that never ran has nothing to recover, and nothing is created."""
     (project.root / "book.py").write_text(FILES, encoding="utf-8")
     before = project.files()
+    foreseen = project("recover", str(project.root / "book.py"), "--dry-run", "--json")
+    assert (foreseen.code, json.loads(foreseen.out)["actions"]) == (0, [])
     said = project("recover", str(project.root / "book.py"))
     assert said.code == 0 and "nothing to recover" in said.out
     assert project.files() == before

@@ -279,3 +279,16 @@ def test_what_another_thread_is_writing_is_no_litter(tmp_path: Path) -> None:
     os.close(descriptor)
     assert atomic.clear_litter(tmp_path) == 0
     assert os.path.exists(temp)
+
+
+def test_a_forked_process_has_names_of_its_own(tmp_path: Path) -> None:
+    """What a child that died has left is neither in the way of the next child nor kept by it."""
+    for _ in range(2):
+        child = os.fork()
+        if not child:
+            atomic.clear_litter(tmp_path)
+            atomic.fresh_output(tmp_path, "film.bin").mkdir(exist_ok=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        (left,) = os.listdir(tmp_path)
+        assert left.startswith(f"out-{child}-")

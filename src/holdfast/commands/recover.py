@@ -160,7 +160,8 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         wishes += _lost_wishes(layout, walker, views)
         report = _report(choice, walker, told, before, remarks, turned_back(wishes))
         foresight.end(state, walker.recorded, request.settings.snapshots, report.disagreements)
-    return replace(report, actions=foresight.actions(state))
+    # Where there is nothing to recover, no run is begun.
+    return replace(report, actions=foresight.actions(state)) if report.found_anything else report
 
 
 def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Iterator[ev.Event]:

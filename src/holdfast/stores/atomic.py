@@ -23,10 +23,7 @@ from holdfast.stores import disk
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _LITTER = re.compile(r"\.hf-tmp-(\d+)-(?:[0-9a-f]{8}-)?\d+|out-(\d+)-(?:[0-9a-f]{8}-)?\d+-.+", re.DOTALL)
-# Numbers of processes come again, in a container at every start: this tells our temporaries from a dead one's.
-_US = f"{os.getpid()}-{os.urandom(4).hex()}-"
-_OURS = f".hf-tmp-{_US}"
-_OUR_OUTPUTS = f"out-{_US}"
+_OURS = _OUR_OUTPUTS = ""  # how the names of this process's temporaries begin
 _COPY_BLOCK = 1 << 20
 # A file that was blown up, perhaps with nothing in it, must not take the machine down with it.
 _HELD_MAX = max(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
@@ -38,6 +35,21 @@ TAIL = "tail"
 """What the cut-off end of a file is labelled with in quarantine."""
 NOT_REGULAR = "Not a regular file"
 """What is said of a pipe or a device where a file should be."""
+
+
+def _name_ourselves() -> None:
+    """Numbers of processes come again, in a container at every start: hence the rest of the name.
+
+    A forked process is another one, too. With the name of the one it was forked from, it would neither clear away
+    what a killed child of that one left, nor find its own names free.
+    """
+    global _OURS, _OUR_OUTPUTS
+    us = f"{os.getpid()}-{os.urandom(4).hex()}-"
+    _OURS, _OUR_OUTPUTS = f".hf-tmp-{us}", f"out-{us}"
+
+
+_name_ourselves()
+os.register_at_fork(after_in_child=_name_ourselves)
 
 
 def write_file(path: Path, data: bytes, *, sync: bool, tmp_dir: Path | None = None) -> None:

@@ -1,0 +1,1 @@
+"""Random projects with random histories, and what must hold afterwards; `python -m tests.soak --help`."""

@@ -1,0 +1,298 @@
+"""A random pipeline: a sketch drawn from a seed, which can be changed, and the Python file that it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+FILE = "soak.py"
+KINDS = (
+    "text",
+    "text",
+    "text",
+    "bare",
+    "bytes",
+    "value",
+    "large_value",
+    "json",
+    "several",
+    "path",
+    "folder",
+    "stream",
+)
+FILES = {
+    "text": {"": "{stem}.md"},
+    "bare": {"": "{stem}.md"},
+    "stream": {"": "{stem}.md"},
+    "bytes": {"": "{stem}.bin"},
+    "json": {"": "{stem}.json"},
+    "several": {"page": "{stem}-page.md", "data": "{stem}-data.json"},
+    "path": {"": "{stem}.txt"},
+    "folder": {"one": "{stem}/one.bin", "two": "{stem}/two.txt"},
+}
+GIVES = {"bytes": "bytes", "path": "Path", "stream": "str | None", "text": "str", "bare": "str", "section": "str"}
+ITEMS = {"": [], "x": ["x"], "y": ["x", "y"]}
+DEFINED_BY = {"thread": "def", "async": "async def", "process": "def"}
+WORKS_BY = {"thread": "work", "async": "await work_async", "process": "work_elsewhere"}
+INBOX = "inbox/*.txt"
+PHASES = ("One", "Two")
+
+
+@dataclass
+class Step:
+    """One step, by the name it had first; `now` is the one it has."""
+
+    name: str
+    kind: str
+    now: str = ""
+    each: str = ""
+    takes: list[str] = field(default_factory=list)
+    params: list[str] = field(default_factory=list)
+    phase: str = ""
+    version: int = 1
+    migrated: int = 0  # how many of its versions only brought a new form, which is the old one here
+    traits: dict[str, object] = field(default_factory=dict)
+    manner: str = "thread"  # or async, process
+    copy: bool = True
+    reads: bool = False
+    on_partial: str = "redo"
+    sources: list[str] = field(default_factory=list)
+    head: str = ""
+    objects_to: str = ""  # until that one is revised
+    keeps: list[str] = field(default_factory=list)
+
+    def paths(self) -> dict[str, str]:
+        """Key -> template of each of its files; a section's file is shared, and not here."""
+        stem = {"": self.name, "x": f"{self.name}/{{x}}", "y": f"{self.name}/{{x}}-{{y}}"}[self.each]
+        return {key: path.replace("{stem}", stem) for key, path in FILES.get(self.kind, {}).items()}
+
+    def migrations(self) -> range:
+        """The versions whose outputs are brought along: the last ones."""
+        return range(self.version - self.migrated, self.version)
+
+
+@dataclass
+class Sketch:
+    """A pipeline that can be changed and written again."""
+
+    steps: list[Step]
+    items: dict[str, list[str]]  # of each fan-out; those of a function are counted by the parameter `n`
+    made_by: dict[str, str]  # fan-out -> the step whose text says how many
+    chained: bool = False
+    batches: bool = False
+    gates: list[tuple[str, str, bool]] = field(default_factory=list)  # name, after which step, blocking
+
+    def step(self, name: str) -> Step:
+        return next(step for step in self.steps if step.name == name)
+
+
+def draw(dice: Random) -> Sketch:
+    """Three to eight steps, each from some of those before it."""
+    sketch = Sketch([Step("plan", "text", params=["topic"], traits={"pays": 1})], {}, {})
+    if dice.random() < 0.85:
+        sketch.items["x"] = ["a1", "b2", "c3"][: dice.randrange(1, 4)]
+        if dice.random() < 0.5:
+            sketch.made_by["x"] = "plan"
+        sketch.chained, sketch.batches = dice.choice([(False, False), (True, False), (False, True)])
+        if dice.random() < 0.3:
+            sketch.items["y"] = ["p", "q"]
+    for number in range(dice.randrange(2, 8)):
+        sketch.steps.append(_step(f"s{number}", sketch, dice))
+    _add_memory(sketch, dice)
+    _add_objections(sketch, dice)
+    _add_phases(sketch, dice)
+    if dice.random() < 0.4:
+        sketch.gates.append(("ok", dice.choice(sketch.steps).name, dice.random() < 0.7))
+    for step in sketch.steps:
+        step.now = step.now or step.name
+    return sketch
+
+
+def _step(name: str, sketch: Sketch, dice: Random) -> Step:
+    each = dice.choice([*sketch.items, *sketch.items, ""])
+    step = Step(name, dice.choice(KINDS), each=each)
+    step.takes = dice.sample([one.name for one in sketch.steps], min(len(sketch.steps), dice.randrange(0, 4)))
+    step.params = ["topic"] if dice.random() < 0.25 else []
+    step.manner = dice.choice(["thread", "thread", "async", "process"])
+    if step.manner == "process" and step.kind in ("path", "folder", "stream"):
+        step.manner = "thread"
+    step.copy = dice.random() < 0.8 or step.kind in ("value", "large_value")
+    step.on_partial = dice.choice(["redo", "continue", "ask"]) if step.kind == "stream" else "redo"
+    if step.manner != "process":
+        step.reads = dice.random() < 0.15
+        step.traits = {
+            "pays": dice.choice([0, 1, 1, 2]),
+            "large_calls": dice.random() < 0.3,
+            "fails_first": dice.random() < 0.15,
+            "refused_first": step.kind == "text" and dice.random() < 0.15,
+        }
+    return step
+
+
+def _add_memory(sketch: Sketch, dice: Random) -> None:
+    """A memory file, and somebody who takes it."""
+    texts = [step.name for step in sketch.steps if step.each == "x" and step.kind == "text"]
+    if not texts or dice.random() < 0.4:
+        return
+    sources = dice.sample(texts, min(len(texts), dice.randrange(1, 3)))
+    memory = Step("memory", "section", each="x", sources=sources, traits={"pays": 1})
+    memory.head = "plan" if dice.random() < 0.5 else ""
+    sketch.steps.append(memory)
+    sketch.steps.append(Step("index", "text", takes=["memory"], each=dice.choice(["", "x"]), traits={"pays": 1}))
+
+
+def _add_objections(sketch: Sketch, dice: Random) -> None:
+    """A reviewer who is content only with what was revised, and perhaps one whose word is kept."""
+    texts = [
+        step for step in sketch.steps if step.kind == "text" and step.manner != "process" and step.name != "plan"
+    ]
+    if not texts or dice.random() < 0.4:
+        return
+    target = dice.choice(texts)
+    target.traits["revisable"] = True
+    takes = [target.name]
+    if dice.random() < 0.5:
+        blind = Step("witness", "text", each=target.each, takes=takes, traits={"pays": 1, "blind": True})
+        sketch.steps.append(blind)
+    review = Step("review", dice.choice(["text", "value"]), each=target.each, takes=takes, traits={"pays": 1})
+    review.objects_to = target.name
+    review.keeps = [step.name for step in sketch.steps if step.name == "witness"]
+    sketch.steps.append(review)
+
+
+def _add_phases(sketch: Sketch, dice: Random) -> None:
+    """The first steps in one phase, the last in another; or none."""
+    if dice.random() < 0.5 or ((sketch.chained or sketch.batches) and _gathers_between(sketch)):
+        return
+    border = dice.randrange(1, len(sketch.steps) + 1)
+    for number, step in enumerate(sketch.steps):
+        step.phase = PHASES[number >= border]
+
+
+def _gathers_between(sketch: Sketch) -> bool:
+    """Whether a step of an item takes something of all items by way of another: within a phase, a loop."""
+    gathering: set[str] = set()
+    for step in sketch.steps:
+        takes = {*step.takes, *step.sources, step.head} - {""}
+        if step.each and gathering & takes:
+            return True
+        if not step.each and (gathering & takes or any(sketch.step(name).each for name in takes)):
+            gathering.add(step.name)
+    return False
+
+
+def written(sketch: Sketch) -> str:
+    """The pipeline's file."""
+    lines = [_HEAD]
+    if "x" in sketch.items:
+        lines.append(_items(sketch))
+    lines += [_rendered(step, sketch) for step in sketch.steps]
+    lines += [
+        f"\n\n@pipe.migration({step.now!r}, {version})\ndef {step.name}_from_{version}(value):\n    return value\n"
+        for step in sketch.steps
+        for version in step.migrations()
+    ]
+    lines += [
+        f"pipe.gate({name!r}, after=[{sketch.step(after).now!r}], blocking={blocking})"
+        for name, after, blocking in sketch.gates
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_HEAD = '''"""Made from a seed."""
+
+from pathlib import Path
+
+from holdfast import Context, Pipeline
+
+from bodies import Body, polished, work, work_async, work_elsewhere
+
+pipe = Pipeline("soak", params={"topic": (str, "kelp"), "n": (int, 2)})
+
+
+def order(ids: list, *, chained: bool, batches: bool) -> list:
+    items = [{"id": one} for one in ids]
+    for number, item in enumerate(items):
+        if chained and number:
+            item["after"] = [ids[number - 1]]
+        if batches:
+            item["batch"] = 1 + number // 2
+    return items
+
+'''
+
+
+def _items(sketch: Sketch) -> str:
+    manner = f"chained={sketch.chained}, batches={sketch.batches}"
+    nested = (
+        f'@pipe.items("y", each="x")\ndef ys(x: str) -> list:\n    return {sketch.items["y"]}\n'
+        if "y" in sketch.items
+        else ""
+    )
+    if "x" not in sketch.made_by:
+        return f'pipe.items("x", order({sketch.items["x"]}, {manner}))\n{nested}'
+    plan = sketch.step(sketch.made_by["x"]).now
+    return (
+        f'{nested}@pipe.items("x")\n'
+        f"def xs({plan}: str, n: int) -> list:\n"
+        f'    return order([f"x{{number}}" for number in range(n)], {manner})\n'
+    )
+
+
+def _rendered(step: Step, sketch: Sketch) -> str:
+    """One step as Python."""
+    taken = {name: sketch.step(name).now for name in step.takes} | {name: name for name in step.params}
+    taken |= {"source": "source"} if step.sources else {}
+    items = ITEMS[step.each]
+    has_ctx = step.manner != "process"
+    parameters = [*(["ctx: Context"] if has_ctx else []), *items, *taken.values()]
+    first = "ctx" if has_ctx else f"[{', '.join(items)}]"
+    given = [_body(step, sketch), first, *(f"{old}={now}" for old, now in taken.items())]
+    options = ", ".join(f"{key}={value}" for key, value in _options(step, sketch).items())
+    return (
+        f"\n@pipe.step({options})\n"
+        f"{DEFINED_BY[step.manner]} {step.now}({', '.join(parameters)}) -> {GIVES.get(step.kind, 'dict')}:\n"
+        f"    return {WORKS_BY[step.manner]}({', '.join(given)})\n"
+    )
+
+
+def _options(step: Step, sketch: Sketch) -> dict[str, str]:
+    """The options of a step, as they are written."""
+    paths = step.paths()
+    is_section = step.kind == "section"
+    options: dict[str, object] = {
+        "each": step.each,
+        "phase": step.phase,
+        "writes": paths.get("", paths),
+        "appends": "memory.md" if is_section else "",
+        "sources": [sketch.step(name).now for name in step.sources],
+        "head": sketch.step(step.head).now if step.head else "",
+        "version": step.version,
+        "was": step.name if step.now != step.name else "",
+        "executor": "process" if step.manner == "process" else "",
+        "reads": INBOX if step.reads else "",
+        "on_partial": step.on_partial if step.kind == "stream" else "",
+    }
+    chosen = {key: repr(value) for key, value in options.items() if value}
+    chosen |= {} if step.copy else {"copy": "False"}
+    if step.traits.get("refused_first"):
+        chosen["check"] = "polished"
+    if step.traits.get("fails_first") or step.traits.get("refused_first"):
+        chosen |= {"retries": "3", "backoff": "0.001"}
+    return chosen
+
+
+def _body(step: Step, sketch: Sketch) -> str:
+    """What the step does, as it is written."""
+    traits = {key: value for key, value in step.traits.items() if value}
+    if step.objects_to:
+        traits |= {"objects_to": step.objects_to, "sends_to": sketch.step(step.objects_to).now}
+        traits["keeps"] = tuple(sketch.step(name).now for name in step.keeps)
+    traits |= {"version": step.version - step.migrated, "reads": INBOX if step.reads else ""}
+    words = [repr(step.name), repr(step.kind), *(f"{key}={value!r}" for key, value in traits.items())]
+    return f"Body({', '.join(words)})"
+
+
+def renamed(sketch: Sketch, name: str, to: str) -> None:
+    """Give a step another name; `was` says the first one."""
+    sketch.steps = [replace(step, now=to) if step.name == name else step for step in sketch.steps]

@@ -1,0 +1,259 @@
+"""A project with a history: its files, its commands, and what was done to it.
+
+Everything that matters is written down outside the project, in one log: what the bodies say of themselves, and
+between it what was done (`lost record`, `lost file TASK`, `asked TASK`, ...). The oracles read nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from holdfast import seals
+
+from .pipelines import FILE, Sketch, Step, draw, written
+from .processes import HUNG, Processes, Said
+
+INTERNAL_ERROR = 70
+VIEWS = ("checkpoint.md", "RESUME.md")
+LOOKING = ("status", "list", "plan", "why", "events", "verify", "scan")
+MEMORY = "memory.md"
+
+
+class BrokenError(AssertionError):
+    """A promise was not kept."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Which task a file belongs to, by the step's oldest name."""
+
+    task: str
+    step: Step
+    key: str
+
+
+@dataclass
+class World:
+    """A project, its dice, and everything that was done."""
+
+    folder: Path
+    start: Processes
+    dice: Random
+    sketch: Sketch
+    params: dict[str, str] = field(default_factory=lambda: {"topic": "kelp", "n": "2"})
+    run_id: str = "soak"
+    root: Path = Path()
+    outside: Path = Path()
+    told: list[str] = field(default_factory=list)
+    tokens: set[str] = field(default_factory=set)  # words of people, which must not be lost
+    said: set[str] = field(default_factory=set)  # those that were said in a command
+    destroyed: set[str] = field(default_factory=set)  # those that were lost with the only file that had them
+    failing: set[str] = field(default_factory=set)  # steps that fail for now
+    stashed: Path | None = None  # where the project lies as it was at some time
+    has_kept_edits: bool = False
+    are_params_new: bool = True  # whether the run's record may have others
+
+    def __post_init__(self) -> None:
+        self.root, self.outside = self.folder / "project", self.folder / "outside"
+
+    # --- files ---------------------------------------------------------------------------------------------
+
+    def begin(self) -> World:
+        (self.root / "inbox").mkdir(parents=True)
+        self.outside.mkdir()
+        (self.outside / "log").touch()
+        (self.root / "inbox" / "a.txt").write_text("the first letter\n")
+        shutil.copy(Path(__file__).with_name("bodies.py"), self.root)
+        return self.write_pipeline()
+
+    def write_pipeline(self) -> World:
+        (self.root / FILE).write_text(written(self.sketch))
+        return self
+
+    @property
+    def state(self) -> Path:
+        return self.root / ".holdfast"
+
+    @property
+    def run_dir(self) -> Path:
+        return self.state / "runs" / self.run_id
+
+    @property
+    def journal(self) -> Path:
+        return self.run_dir / "events.jsonl"
+
+    def items(self) -> list[str]:
+        if "x" not in self.sketch.items:
+            return []
+        if "x" in self.sketch.made_by:
+            return [f"x{number}" for number in range(int(self.params["n"]))]
+        return self.sketch.items["x"]
+
+    def items_of(self, step: Step) -> list[str]:
+        """The part of its task ids in brackets, for each of its tasks."""
+        if step.each == "y":
+            return [f"{x}/{y}" for x in self.items() for y in self.sketch.items["y"]]
+        return self.items() if step.each else [""]
+
+    def owners(self) -> dict[str, Owner]:
+        """Path -> whose it is, for every file that the pipeline makes now; memory files are shared."""
+        found = {}
+        for step in self.sketch.steps:
+            for item in self.items_of(step):
+                x, _, y = item.partition("/")
+                task = f"{step.name}[{item}]" if item else step.name
+                for key, path in step.paths().items():
+                    found[path.replace("{x}", x).replace("{y}", y)] = Owner(task, step, key)
+        return found
+
+    def tasks(self) -> list[str]:
+        """Every task by the name that it has now."""
+        return [
+            f"{step.now}[{item}]" if item else step.now
+            for step in self.sketch.steps
+            for item in self.items_of(step)
+        ]
+
+    def oldest(self, task: str) -> str:
+        """A task by its step's oldest name."""
+        name, bracket, rest = task.partition("[")
+        known = {step.now: step.name for step in self.sketch.steps}
+        return known.get(name, name) + bracket + rest
+
+    def whole_tasks(self) -> set[str]:
+        """The tasks all of whose files are there and prove themselves."""
+        owners = self.owners()
+        broken = {owner.task for path, owner in owners.items() if not self.is_whole(self.root / path, owner.task)}
+        return {owner.task for owner in owners.values()} - broken
+
+    def is_whole(self, path: Path, task: str) -> bool:
+        """Whether a file and its seal fit, and are that task's."""
+        beside = path.with_name(f"{path.name}.seal")
+        if not path.is_file() or path.is_symlink():
+            return False
+        parts = seals.take_apart(path.read_bytes())
+        body, seal = parts.body, parts.seal
+        if not seals.is_inline(path.name):
+            body, seal = (
+                path.read_bytes(),
+                seals.take_apart(beside.read_bytes()).seal if beside.is_file() else None,
+            )
+        fits = seal is not None and seal.sha256 == hashlib.sha256(body).hexdigest()
+        return fits and self.oldest(seal.task) == task
+
+    def files(self) -> Iterator[Path]:
+        yield from (path for path in sorted(self.root.rglob("*")) if path.is_file() and not path.is_symlink())
+
+    def entries(self) -> dict[str, tuple[int, ...]]:
+        """Name -> what changes when it is touched, but for what comes and goes with every command."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            name = str(path.relative_to(self.root))
+            passing = name.startswith((".holdfast/tmp", "__pycache__")) or name.endswith((".lock", "/logs"))
+            is_stray = path.is_dir() and path.suffix and not any(path.iterdir())
+            if not passing and (path.is_symlink() or not path.is_dir() or is_stray):
+                status = path.lstat()
+                found[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
+        return found
+
+    # --- what was done -------------------------------------------------------------------------------------
+
+    def log(self) -> list[list[str]]:
+        return [line.split() for line in (self.outside / "log").read_text().splitlines()]
+
+    def note(self, *words: str) -> None:
+        """Write down what was done to the project."""
+        with (self.outside / "log").open("a") as log:
+            log.write(" ".join(words) + "\n")
+
+    def let_fail(self, *steps: str) -> None:
+        self.failing = set(steps)
+        (self.outside / "failing").write_text(" ".join(sorted(steps)))
+
+    def new_token(self) -> str:
+        token = f"PERSON-{len(self.tokens):03}-WROTE"
+        self.tokens.add(token)
+        return token
+
+    def say(self, *words: str) -> Said:
+        """A command with a person's own words at its end; words that were refused were not said."""
+        token = self.new_token()
+        said = self(*words, token)
+        (self.said if said.code == 0 else self.destroyed).add(token)
+        return said
+
+    def tokens_in(self, path: Path) -> set[str]:
+        if path.is_dir() and not path.is_symlink():
+            return {token for one in path.rglob("*") for token in self.tokens_in(one) if one.is_file()}
+        data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        return {found.decode() for found in re.findall(rb"PERSON-\d{3}-WROTE", data)}
+
+    def present_tokens(self) -> set[str]:
+        """A word that was said to the record alone is not safe in a page that is drawn from it."""
+        found = {path: self.tokens_in(path) for path in self.files()}
+        drawn = {self.root / name for name in VIEWS}
+        return {
+            token for path, held in found.items() for token in held if path not in drawn or token not in self.said
+        }
+
+    # --- commands ------------------------------------------------------------------------------------------
+
+    def __call__(self, *words: str, stop: str = "", kill_at: str = "") -> Said:
+        """One command; whatever it was, it must not fall over, and one that only looks must not touch anything."""
+        before = self.entries() if words[0] in LOOKING or "--dry-run" in words else None
+        env = {"SOAK_OUTSIDE": str(self.outside), "SOAK_STOP": stop or "0:KILL"}
+        said = self.start(self.root, *words, env=env, kill_at=kill_at)
+        stopped = f" stopped at {stop or kill_at}" if stop or kill_at else ""
+        self.told.append(f"holdfast {' '.join(words)}{stopped} -> {said.code}")
+        self.note("did", words[0], str(said.code))
+        if "Traceback" in said.text or said.code in (INTERNAL_ERROR, HUNG):
+            raise BrokenError(f"fell over with {said.code}: {said.text[-3000:]}")
+        if before is not None and self.entries() != before:
+            raise BrokenError(f"{words} changed {set(before.items()) ^ set(self.entries().items())}")
+        return said
+
+    def status(self) -> Any:
+        return self("status", "--json").json()
+
+    def param_words(self) -> list[str]:
+        return [word for name, value in self.params.items() for word in ("-p", f"{name}={value}")]
+
+    def run_words(self) -> list[str]:
+        """The command that starts or continues the run, with the parameters that are wanted now."""
+        params = self.param_words()
+        if not self.run_dir.exists():
+            return (
+                ["run", FILE, "--run-id", self.run_id, *params] if not self.has_begun() else ["run", FILE, *params]
+            )
+        if self.are_params_new:
+            return ["run", FILE, "--resume", self.run_id, *params]
+        return self.dice.choice([["run", FILE, *params], ["resume", self.run_id]])
+
+    def has_begun(self) -> bool:
+        return self.state.exists() or any((self.root / path).exists() for path in self.owners())
+
+    def go(self, *more: str, stop: str = "", kill_at: str = "") -> Said:
+        """Start or continue; a run that ended of itself has the parameters on record."""
+        said = self(*self.run_words(), *more, stop=stop, kill_at=kill_at)
+        if said.code in (0, 3):
+            self.are_params_new = False
+        if not self.run_dir.exists():  # all was lost, and nothing had its id
+            self.run_id = next((path.name for path in self.state.glob("runs/*")), self.run_id)
+        return said
+
+
+def made(folder: Path, start: Processes, seed: int) -> World:
+    dice = Random(seed)
+    return World(folder, start, dice, draw(dice)).begin()
+
+
+def overrides(world: World, wanted: dict[str, str]) -> None:
+    (world.outside / "overrides.json").write_text(json.dumps(wanted))

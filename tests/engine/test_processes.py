@@ -204,6 +204,27 @@ def test_a_worker_ends_with_its_engine(tmp_path: Path) -> None:
     raise AssertionError("the worker lives on")
 
 
+def test_a_worker_whose_engine_died_says_nothing(tmp_path: Path) -> None:
+    """A body may end just as the engine is killed: nobody takes its answer, and the terminal shows no traceback."""
+    write(tmp_path, WORK)
+    reads, writes = os.pipe()
+    os.close(reads)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "holdfast.executors.worker", "pipeline.py"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=writes,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writes)
+    assert worker.stdin is not None and worker.stderr is not None
+    worker.stdin.write(b'{"function":"crunch","arguments":{}}\n')
+    worker.stdin.flush()
+    assert (worker.wait(PATIENCE_S), worker.stderr.read()) == (0, b"")
+    worker.stdin.close()
+    worker.stderr.close()
+
+
 def is_alive(pid: int) -> bool:
     """Whether the process runs; one that only waits to be reaped does not."""
     try:

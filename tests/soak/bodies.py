@@ -7,7 +7,8 @@ often the run was disturbed, gets the same bytes. SOAK_OUTSIDE names a folder ou
     failing         the steps that fail for now
     overrides.json  "TASK KEY" -> what that task gives instead: how an undisturbed run gets a person's words
 
-SOAK_STOP=N:SIGNAL sends the engine that signal at its N-th line of the log.
+SOAK_STOP=N:SIGNAL sends the engine that signal at its N-th line of the log; `delete PATH` or `spoil PATH` instead
+does that to a file.
 """
 
 import hashlib
@@ -41,7 +42,18 @@ def stop_if_asked() -> None:
     with _COUNTING:
         _lines += 1
         if _lines == int(_STOP_AT):
-            os.kill(_ENGINE, getattr(signal, f"SIG{_SIGNAL}"))
+            meddle()
+
+
+def meddle() -> None:
+    """Send a signal, or do to a file what somebody does who does not know that an engine is at work."""
+    what, _, path = _SIGNAL.partition(" ")
+    if not path:
+        os.kill(_ENGINE, getattr(signal, f"SIG{what}"))
+    elif Path(path).is_file() and what == "delete":
+        Path(path).unlink()
+    elif Path(path).is_file():
+        Path(path).write_bytes(b"spoiled" + Path(path).read_bytes())
 
 
 def override(task: str, key: str = "") -> str | None:
@@ -67,6 +79,16 @@ def polished(output: Any) -> str | None:
         return None
     tell("refused", str(output).split()[1])
     return "it is unpolished"
+
+
+def failing() -> list[str]:
+    path = OUTSIDE / "failing"
+    return path.read_text().split() if path.exists() else []
+
+
+def in_order() -> str | None:
+    """A checklist: something is not in order for now."""
+    return "not yet" if "checklist" in failing() else None
 
 
 @dataclass(frozen=True)
@@ -116,8 +138,7 @@ class Job:
 
     def begin(self) -> None:
         tell("run", self.task, self.signature)
-        failing = OUTSIDE / "failing"
-        if failing.exists() and self.body.name in failing.read_text().split():
+        if self.body.name in failing():
             raise RuntimeError("out of order")
         if self.body.objects_to:
             self.object_if_unrevised()

@@ -97,12 +97,29 @@ def look(world: World) -> str:
     return ""
 
 
+def run_meddled_with(world: World) -> str:
+    """A file is deleted or spoiled while an engine is at work."""
+    owners = world.owners()
+    if not owners:
+        return "no files"
+    path = world.dice.choice(list(owners))
+    world.note("lost", "file", owners[path].task)
+    said = world.go(stop=f"{world.dice.randrange(1, 30)}:{world.dice.choice(['delete', 'spoil'])} {path}")
+    oracles.expect_code(world, said, (0, 1, 3))
+    return path
+
+
+def moment(world: World) -> str:
+    """When a short command is killed; mostly never."""
+    return str(world.dice.randrange(1, 12)) if world.dice.random() < 0.2 else ""
+
+
 # --- people ----------------------------------------------------------------------------------------------------
 
 
 def approve(world: World) -> str:
-    for name, _, _ in world.sketch.gates:
-        world("approve", name)
+    for gate in world.sketch.gates:
+        world("approve", gate.name, kill_at=moment(world))
     return ""
 
 
@@ -115,15 +132,14 @@ def reject(world: World) -> str:
 def decide(world: World) -> str:
     """Beforehand, unasked."""
     task, choice = world.dice.choice(world.tasks()), world.dice.choice(["redo", "restore", "keep"])
-    said = world("decide", task, choice)
-    if said.code == 0:
-        world.has_kept_edits |= choice == "keep"
-        world.note("asked", world.oldest(task))
+    world.note("asked", world.oldest(task))
+    said = world("decide", task, choice, kill_at=moment(world))
+    world.has_kept_edits |= choice == "keep"
     return f"{task} {choice} -> {said.code}"
 
 
 def retry(world: World) -> str:
-    world("retry", "--all")
+    world("retry", "--all", kill_at=moment(world))
     return ""
 
 
@@ -348,9 +364,51 @@ def migrate(world: World) -> str:
     return f"{step.name} to {step.version}"
 
 
+def change_paths(world: World) -> str:
+    """The files of a step belong elsewhere from now on."""
+    step = world.dice.choice(world.sketch.steps)
+    if ["lost", "record"] in world.log():  # nobody may know any more where they were
+        for owner in world.owners().values():
+            if owner.step.name == step.name:
+                world.note("lost", "file", owner.task)
+    step.folder = "" if step.folder else "elsewhere/"
+    world.write_pipeline()
+    return f"{step.name} {step.folder}"
+
+
+def drop_step(world: World) -> str:
+    """A step leaves the pipeline, or comes back."""
+    sketch = world.sketch
+    if sketch.dropped:
+        sketch.steps += sketch.dropped
+        sketch.dropped = []
+    elif unneeded := sketch.unneeded():
+        gone = world.dice.choice(unneeded)
+        sketch.steps.remove(gone)
+        sketch.dropped = [gone]
+    world.write_pipeline()
+    return f"{[step.name for step in sketch.dropped]}"
+
+
+def lower_version(world: World) -> str:
+    """Somebody runs an old copy of the pipeline: refused, if newer work is there."""
+    step = world.dice.choice(world.sketch.steps)
+    if step.version == 1 or step.migrated:
+        return "there is no older one"
+    step.version -= 1
+    world.write_pipeline()
+    said = world.go()
+    step.version += 1
+    world.write_pipeline()
+    if said.code != 2:
+        oracles.expect_code(world, said, (0, 3))
+    return f"{step.name} {said.code}"
+
+
 def let_fail(world: World) -> str:
     """A step that fails for now, or no longer."""
-    world.let_fail(*([] if world.failing else [world.dice.choice(world.sketch.steps).name]))
+    names = ["checklist", *(step.name for step in world.sketch.steps)]
+    world.let_fail(*([] if world.failing else [world.dice.choice(names)]))
     return " ".join(world.failing)
 
 
@@ -451,6 +509,10 @@ ACTIONS: dict[Action, int] = {
     rename: 1,
     move: 1,
     migrate: 1,
+    change_paths: 1,
+    drop_step: 1,
+    lower_version: 1,
+    run_meddled_with: 2,
     let_fail: 2,
     stash: 2,
     put_back_artifact: 1,

@@ -298,6 +298,8 @@ def may_pay_again(world: World, call: tuple[str, ...], since: list[list[str]]) -
     if any(line[:2] == ["run", task] and line[2] != signature for line in since):
         return True
     step = world.sketch.step(task.partition("[")[0])
+    if step.traits.get("blind") and any(line[0] == "rewind" for line in since):
+        return True  # it was kept against other inputs, which changed again
     if f"raised {step.name}" in said and f"made {task} -" not in said:
         return True
     losses = ["lost record"] + (["lost objects"] if step.traits.get("large_calls") else [])
@@ -352,6 +354,8 @@ def may_run_again(world: World, task: str, signature: str, since: list[list[str]
         return True
     if any(line[:2] == ["run", task] and line[2] != signature for line in since):
         return True
+    if step.traits.get("blind") and any(line[0] == "rewind" for line in since):
+        return True  # it was kept against other inputs, which changed again
     is_lost = "lost objects" in said or "lost record" in said
     if not step.paths() or step.kind in ("several", "folder"):
         has_lost_file = f"lost file {task}" in said and not step.copy

@@ -50,6 +50,7 @@ class Step:
     params: list[str] = field(default_factory=list)
     phase: str = ""
     version: int = 1
+    folder: str = ""
     migrated: int = 0  # how many of its versions only brought a new form, which is the old one here
     traits: dict[str, object] = field(default_factory=dict)
     manner: str = "thread"  # or async, process
@@ -64,11 +65,21 @@ class Step:
     def paths(self) -> dict[str, str]:
         """Key -> template of each of its files; a section's file is shared, and not here."""
         stem = {"": self.name, "x": f"{self.name}/{{x}}", "y": f"{self.name}/{{x}}-{{y}}"}[self.each]
-        return {key: path.replace("{stem}", stem) for key, path in FILES.get(self.kind, {}).items()}
+        return {key: self.folder + path.replace("{stem}", stem) for key, path in FILES.get(self.kind, {}).items()}
 
     def migrations(self) -> range:
         """The versions whose outputs are brought along: the last ones."""
         return range(self.version - self.migrated, self.version)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A gate after a step, or after each batch of items."""
+
+    name: str
+    after: str
+    blocking: bool = True
+    each: bool = False
 
 
 @dataclass
@@ -80,10 +91,17 @@ class Sketch:
     made_by: dict[str, str]  # fan-out -> the step whose text says how many
     chained: bool = False
     batches: bool = False
-    gates: list[tuple[str, str, bool]] = field(default_factory=list)  # name, after which step, blocking
+    gates: list[Gate] = field(default_factory=list)
+    dropped: list[Step] = field(default_factory=list)  # that were in it, and may come back
 
     def step(self, name: str) -> Step:
-        return next(step for step in self.steps if step.name == name)
+        return next(step for step in (*self.steps, *self.dropped) if step.name == name)
+
+    def unneeded(self) -> list[Step]:
+        """Those that nothing else in the pipeline names."""
+        named = {name for step in self.steps for name in (*step.takes, *step.sources, step.head, *step.keeps)}
+        named |= {gate.after for gate in self.gates} | set(self.made_by.values())
+        return [step for step in self.steps if step.name not in named]
 
 
 def draw(dice: Random) -> Sketch:
@@ -102,7 +120,10 @@ def draw(dice: Random) -> Sketch:
     _add_objections(sketch, dice)
     _add_phases(sketch, dice)
     if dice.random() < 0.4:
-        sketch.gates.append(("ok", dice.choice(sketch.steps).name, dice.random() < 0.7))
+        sketch.gates.append(Gate("ok", dice.choice(sketch.steps).name, dice.random() < 0.7))
+    if "x" in sketch.items and dice.random() < 0.15:
+        after = dice.choice([step.name for step in sketch.steps if step.each == "x"] or [""])
+        sketch.gates += [Gate("batch_ok", after, each=True)] if after else []
     for step in sketch.steps:
         step.now = step.now or step.name
     return sketch
@@ -186,6 +207,8 @@ def written(sketch: Sketch) -> str:
     lines = [_HEAD]
     if "x" in sketch.items:
         lines.append(_items(sketch))
+    if any(step.phase for step in sketch.steps):
+        lines += ['pipe.phase("One")', 'pipe.phase("Two", checklist=[in_order])']
     lines += [_rendered(step, sketch) for step in sketch.steps]
     lines += [
         f"\n\n@pipe.migration({step.now!r}, {version})\ndef {step.name}_from_{version}(value):\n    return value\n"
@@ -193,8 +216,9 @@ def written(sketch: Sketch) -> str:
         for version in step.migrations()
     ]
     lines += [
-        f"pipe.gate({name!r}, after=[{sketch.step(after).now!r}], blocking={blocking})"
-        for name, after, blocking in sketch.gates
+        f"pipe.gate({gate.name!r}, after=[{sketch.step(gate.after).now!r}], blocking={gate.blocking}"
+        + (', each="x")' if gate.each else ")")
+        for gate in sketch.gates
     ]
     return "\n".join(lines) + "\n"
 
@@ -205,7 +229,7 @@ from pathlib import Path
 
 from holdfast import Context, Pipeline
 
-from bodies import Body, polished, work, work_async, work_elsewhere
+from bodies import Body, in_order, polished, work, work_async, work_elsewhere
 
 pipe = Pipeline("soak", params={"topic": (str, "kelp"), "n": (int, 2)})
 

@@ -23,6 +23,7 @@ from .processes import HUNG, Processes, Said
 
 INTERNAL_ERROR = 70
 VIEWS = ("checkpoint.md", "RESUME.md")
+DRAWN = (*VIEWS, "checkpoint.json", "progress.md", "todos.db")
 LOOKING = ("status", "list", "plan", "why", "events", "verify", "scan")
 MEMORY = "memory.md"
 
@@ -199,9 +200,11 @@ class World:
     def present_tokens(self) -> set[str]:
         """A word that was said to the record alone is not safe in a page that is drawn from it."""
         found = {path: self.tokens_in(path) for path in self.files()}
-        drawn = {self.root / name for name in VIEWS}
         return {
-            token for path, held in found.items() for token in held if path not in drawn or token not in self.said
+            token
+            for path, held in found.items()
+            for token in held
+            if path.name not in DRAWN or token not in self.said
         }
 
     # --- commands ------------------------------------------------------------------------------------------

@@ -54,8 +54,11 @@ class _Answers:
 
     def send(self, line: bytes) -> None:
         with self._lock:
-            self._pipe.write(line + b"\n")
-            self._pipe.flush()
+            try:
+                self._pipe.write(line + b"\n")
+                self._pipe.flush()
+            except BrokenPipeError:  # the parent was killed while a body ended: nobody wants to read of it
+                os._exit(0)
 
 
 def _leave_it_to_the_engine(number: int, frame: FrameType | None) -> None:

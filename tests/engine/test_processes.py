@@ -205,7 +205,7 @@ def test_a_worker_ends_with_its_engine(tmp_path: Path) -> None:
 
 
 def test_a_worker_whose_engine_died_says_nothing(tmp_path: Path) -> None:
-    """A body may end just as the engine is killed: nobody takes its answer, and the terminal shows no traceback."""
+    """A body may end just as the engine is killed: nobody takes its answer, and no traceback is shown."""
     write(tmp_path, WORK)
     reads, writes = os.pipe()
     os.close(reads)

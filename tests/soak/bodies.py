@@ -168,6 +168,8 @@ class Job:
         if self.body.fails_first and self.ctx is not None and self.ctx.attempt == 1:
             tell("failed", self.task)
             raise RuntimeError("the first attempt always fails")
+        if self.ctx is not None:
+            self.ctx.section(f"SECTION {self.task} {self.made_from}", title=self.task)
         output = getattr(self, f"give_{self.body.kind}")()
         tell("made", self.task, digest(output) if self.body.kind == "section" else "-")
         return output
@@ -215,6 +217,12 @@ class Job:
     def give_path(self) -> Path:
         assert self.ctx is not None
         Path(self.ctx.out).write_text(self.text() * 50)
+        return Path(self.ctx.out)
+
+    def give_huge(self) -> Path:
+        """Too large for a pack."""
+        assert self.ctx is not None
+        Path(self.ctx.out).write_text(self.text() * (1 + (1 << 20) // len(self.text())))
         return Path(self.ctx.out)
 
     def give_folder(self) -> dict[str, Any]:

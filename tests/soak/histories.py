@@ -202,6 +202,9 @@ def write_into_memory(world: World) -> str:
     except ValueError:
         return "not text"
     places = [0, len(text), *(found.start() for found in re.finditer(r"<!-- holdfast section=", text))]
+    if world.dice.random() < 0.3:
+        places = [found.start() for found in re.finditer(r"Line \d of memory", text)] or places
+        world.note("lost", "file", "memory")
     place = world.dice.choice(places)
     if place and text[place - 1] != "\n":
         return "damaged"
@@ -238,8 +241,7 @@ def note_loss(world: World, path: Path) -> None:
         lost.append("objects")
     for what in lost:
         world.note("lost", what)
-        for task in sorted(world.whole_tasks()):
-            world.note("whole", task)
+        world.note_whole()
 
 
 def tear_journal(world: World) -> str:
@@ -360,6 +362,7 @@ def migrate(world: World) -> str:
     step = world.dice.choice(world.sketch.steps)
     step.version, step.migrated = step.version + 1, step.migrated + 1
     world.note("raised", step.name)
+    world.note_whole()
     world.write_pipeline()
     return f"{step.name} to {step.version}"
 
@@ -457,6 +460,47 @@ def put_back(world: World, name: str, task: str) -> str:
     return name
 
 
+def put_back_view(world: World) -> str:
+    """An old page."""
+    name = world.dice.choice([*VIEWS, ".holdfast/todos.db"])
+    if world.stashed is None or not (world.stashed / name).is_file() or not (world.root / name).parent.is_dir():
+        return "nothing there"
+    before = world.present_tokens()
+    path = world.root / name
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    shutil.copy(world.stashed / name, path)
+    world.destroyed |= before - world.present_tokens()
+    return name
+
+
+def lose_folder(world: World) -> str:
+    """All files of a step, or everything that the pipeline made."""
+    owners = world.owners()
+    folders = sorted({name.partition("/")[0] for name in owners if "/" in name})
+    chosen = world.dice.sample(folders, world.dice.randrange(len(folders) + 1))
+    before = world.present_tokens()
+    for name, owner in owners.items():
+        if name.partition("/")[0] in chosen:
+            world.note("lost", "file", owner.task)
+    for name in chosen:
+        shutil.rmtree(world.root / name, ignore_errors=True)
+    world.destroyed |= before - world.present_tokens()
+    return f"{chosen}"
+
+
+def edit_half(world: World) -> str:
+    """A person adds to a half-finished text."""
+    parts = [path for path in world.files() if path.name.endswith(".part")]
+    if not parts:
+        return "nothing there"
+    path = world.dice.choice(parts)
+    with path.open("a") as text:
+        text.write(f"{world.new_token()} this.\n")
+    return path.name
+
+
 def swap(world: World) -> str:
     """Two files in each other's place."""
     owners = world.owners()
@@ -517,6 +561,9 @@ ACTIONS: dict[Action, int] = {
     stash: 2,
     put_back_artifact: 1,
     put_back_state: 1,
+    put_back_view: 1,
+    lose_folder: 1,
+    edit_half: 1,
     swap: 1,
 }
 

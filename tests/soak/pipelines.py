@@ -17,6 +17,7 @@ KINDS = (
     "json",
     "several",
     "path",
+    "huge",
     "folder",
     "stream",
 )
@@ -28,9 +29,18 @@ FILES = {
     "json": {"": "{stem}.json"},
     "several": {"page": "{stem}-page.md", "data": "{stem}-data.json"},
     "path": {"": "{stem}.txt"},
+    "huge": {"": "{stem}.dat"},
     "folder": {"one": "{stem}/one.bin", "two": "{stem}/two.txt"},
 }
-GIVES = {"bytes": "bytes", "path": "Path", "stream": "str | None", "text": "str", "bare": "str", "section": "str"}
+GIVES = {
+    "bytes": "bytes",
+    "path": "Path",
+    "huge": "Path",
+    "stream": "str | None",
+    "text": "str",
+    "bare": "str",
+    "section": "str",
+}
 ITEMS = {"": [], "x": ["x"], "y": ["x", "y"]}
 DEFINED_BY = {"thread": "def", "async": "async def", "process": "def"}
 WORKS_BY = {"thread": "work", "async": "await work_async", "process": "work_elsewhere"}
@@ -119,9 +129,11 @@ def draw(dice: Random) -> Sketch:
     _add_memory(sketch, dice)
     _add_objections(sketch, dice)
     _add_phases(sketch, dice)
+    has_phases = any(step.phase for step in sketch.steps)
     if dice.random() < 0.4:
-        sketch.gates.append(Gate("ok", dice.choice(sketch.steps).name, dice.random() < 0.7))
-    if "x" in sketch.items and dice.random() < 0.15:
+        is_loop = has_phases and (sketch.chained or sketch.batches)
+        sketch.gates.append(Gate("ok", dice.choice(sketch.steps).name, dice.random() < 0.7 and not is_loop))
+    if "x" in sketch.items and not has_phases and dice.random() < 0.25:
         after = dice.choice([step.name for step in sketch.steps if step.each == "x"] or [""])
         sketch.gates += [Gate("batch_ok", after, each=True)] if after else []
     for step in sketch.steps:
@@ -135,7 +147,7 @@ def _step(name: str, sketch: Sketch, dice: Random) -> Step:
     step.takes = dice.sample([one.name for one in sketch.steps], min(len(sketch.steps), dice.randrange(0, 4)))
     step.params = ["topic"] if dice.random() < 0.25 else []
     step.manner = dice.choice(["thread", "thread", "async", "process"])
-    if step.manner == "process" and step.kind in ("path", "folder", "stream"):
+    if step.manner == "process" and step.kind in ("path", "huge", "folder", "stream"):
         step.manner = "thread"
     step.copy = dice.random() < 0.8 or step.kind in ("value", "large_value")
     step.on_partial = dice.choice(["redo", "continue", "ask"]) if step.kind == "stream" else "redo"

@@ -179,6 +179,10 @@ class World:
         self.failing = set(steps)
         (self.outside / "failing").write_text(" ".join(sorted(steps)))
 
+    def note_whole(self) -> None:
+        for task in sorted(self.whole_tasks()):
+            self.note("whole", task)
+
     def new_token(self) -> str:
         token = f"PERSON-{len(self.tokens):03}-WROTE"
         self.tokens.add(token)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from holdfast import Pipeline
+from holdfast import Context, Pipeline
 from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
 
@@ -94,3 +95,54 @@ def test_files_that_steps_spoil_for_each_other_end_no_run_as_completed(tmp_path:
     assert (result.status, ran) == ("failed", ["a", "b", "a", "b"])
     (stopped,) = events_of(tmp_path, "run_stopped")
     assert stopped["reason"].startswith("a.md was spoiled again")
+
+
+def read_by_another(ran: list[str], meddle: Callable[[str], object], *, copy: bool = True) -> Pipeline:
+    """A large file, a step after it, and one that reads it; `meddle` is called between, and while it is read."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="film.bin", copy=copy)
+    def film(ctx: Context) -> Path:
+        ran.append("film")
+        ctx.out.write_bytes(b"film" * 1000)
+        return ctx.out
+
+    @pipe.step(after=["film"])
+    def pause() -> int:
+        meddle("pause")
+        return 1
+
+    @pipe.step(writes="size.md", after=["pause"], retries=1, backoff=0.0001)
+    def size(ctx: Context, film: Path) -> str:
+        ran.append("size")
+        meddle("size")
+        return f"{ctx.once('count', lambda: film.read_bytes().count(b'film'))}\n"
+
+    return pipe
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("moment", ["pause", "size"])
+def test_a_large_file_that_is_spoiled_before_or_while_it_is_read_spoils_nothing(
+    tmp_path: Path, moment: str, copy: bool
+) -> None:
+    """It is whole again before it is read, and what was made of the spoiled one does not count."""
+    ran: list[str] = []
+    times: list[str] = []
+
+    def spoil(at: str) -> None:
+        times.append(at)
+        if times == ["pause", "size"][: len(times)] and at == moment:
+            (tmp_path / "film.bin").write_bytes(b"spoiled")
+
+    result = read_by_another(ran, spoil, copy=copy).run(dir=tmp_path)
+    assert (result.status, result.outputs["size"]) == ("completed", "1000\n")
+    assert (ran.count("film"), ran.count("size")) == (1 if copy else 2, 2 if moment == "size" else 1)
+    assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+
+
+def test_a_large_file_that_was_only_touched_is_read_once_and_believed(tmp_path: Path) -> None:
+    """Another time of change alone is no damage."""
+    ran: list[str] = []
+    result = read_by_another(ran, lambda _: os.utime(tmp_path / "film.bin", (1, 1))).run(dir=tmp_path)
+    assert (result.status, ran, result.outputs["size"]) == ("completed", ["film", "size"], "1000\n")

@@ -141,6 +141,14 @@ class Inputs:
         if "source" in node.spec.sources:
             yield from self._sources_needed(node)
 
+    def spoiled(self, node: Node) -> Iterator[tuple[Node, str]]:
+        """Large files that this task reads itself and that are not what was accepted: whose, and which."""
+        for producer in self.producers(node):
+            accepted = self.state.task(producer.id).accepted
+            for file in accepted.files if accepted is not None else ():
+                if file.kind == "path" and not self.artifacts.is_still(file):
+                    yield producer, file.path
+
     def _sources_needed(self, node: Node) -> list[Node]:
         """The best source of a section, if all of them were lost: one must come back before it can be made."""
         finished = [source for source in node.material if self._is_done(source)]

@@ -75,6 +75,8 @@ class Artifacts:
         self.sections = Sections(self.shelf, objects, self.recent)
         self.quick = quick  # accepted files whose mark is unchanged are not read
         self.unread: set[str] = set()  # the files that were believed so
+        self.has_large = False  # whether any file was met that consumers read themselves
+        self._proved: dict[str, str] = {}  # the marks of large files that were read in full, and are whole
 
     # --- looking -------------------------------------------------------------------------------------------
 
@@ -138,6 +140,7 @@ class Artifacts:
         """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
         if record.kind in (SECTION, UNWRITTEN):
             return self.sections.check(record, tasks)
+        self.has_large = self.has_large or record.kind == "path"
         if self.quick and self._is_untouched(record):
             return Look(SEALED)
         if record.kind == "path":
@@ -176,6 +179,23 @@ class Artifacts:
         except (OSError, UsageError):  # what that means is said where the file is read
             return True
         return status is None or mark_of(status) != record.mark
+
+    def is_still(self, record: FileRecord) -> bool:
+        """Whether a large file is what was accepted; it is read only if somebody has touched it, and once."""
+        try:
+            status = self.tree.stat(record.path)
+            mark = mark_of(status) if status is not None else ""
+            if not mark or mark in (record.mark, self._proved.get(record.path)):
+                return bool(mark)
+            sha, _ = hash_above(self.tree, record)
+        except UsageError:  # a folder on the way is a link, or no folder
+            return False
+        except OSError as error:
+            look_unread(error)  # what is the machine's fault is raised
+            return False
+        if sha == record.sha256:
+            self._proved[record.path] = mark
+        return sha == record.sha256
 
     def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """Like `check`, without holding the whole file in memory."""
@@ -306,6 +326,7 @@ class Artifacts:
         return f"{quarantine.name}/refused/{atomic.set_aside(source, quarantine / 'refused').name}"
 
     def _store_large(self, record: FileRecord, source: Path, seal: Seal, *, sync: bool) -> str:
+        self.has_large = True
         if record.stored:
             self.objects.put_file(source)
         return self._place_large(record, source, seal, sync=sync)
@@ -386,6 +407,9 @@ class Artifacts:
 
     def _load_file(self, record: FileRecord) -> Any:
         if record.kind == "path":
+            self.has_large = True
+            if not self.is_still(record):
+                raise LostValueError(f"{record.path} is no longer what was accepted")
             return self.tree.root / record.path
         body = self.body(record)
         author = seals.author_body(body, record.newline_added)

@@ -166,6 +166,9 @@ class Attempts:
     def _verdict(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         if outcome.error is not None:
             return self._judge_error(attempt, outcome)
+        if self.artifacts.has_large:
+            for _, path in self.inputs.spoiled(attempt.node):
+                return _read_amiss(path)
         try:
             return self._accept(attempt, outcome)
         except (OutputRefusedError, ValueRefusedError, DefinitionError, UsageError) as error:
@@ -405,6 +408,12 @@ def _objection(check: Check, arguments: dict[str, Any]) -> str:
     if issubclass(type(answer), str):
         return writable(answer)
     return f"{check.name} said no" if answer is False else ""
+
+
+def _read_amiss(path: str) -> Verdict:
+    """A file that the body was given to read was touched meanwhile: neither its output nor its calls count."""
+    message = f"{path} was changed while the step was at work: it may have read something else than was accepted"
+    return Verdict(error=OutputRefusedError(message), kind="refused", message=message, new_round=True)
 
 
 def describe(error: BaseException) -> str:

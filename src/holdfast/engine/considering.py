@@ -192,10 +192,14 @@ class Considering:
 
     def _wants_back(self, node: Node) -> bool:
         """Whether a task that is to run takes something that is lost: then that comes back first."""
-        if not self.judge.lacking:
+        has_large = self.judge.artifacts.has_large
+        if not self.judge.lacking and not has_large:
             return False
-        lost = [producer for producer in self.board.inputs.producers(node) if self.judge.want(producer)]
-        for producer in lost:
+        inputs = self.board.inputs
+        lost = [producer for producer in inputs.producers(node) if self.judge.want(producer)]
+        if has_large:  # a text is proved when it is loaded, and comes from its copy if it must
+            lost += [producer for producer, _ in inputs.spoiled(node)]
+        for producer in dict.fromkeys(lost):
             self.board.scheduler.release(producer)
         return bool(lost)
 

@@ -132,6 +132,8 @@ def reject(world: World) -> str:
 def decide(world: World) -> str:
     """Beforehand, unasked."""
     task, choice = world.dice.choice(world.tasks()), world.dice.choice(["redo", "restore", "keep"])
+    if choice == "keep" and not world.is_edited(world.oldest(task)):
+        return "nothing to keep"  # something out of date would stand, and rightly
     world.note("asked", world.oldest(task))
     said = world("decide", task, choice, kill_at=moment(world))
     world.has_kept_edits |= choice == "keep"

@@ -162,7 +162,8 @@ def answer(world: World) -> None:
 def chosen(world: World, task: str, command: str, text: str) -> str:
     """Keep or restore what was edited; make anew whatever else is asked about."""
     offered = re.findall(r"\b(keep|restore|redo|continue)\b", command)
-    is_edit = bool(re.search(rf"^  {re.escape(task)}: \S+ was changed after", text, re.MULTILINE))
+    was_changed = bool(re.search(rf"^  {re.escape(task)}: \S+ was changed after", text, re.MULTILINE))
+    is_edit = was_changed and world.is_edited(world.oldest(task))
     choices = [one for one in offered if one != "keep" or is_edit]
     choice = world.dice.choice(choices)
     world.has_kept_edits |= choice == "keep"
@@ -286,9 +287,11 @@ def kept_words(world: World, mine: dict[str, bytes]) -> dict[str, str]:
     made = {(line[1], line[2]) for line in world.log() if line[0] == "made"}
     for name, content in mine.items():
         text = content.decode(errors="replace")
-        if name in owners and "PERSON-" in text:
-            if not world.has_kept_edits:
-                raise BrokenError(f"an edit of {name} was trusted, and nobody said so")
+        is_kept = world.has_kept_edits and name.endswith(".md") and name in owners
+        if name in owners and "PERSON-" in text and not is_kept:
+            raise BrokenError(f"an edit of {name} was trusted, and nobody said so")
+        # A flipped bit in a text is an edit, too, as far as anybody can tell.
+        if is_kept and ["lost", "file", owners[name].task] in world.log():
             wanted[f"{owners[name].task} {owners[name].key}"] = text
         task = name.removeprefix(f"{MEMORY} ")
         if name.startswith(MEMORY) and (task, digest(text)) in made:

@@ -111,7 +111,7 @@ class Sketch:
         """Those that nothing else in the pipeline names."""
         named = {name for step in self.steps for name in (*step.takes, *step.sources, step.head, *step.keeps)}
         named |= {gate.after for gate in self.gates} | set(self.made_by.values())
-        return [step for step in self.steps if step.name not in named]
+        return [step for step in self.steps if step.name not in named and not step.objects_to]
 
 
 def draw(dice: Random) -> Sketch:

@@ -201,6 +201,11 @@ class World:
         data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
         return {found.decode() for found in re.findall(rb"PERSON-\d{3}-WROTE", data)}
 
+    def is_edited(self, task: str) -> bool:
+        """Whether a file of that task has words of a person in it."""
+        paths = [path for path, owner in self.owners().items() if owner.task == task]
+        return any(self.tokens_in(self.root / path) for path in paths)
+
     def present_tokens(self) -> set[str]:
         """A word that was said to the record alone is not safe in a page that is drawn from it."""
         found = {path: self.tokens_in(path) for path in self.files()}

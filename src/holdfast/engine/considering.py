@@ -61,6 +61,7 @@ class Considering:
         self.concurrency = concurrency
         self.budget_usd = budget_usd
         self._is_first = True  # nothing was looked at yet, and nothing has started
+        self._artifacts = board.inputs.artifacts
         self._survey: Survey | None = Survey() if board.state.tasks else None  # of a run that is continued
 
     def advance(self) -> None:
@@ -192,7 +193,7 @@ class Considering:
 
     def _wants_back(self, node: Node) -> bool:
         """Whether a task that is to run takes something that is lost: then that comes back first."""
-        has_large = self.judge.artifacts.has_large
+        has_large = self._artifacts.has_large
         if not self.judge.lacking and not has_large:
             return False
         inputs = self.board.inputs

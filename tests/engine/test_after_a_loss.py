@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline, Rewind
-from holdfast.commands.people import approve, decide
+from holdfast.commands.people import approve, decide, note
+from holdfast.commands.recover import recover
 from holdfast.commands.run import RunResult
 from holdfast.commands.verify import verify
 from holdfast.errors import UsageError
+from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
+from holdfast.settings import load_settings
 
 from .projects import events_of
 
@@ -246,3 +249,29 @@ def test_a_page_of_a_run_that_is_gone_is_called_what_it_is(project: Project) -> 
     told = {event["path"]: event["reason"] for event in events_of(project.root, "artifact_set_aside")}
     assert told["checkpoint.md"] == f"written for run {old.name}, of which there is no record"
     assert page in [kept.read_text() for kept in project.root.glob("checkpoint.md.bak.*")]
+
+
+@pytest.mark.parametrize("how", ["run", "recover"])
+def test_the_letter_of_a_lost_run_is_kept_if_it_has_notes(tmp_path: Path, how: str) -> None:
+    """They were in the record and in RESUME.md, which is written anew: nothing else has them now."""
+    project = Project(tmp_path)
+    run_id = project.run().run_id
+    note(open_project(tmp_path), run_id, "Ask Ada before printing.")
+    project.lose()
+    if how == "run":
+        project.run()
+    else:
+        compiled = project.pipeline().compile()
+        recover(compiled, open_project(tmp_path), Request({}, resume=run_id, settings=load_settings(tmp_path)))
+    (kept,) = tmp_path.glob("RESUME.md.bak.*")
+    assert "Ask Ada before printing." in kept.read_text()
+    assert "RESUME.md.bak" in (tmp_path / "RESUME.md").read_text()
+
+
+def test_the_letter_of_a_lost_run_that_has_no_notes_is_written_anew(tmp_path: Path) -> None:
+    """All that it said is there again."""
+    project = Project(tmp_path)
+    project.run()
+    project.lose()
+    project.run()
+    assert not list(tmp_path.glob("RESUME.md.bak.*"))

@@ -133,7 +133,7 @@ def draw(dice: Random) -> Sketch:
     if dice.random() < 0.4:
         is_loop = has_phases and (sketch.chained or sketch.batches)
         sketch.gates.append(Gate("ok", dice.choice(sketch.steps).name, dice.random() < 0.7 and not is_loop))
-    if "x" in sketch.items and not has_phases and dice.random() < 0.25:
+    if "x" in sketch.items and not has_phases and not _gathers_between(sketch) and dice.random() < 0.25:
         after = dice.choice([step.name for step in sketch.steps if step.each == "x"] or [""])
         sketch.gates += [Gate("batch_ok", after, each=True)] if after else []
     for step in sketch.steps:

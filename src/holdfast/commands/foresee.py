@@ -62,13 +62,12 @@ class Foresight:
         if events or self._mends:
             self._append()
 
-    def end(self, state: RunState, recorded: int, keep: int, disagreements: Sequence[object]) -> None:
+    def end(self, state: RunState, recorded: int, keep: int, pages: Sequence[Path]) -> None:
         """What follows the walk, in which so many events were recorded."""
         if recorded or self._has_new or state.rebuilt:
             self._append()
             self._write_snapshot(state, keep)
-            if disagreements and state.rebuilt:
-                self._keep_pages()
+            self._keep(pages)
         self._write_views(state)
 
     def actions(self, state: RunState) -> list[Action]:
@@ -164,8 +163,8 @@ class Foresight:
                 if os.path.lexists(one):
                     self.paper.note(DELETE, one)
 
-    def _keep_pages(self) -> None:
-        for path in (self._layout.checkpoint_view, self._layout.resume_view):
+    def _keep(self, pages: Sequence[Path]) -> None:
+        for path in pages:
             if os.path.lexists(path):
                 self.paper.back_up(path)
                 self._gone.add(path)

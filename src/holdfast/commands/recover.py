@@ -15,6 +15,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from holdfast import clock, decisions
 from holdfast import events as ev
@@ -34,7 +35,7 @@ from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.disagreeing import Disagreement, disagreements
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import path_values
-from holdfast.recovery.sources import Views, read_views
+from holdfast.recovery.sources import Views, read_letter, read_views
 from holdfast.recovery.strangers import Strangers
 from holdfast.runs.choosing import Choice, Request, choose
 from holdfast.runs.listing import list_runs, load_value
@@ -159,7 +160,8 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         remarks = [*damage, *_elsewhere(walker).values()]
         wishes += _lost_wishes(layout, walker, views)
         report = _report(choice, walker, told, before, remarks, turned_back(wishes))
-        foresight.end(state, walker.recorded, request.settings.snapshots, report.disagreements)
+        kept = _telling_more(layout, report.disagreements) if state.rebuilt else ()
+        foresight.end(state, walker.recorded, request.settings.snapshots, kept)
     # Where there is nothing to recover, no run is begun.
     return replace(report, actions=foresight.actions(state)) if report.found_anything else report
 
@@ -201,7 +203,7 @@ def _carry_out(opened: OpenRun) -> Recovery:
         notes = [*lost, *_notes(elsewhere), _recovered(walker, report.disagreements)]
         opened.say([*notes, *_stopped(opened, walker)], durable=True)
         opened.write_snapshot()
-        kept = _keep_pages(opened, shelf, report.disagreements if was_lost else ())
+        kept = _keep_pages(opened, shelf, report.disagreements) if was_lost else []
     kept += _draw_views(opened, walker, shelf)
     words = [f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]
     recorded, is_complete = journal.position.seq - begun, state.status == COMPLETED
@@ -209,11 +211,16 @@ def _carry_out(opened: OpenRun) -> Recovery:
     return replace(report, kept=words, recorded=recorded, is_complete=is_complete, not_up_to_date=behind)
 
 
+def _telling_more(layout: ProjectLayout, found: Sequence[Disagreement]) -> tuple[Path, ...]:
+    """The pages of a lost run that say more than could be rebuilt: they contradict it, or have notes."""
+    if found:
+        return (layout.checkpoint_view, layout.resume_view)
+    return (layout.resume_view,) if read_letter(layout).has_words else ()
+
+
 def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]) -> list[ev.ArtifactSetAside]:
-    """Keep the pages of a lost run that say more than could be rebuilt. All that they say is on record by now."""
-    if not found:
-        return []
-    kept = kept_events(opened.layout, shelf.keep_pages())
+    """Keep pages of a lost run as they are. All that could be understood of them is on record by now."""
+    kept = kept_events(opened.layout, shelf.keep_pages(_telling_more(opened.layout, found)))
     opened.say(kept, durable=False)
     return kept
 

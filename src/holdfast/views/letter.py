@@ -19,6 +19,7 @@ from holdfast.views.markdown import Heading, Item, blocks
 from holdfast.views.stamp import read_stamp
 
 OVERVIEW = "Overview"
+KNOWN_ISSUES, DECISIONS = "Known issues", "Decisions"
 CUT_SHORT = f"All of them are in `{CHECKPOINT_VIEW}`."
 """Stands below a list of unfinished tasks that does not name all of them."""
 PIPELINE, FILE, RUN, PARAMETER = "Pipeline: ", "Pipeline file: ", "Run: ", "Parameter "
@@ -34,6 +35,7 @@ class Letter:
     params: dict[str, Any] = field(default_factory=dict)
     fits: bool = False  # it has its stamp, and nobody edited it
     problem: str = ""  # why something in it is not believed
+    has_words: bool = False  # issues, notes or decisions, which only the record could tell again
 
 
 def exact(text: str) -> str:
@@ -48,7 +50,7 @@ def parse(text: str) -> Letter:
     values: dict[str, str] = {}
     params: dict[str, Any] = {}
     problems: list[str] = []
-    for line in _overview_lines(text):
+    for line in _items_below(text, OVERVIEW):
         if line.startswith(PARAMETER):
             _take_parameter(line, params, problems)
         else:
@@ -67,17 +69,18 @@ def parse(text: str) -> Letter:
         params,
         fits=mark is not None and mark.fits,
         problem="; ".join(problems),
+        has_words=any(True for title in (KNOWN_ISSUES, DECISIONS) for _ in _items_below(text, title)),
     )
 
 
-def _overview_lines(text: str) -> Iterator[str]:
-    """The list items of the first overview."""
+def _items_below(text: str, title: str) -> Iterator[str]:
+    """The list items below the first heading of that title."""
     inside = False
     for block in blocks(text):
         if isinstance(block, Heading):
             if inside:
                 return
-            inside = block.text == OVERVIEW
+            inside = block.text == title
         elif inside and isinstance(block, Item):
             yield block.text
 

@@ -245,7 +245,7 @@ def _issues(picture: Picture) -> str:
     told = [note for note in state.surprises if (note.task, note.text) not in open_errors]
     surprises = [_note(note) for note in _joined(_once(told))[-_SURPRISES_SHOWN:]]
     lines = [*and_more(errors), *_latest(notes), *surprises]
-    return _section("Known issues", lines or ["None."])
+    return _section(letter.KNOWN_ISSUES, lines or ["None."])
 
 
 def _once(surprises: list[Note]) -> list[Note]:
@@ -311,7 +311,7 @@ def _decisions(picture: Picture) -> str:
         why = f"; reason: {markdown_cell(why)}" if why else ""
         outcome = f"; outcome: {markdown_cell(outcome)}" if outcome else ""
         lines.append(f"- {markdown_line(what)}{where}{why}{outcome}")
-    return _section("Decisions", _latest(lines))
+    return _section(letter.DECISIONS, _latest(lines))
 
 
 def _latest(lines: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,12 +128,12 @@ class ViewShelf:
         elif is_edited(path):
             yield Obstacle(path, "edited", is_copied=True)
 
-    def keep_pages(self) -> list[Kept]:
-        """Keep the pages as they are beside themselves: of a lost run they may be all that is left."""
+    def keep_pages(self, paths: Sequence[Path]) -> list[Kept]:
+        """Keep these pages as they are beside themselves: of a lost run they may be all that is left."""
         self._kept = []
-        for page in self._pages[:2]:
-            if os.path.lexists(page.path):
-                self._keep(page.path, atomic.back_up(page.path), "all that was left of the record")
+        for path in paths:
+            if os.path.lexists(path):
+                self._keep(path, atomic.back_up(path), "all that was left of the record")
         return self._kept
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from holdfast import Context, Rewind
 
 OUTSIDE = Path(os.environ.get("SOAK_OUTSIDE", "."))
 _STOP_AT, _, _SIGNAL = os.environ.get("SOAK_STOP", "0:KILL").partition(":")
-_ENGINE = os.getpid()
+_ENGINE = int(os.environ.get("SOAK_ENGINE", "0"))
 _COUNTING = threading.Lock()
 _lines = 0
 
@@ -39,6 +39,8 @@ def tell(*words: str) -> None:
 
 def stop_if_asked() -> None:
     global _lines
+    if os.getpid() != _ENGINE:  # a worker process of it
+        return
     with _COUNTING:
         _lines += 1
         if _lines == int(_STOP_AT):

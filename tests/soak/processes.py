@@ -99,7 +99,7 @@ def become(job: dict[str, Any]) -> None:
         os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir(job["dir"])
-    os.environ.update(job["env"])
+    os.environ.update(job["env"], SOAK_ENGINE=str(os.getpid()))
     sys.argv = ["holdfast", *job["argv"]]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.alarm(PATIENCE_S)

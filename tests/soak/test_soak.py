@@ -10,7 +10,7 @@ import pytest
 from .processes import Processes, processes
 from .soaking import soak
 
-SEEDS = range(8)
+SEEDS = range(5)
 
 
 @pytest.fixture(scope="module")

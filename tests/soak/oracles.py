@@ -8,11 +8,10 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from holdfast import seals
-
-from .bodies import digest
+from .artifacts import check_artifacts
 from .processes import Said
-from .world import MEMORY, BrokenError, World, overrides
+from .spending import check_cost, check_payments, check_runs
+from .world import BrokenError, World
 
 FILES = {
     "keep": ("to",),
@@ -23,9 +22,6 @@ FILES = {
 }
 """Which of the two names an action of a dry run changes; of those not named here, `path`."""
 ANSWERS_MAX = 25
-CHANGES = ("change_topic", "change_inbox", "change_items", "raise_version")
-_SECTION = re.compile(rb"<!-- holdfast section=(\S+) bytes=(\d+) -->\n")
-_SEAL = re.compile(rb"<!-- [^\n]*?holdfast=1 task=(\S+) [^\n]*-->")
 
 
 def expect_code(world: World, said: Said, codes: tuple[int, ...]) -> None:
@@ -118,6 +114,41 @@ def timeless(name: str) -> str:
     return re.sub(r"\.\d{8}T\d{6}Z(\.\d+)?", ".TIME", name)
 
 
+def check_plan(world: World) -> None:
+    """What `plan` says would run is what then runs, and nothing that it calls reused."""
+    chosen_run = ["--resume", world.run_id] if world.run_dir.exists() else []
+    said = world("plan", "soak.py", *chosen_run, *world.param_words(), "--json")
+    if said.code != 0:
+        expect_code(world, said, (0,))
+        return
+    plan = {world.oldest(task["id"]): task for task in said.json()["tasks"] if task["id"] in world.tasks()}
+    before = len(world.log())
+    done = world.go()
+    expect_code(world, done, (0, 3))
+    lines = world.log()[before:]
+    ran = {line[1] for line in lines if line[0] == "run"}
+    if any(line[0] == "rewind" for line in lines):
+        return
+    wrong = {
+        task: plan[task]
+        for task in ran & plan.keys()
+        if plan[task]["action"] not in ("run", "redo", "continue") and not plan[task]["if_different"]
+    }
+    if wrong:
+        raise BrokenError(f"ran, although plan said otherwise: {wrong}")
+    left = {
+        task
+        for task, one in plan.items()
+        if one["action"] in ("redo", "continue")
+        and not one["if_different"]
+        and task not in ran
+        # A lost value is there again once another task has given the same one.
+        and "objects/" not in one["reason"]
+    }
+    if left and done.code == 0:
+        raise BrokenError(f"did not run, although plan said so: {[plan[task] for task in left]}")
+
+
 # --- the end -----------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +215,7 @@ def check_end(world: World, undisturbed: World) -> None:
     check_payments(world)
     check_cost(world)
     check_runs(world)
-    check_artifacts(world, undisturbed)
+    check_artifacts(world, undisturbed, finish)
 
 
 def check_no_op(world: World) -> None:
@@ -210,222 +241,3 @@ def check_progress(world: World) -> None:
     told = re.findall(r"SECTION (\S+) ", text)
     if len(told) != len(set(told)):
         raise BrokenError(f"a section twice in progress.md: {sorted(told)}")
-
-
-# --- artifacts ---------------------------------------------------------------------------------------------------
-
-
-def check_artifacts(world: World, undisturbed: World) -> None:
-    """Every artifact as an undisturbed run makes it, given the same words of people."""
-    mine = artifacts(world)
-    overrides(undisturbed, kept_words(world, mine))
-    undisturbed.params, undisturbed.sketch = world.params, world.sketch
-    undisturbed.write_pipeline()
-    inbox = (world.root / "inbox" / "a.txt").read_text()
-    (undisturbed.root / "inbox" / "a.txt").write_text(inbox)
-    finish(undisturbed)
-    theirs = artifacts(undisturbed)
-    unknown = behind_lost_values(world)
-    for name, content in theirs.items():
-        if mine.get(name) != content and owner_of(world, name) not in unknown:
-            raise BrokenError(f"{name} is wrong:\n{show(mine.get(name))}\nand should be\n{show(content)}")
-
-
-def owner_of(world: World, name: str) -> str:
-    owners = world.owners()
-    return owners[name].step.name if name in owners else "memory"
-
-
-def behind_lost_values(world: World) -> set[str]:
-    """Steps whose files may be of older inputs and nobody can tell: contract 3.7, "an input whose value is lost
-    is unknown, not different", and no task with an intact sealed artifact runs again after a loss."""
-    lines = world.log()
-    if ["lost", "record"] not in lines or not (world.has_kept_edits or any(line[-1] in CHANGES for line in lines)):
-        return set()
-    behind: set[str] = set()
-    for step in world.sketch.steps:
-        takes = {*step.takes, *step.sources, step.head} - {""}
-        if takes & behind or any(not world.sketch.step(name).paths() for name in takes):
-            behind.add(step.name)
-    return behind
-
-
-def show(content: bytes | None) -> str:
-    return "missing" if content is None else content[:2000].decode(errors="backslashreplace")
-
-
-def artifacts(world: World) -> dict[str, bytes]:
-    """Path -> body of each file that the pipeline makes now; of a memory file, each section."""
-    found = {}
-    for name in world.owners():
-        path = world.root / name
-        if path.is_file() and not path.is_symlink():
-            found[name] = authored(path.read_bytes()) if seals.is_inline(name) else path.read_bytes()
-    return found | sections(world)
-
-
-def authored(data: bytes) -> bytes:
-    """What was returned: without the seal, and without a newline that only the seal needed."""
-    parts = seals.take_apart(data)
-    return seals.author_body(parts.body, parts.seal is not None and parts.seal.newline_added)
-
-
-def sections(world: World) -> dict[str, bytes]:
-    path = world.root / MEMORY
-    data = path.read_bytes() if path.is_file() else b""
-    return {
-        f"{MEMORY} {world.oldest(opened[1].decode())}": data[opened.end() : opened.end() + int(opened[2])]
-        for opened in _SECTION.finditer(data)
-    }
-
-
-def kept_words(world: World, mine: dict[str, bytes]) -> dict[str, str]:
-    """What an undisturbed run has to be told: edits that were kept, and sections that stand although
-    what they were made from has changed ("a section once accepted stands")."""
-    wanted = {}
-    owners = world.owners()
-    made = {(line[1], line[2]) for line in world.log() if line[0] == "made"}
-    for name, content in mine.items():
-        text = content.decode(errors="replace")
-        is_kept = world.has_kept_edits and name.endswith(".md") and name in owners
-        if name in owners and "PERSON-" in text and not is_kept:
-            raise BrokenError(f"an edit of {name} was trusted, and nobody said so")
-        # A flipped bit in a text is an edit, too, as far as anybody can tell.
-        if is_kept and ["lost", "file", owners[name].task] in world.log():
-            wanted[f"{owners[name].task} {owners[name].key}"] = text
-        task = name.removeprefix(f"{MEMORY} ")
-        if name.startswith(MEMORY) and (task, digest(text)) in made:
-            wanted[f"{task} "] = text
-    return wanted
-
-
-# --- money -------------------------------------------------------------------------------------------------------
-
-
-def check_payments(world: World) -> None:
-    """`once`: a record belongs to (task, round, key); a call that was paid for, and kept, is replayed.
-
-    It may be made again only if, since it was kept,
-    - the task was sent back, refused by `check`, or asked for again: another round;
-    - its body began to run with other inputs: another round;
-    - the version of its step was raised before it was finished: another round;
-    - the record was lost, and the artifact too, or the task has none, or its value was lost with the copies.
-    """
-    lines = world.log()
-    last: dict[tuple[str, ...], int] = {}
-    for number, line in enumerate(lines):
-        if line[0] == "pay":
-            key = tuple(line[1:])
-            if key in last and not may_pay_again(world, key, lines[last[key] : number]):
-                raise BrokenError(f"paid twice: {line}, lines {last[key]} and {number} of the log")
-            last[key] = number
-
-
-def may_pay_again(world: World, call: tuple[str, ...], since: list[list[str]]) -> bool:
-    task, _, signature = call
-    said = [" ".join(line) for line in since]
-    if f"kept {' '.join(call)}" not in said:
-        return True
-    if {f"rewind {task}", f"refused {task}", f"asked {task}", "asked *"} & set(said):
-        return True
-    if any(line[:2] == ["run", task] and line[2] != signature for line in since):
-        return True
-    step = world.sketch.step(task.partition("[")[0])
-    if step.traits.get("blind") and any(line[0] == "rewind" for line in since):
-        return True  # it was kept against other inputs, which changed again
-    if f"raised {step.name}" in said and f"whole {task}" not in said:
-        return True
-    losses = ["lost record"] + (["lost objects"] if step.traits.get("large_calls") else [])
-    lost_at = [number for number, line in enumerate(said) if line in losses]
-    after = said[lost_at[-1] :] if lost_at else []
-    is_whole = f"whole {task}" in after and f"lost file {task}" not in after
-    has_value_beside = step.kind in ("several", "folder") and "lost objects" in said
-    return bool(lost_at) and (not is_whole or has_value_beside)
-
-
-def check_cost(world: World) -> None:
-    """`total_cost_usd` is all that was spent: never more, and without kills and losses never less."""
-    lines = world.log()
-    spent = 0.01 * sum(line[0] == "pay" for line in lines)
-    said = world.status()["total_cost_usd"]
-    is_quiet = not any(line[0] == "lost" or line[-1] in ("-9", "130") for line in lines)
-    if said > spent + 1e-9 or (is_quiet and said < spent - 1e-9):
-        raise BrokenError(f"cost {said}, but {spent} was spent")
-
-
-def check_runs(world: World) -> None:
-    """Only what is needed is redone: a finished task runs again only if
-
-    - it was sent back, refused or asked for again, or its body began to run with other inputs meanwhile;
-    - a file of it was lost, and there is no copy: none was made, or the copies or the record were lost too;
-    - it has no files, and its value was lost with the copies or with the record.
-    """
-    lines = world.log()
-    made: dict[tuple[str, str], int] = {}  # in a run that has not ended yet
-    finished: dict[tuple[str, str], int] = {}
-    signatures: dict[str, str] = {}
-    for number, line in enumerate(lines):
-        if line[0] == "run":
-            key = (line[1], line[2])
-            signatures[line[1]] = line[2]
-            if key in finished and not may_run_again(world, *key, lines[finished[key] : number]):
-                raise BrokenError(
-                    f"ran again: {line}, finished at line {finished[key]}, again at {number} of the log"
-                )
-            finished.pop(key, None)
-        elif line[0] == "made":
-            made[line[1], signatures[line[1]]] = number
-        elif line[0] == "did" and line[1] in ("run", "resume"):
-            finished |= made if line[2] in ("0", "3") else {}
-            made = {}
-
-
-def may_run_again(world: World, task: str, signature: str, since: list[list[str]]) -> bool:
-    said = {" ".join(line) for line in since}
-    step = world.sketch.step(task.partition("[")[0])
-    if {f"rewind {task}", f"refused {task}", f"asked {task}", "asked *"} & said:
-        return True
-    if any(line[:2] == ["run", task] and line[2] != signature for line in since):
-        return True
-    if step.traits.get("blind") and any(line[0] == "rewind" for line in since):
-        return True  # it was kept against other inputs, which changed again
-    is_lost = "lost objects" in said or "lost record" in said
-    if not step.paths() or step.kind in ("several", "folder"):
-        has_lost_file = f"lost file {task}" in said and not step.copy
-        return is_lost or has_lost_file
-    return f"lost file {task}" in said and (is_lost or not step.copy)
-
-
-def check_plan(world: World) -> None:
-    """What `plan` says would run is what then runs, and nothing that it calls reused."""
-    chosen_run = ["--resume", world.run_id] if world.run_dir.exists() else []
-    said = world("plan", "soak.py", *chosen_run, *world.param_words(), "--json")
-    if said.code != 0:
-        expect_code(world, said, (0,))
-        return
-    plan = {world.oldest(task["id"]): task for task in said.json()["tasks"] if task["id"] in world.tasks()}
-    before = len(world.log())
-    done = world.go()
-    expect_code(world, done, (0, 3))
-    lines = world.log()[before:]
-    ran = {line[1] for line in lines if line[0] == "run"}
-    if any(line[0] == "rewind" for line in lines):
-        return
-    wrong = {
-        task: plan[task]
-        for task in ran & plan.keys()
-        if plan[task]["action"] not in ("run", "redo", "continue") and not plan[task]["if_different"]
-    }
-    if wrong:
-        raise BrokenError(f"ran, although plan said otherwise: {wrong}")
-    left = {
-        task
-        for task, one in plan.items()
-        if one["action"] in ("redo", "continue")
-        and not one["if_different"]
-        and task not in ran
-        # A lost value is there again once another task has given the same one.
-        and "objects/" not in one["reason"]
-    }
-    if left and done.code == 0:
-        raise BrokenError(f"did not run, although plan said so: {[plan[task] for task in left]}")

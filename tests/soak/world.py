@@ -129,6 +129,9 @@ class World:
         known = {step.now: step.name for step in self.sketch.steps}
         return known.get(name, name) + bracket + rest
 
+    def step_of(self, task: str) -> Step:
+        return self.sketch.step(task.partition("[")[0])
+
     def whole_tasks(self) -> set[str]:
         """The tasks all of whose files are there and prove themselves."""
         owners = self.owners()

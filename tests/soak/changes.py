@@ -1,0 +1,116 @@
+"""Changes of mind: other parameters, items, versions, names, paths and steps, and a project that is moved."""
+
+from __future__ import annotations
+
+import shutil
+
+from . import oracles
+from .pipelines import renamed
+from .world import World
+
+
+def change_topic(world: World) -> str:
+    world.params["topic"] = world.dice.choice(["kelp", "sand", "foam"])
+    world.are_params_new = True
+    return world.params["topic"]
+
+
+def change_items(world: World) -> str:
+    """One more or one less."""
+    if "x" not in world.sketch.items:
+        return "no items"
+    if "x" in world.sketch.made_by:
+        world.params["n"] = str(world.dice.choice([1, 2, 3]))
+        world.are_params_new = True
+    else:
+        items = world.sketch.items["x"]
+        world.sketch.items["x"] = (
+            items[:-1] if len(items) > 1 and world.dice.random() < 0.5 else [*items, f"d{len(items)}"]
+        )
+        world.write_pipeline()
+    return f"{world.items()}"
+
+
+def change_inbox(world: World) -> str:
+    text = world.dice.choice(["the first letter\n", "another letter\n"])
+    (world.root / "inbox" / "a.txt").write_text(text)
+    return text.strip()
+
+
+def raise_version(world: World) -> str:
+    step = world.dice.choice(world.sketch.steps)
+    step.version += 1
+    world.write_pipeline()
+    return f"{step.name} to {step.version}"
+
+
+def lower_version(world: World) -> str:
+    """Somebody runs an old copy of the pipeline: refused, if newer work is there."""
+    step = world.dice.choice(world.sketch.steps)
+    if step.version == 1 or step.migrated:
+        return "there is no older one"
+    step.version -= 1
+    world.write_pipeline()
+    said = world.go()
+    step.version += 1
+    world.write_pipeline()
+    if said.code != 2:
+        oracles.expect_code(world, said, (0, 3))
+    return f"{step.name} {said.code}"
+
+
+def rename(world: World) -> str:
+    step = world.dice.choice(world.sketch.steps)
+    renamed(world.sketch, step.name, f"{step.name}_anew" if step.now == step.name else step.name)
+    world.write_pipeline()
+    return step.name
+
+
+def migrate(world: World) -> str:
+    """A newer version, and a function that brings what was made before to it."""
+    step = world.dice.choice(world.sketch.steps)
+    step.version, step.migrated = step.version + 1, step.migrated + 1
+    world.note("raised", step.name)
+    world.note_whole()
+    world.write_pipeline()
+    return f"{step.name} to {step.version}"
+
+
+def change_paths(world: World) -> str:
+    """The files of a step belong elsewhere from now on."""
+    step = world.dice.choice(world.sketch.steps)
+    if ["lost", "record"] in world.log():  # nobody may know any more where they were
+        for owner in world.owners().values():
+            if owner.step.name == step.name:
+                world.note("lost", "file", owner.task)
+    step.folder = "" if step.folder else "elsewhere/"
+    world.write_pipeline()
+    return f"{step.name} {step.folder}"
+
+
+def drop_step(world: World) -> str:
+    """A step leaves the pipeline, or comes back."""
+    sketch = world.sketch
+    if sketch.dropped:
+        sketch.steps += sketch.dropped
+        sketch.dropped = []
+    elif unneeded := sketch.unneeded():
+        gone = world.dice.choice(unneeded)
+        sketch.steps.remove(gone)
+        sketch.dropped = [gone]
+    world.write_pipeline()
+    return f"{[step.name for step in sketch.dropped]}"
+
+
+def let_fail(world: World) -> str:
+    """A step that fails for now, or no longer."""
+    names = ["checklist", *(step.name for step in world.sketch.steps)]
+    world.let_fail(*([] if world.failing else [world.dice.choice(names)]))
+    return " ".join(world.failing)
+
+
+def move(world: World) -> str:
+    to = world.folder / f"moved {world.dice.randrange(10**6)}"
+    shutil.move(world.root, to)
+    world.root = to
+    return ""

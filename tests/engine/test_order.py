@@ -255,6 +255,35 @@ def test_a_step_after_a_gate_of_batches_waits_for_the_gate_after_each(
     assert batched(made=made, **options).run(dir=tmp_path).status == "completed"
 
 
+@pytest.mark.parametrize(
+    "items", [["a", {"id": "b", "after": ["a"]}], [{"id": "a", "batch": 1}, {"id": "b", "batch": 2}]]
+)
+def test_the_order_of_a_later_phase_does_not_keep_inner_items_from_an_earlier_one(
+    tmp_path: Path, items: list[object]
+) -> None:
+    """Items follow each other within each phase, also where a function makes the items inside of them."""
+    pipe, ran = Pipeline("p"), list[str]()
+    pipe.items("x", items)
+
+    @pipe.items("y", each="x")
+    def ys(x: str) -> list[str]:
+        return ["p", "q"]
+
+    @pipe.step(each="y", phase="One")
+    def first(ctx: Context) -> int:
+        ran.append(ctx.task_id)
+        return 1
+
+    @pipe.step(each="y", phase="Two")
+    def second(ctx: Context, first: int) -> int:
+        ran.append(ctx.task_id)
+        return 2
+
+    assert pipe.run(dir=tmp_path, concurrency=1).status == "completed"
+    places = [(step, x) for step in ("first", "second") for x in "ab" for _ in "pq"]
+    assert [(task.partition("[")[0], task.partition("[")[2][0]) for task in ran] == places
+
+
 def test_nested_fan_out(tmp_path: Path) -> None:
     """Items within items: task ids name both, and a gather outside receives dicts of dicts in order."""
     pipe = Pipeline("p")

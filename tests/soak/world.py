@@ -161,7 +161,7 @@ class World:
         found = {}
         for path in sorted(self.root.rglob("*")):
             name = str(path.relative_to(self.root))
-            passing = name.startswith((".holdfast/tmp", "__pycache__")) or name.endswith((".lock", "/logs"))
+            passing = name.startswith((".holdfast/tmp", "__pycache__")) or name.endswith((".lock", "/logs", "-journal"))
             is_stray = path.is_dir() and path.suffix and not any(path.iterdir())
             if not passing and (path.is_symlink() or not path.is_dir() or is_stray):
                 status = path.lstat()

@@ -182,14 +182,32 @@ def _hold(graph: Graph, members: list[StepSpec], path: Path, barrier: Node) -> N
 
 
 def _hold_inner(graph: Graph, step: StepSpec, path: Path, barrier: Node) -> None:
-    """Deeper tasks may not exist yet: hold the items function that makes them, and those that do."""
+    """Deeper tasks may not exist yet: hold the items function that makes them, or them as soon as they are there.
+
+    The function is held with the first phase that needs it: a later one must not keep it from an earlier one.
+    """
     var = graph.fans[step.name][len(path)]
     fan = graph.fan_specs[var]
-    if fan.given is None:
+    if fan.given is None and step.phase == _first_phase(graph, var):
         graph.edge_after(barrier, graph.items_node(fan, path))
         return
+    if (var, path) not in graph.items:
+        graph.held_later.setdefault((var, path), []).append((step, barrier))
     for item in graph.items.get((var, path), ()):
         _hold(graph, [step], (*path, item["id"]), barrier)
+
+
+def hold_unfolded(graph: Graph, var: str, parent: Path) -> None:
+    """Items were made: hold what was to be held of them."""
+    for step, barrier in graph.held_later.pop((var, parent), ()):
+        for item in graph.items[var, parent]:
+            _hold(graph, [step], (*parent, item["id"]), barrier)
+
+
+def _first_phase(graph: Graph, var: str) -> str | None:
+    """The first phase of the steps inside a fan-out; None if one of them has none, and waits for no phase."""
+    used = {step.phase for step in _members(graph, var)}
+    return None if None in used else next(phase.name for phase in graph.spec.phases if phase.name in used)
 
 
 def _all_batches_id(gate: GateSpec) -> str:

@@ -45,6 +45,7 @@ class Graph:
         self.spec = spec
         self.nodes: dict[str, Node] = {}
         self.items: dict[tuple[str, Path], list[dict[str, Any]]] = {}  # (var, parent path) -> items
+        self.held_later: dict[tuple[str, Path], list[tuple[StepSpec, Node]]] = {}  # once these items are known
         self.fresh: list[Node] = []  # made since the caller last took them
         self.unlinked: list[Node] = []  # of the past, without edges as yet
         self.gated: dict[str, list[GateSpec]] = blocking_gates(spec)
@@ -166,6 +167,7 @@ class Graph:
                 self._made_by(maker, self._add_task(step, path, item, held[item["id"]]))
             self._expand_inner(var, path, item, maker)
         self._close_gathers(var, parent, listed)
+        barriers.hold_unfolded(self, var, parent)
         barriers.order_items(self, var, parent, listed, batches)
         for step in self.spec.memories:
             if step.each == var:

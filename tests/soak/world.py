@@ -26,6 +26,7 @@ VIEWS = ("checkpoint.md", "RESUME.md")
 DRAWN = (*VIEWS, "checkpoint.json", "progress.md", "todos.db")
 LOOKING = ("status", "list", "plan", "why", "events", "verify", "scan")
 MEMORY = "memory.md"
+PASSING = (".lock", "/logs", "todos.db-journal")  # as far as names end
 
 
 class BrokenError(AssertionError):
@@ -161,7 +162,7 @@ class World:
         found = {}
         for path in sorted(self.root.rglob("*")):
             name = str(path.relative_to(self.root))
-            passing = name.startswith((".holdfast/tmp", "__pycache__")) or name.endswith((".lock", "/logs", "-journal"))
+            passing = name.startswith((".holdfast/tmp", "__pycache__")) or name.endswith(PASSING)
             is_stray = path.is_dir() and path.suffix and not any(path.iterdir())
             if not passing and (path.is_symlink() or not path.is_dir() or is_stray):
                 status = path.lstat()

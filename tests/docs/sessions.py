@@ -20,6 +20,7 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# ([\w.-]+\.(?:py|toml))(, continued)?\n")
 _VARYING = (
     (re.compile(r"\d{8}_\d{6}"), "RUN"),
+    (re.compile(r"(?<=\.bak\.)\d{8}T\d{6}Z(\.\d+)?"), "TIME"),  # a second one in the same second has a number
     (re.compile(r"\d{8}T\d{6}Z"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+Z)?"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),

@@ -146,7 +146,7 @@ class Inputs:
         for producer in self.producers(node):
             accepted = self.state.task(producer.id).accepted
             for file in accepted.files if accepted is not None else ():
-                if file.kind == "path" and not self.artifacts.is_still(file):
+                if file.kind == "path" and not self.artifacts.files.is_still(file):
                     yield producer, file.path
 
     def _sources_needed(self, node: Node) -> list[Node]:
@@ -273,7 +273,7 @@ class Inputs:
         if (len(self.graph.nodes) if unrecorded else len(tasks)) < FILES_MIN:
             self.expect_no_more()
             return
-        self.artifacts.prepare()
+        self.artifacts.files.prepare()
         if unrecorded:
             self._paths_max = len(self.graph.nodes)  # all of them are asked for again in a moment
         expected: list[str] = []
@@ -283,11 +283,11 @@ class Inputs:
                 expected += [file.path for file in record.accepted.files]
             elif node.is_task and (unrecorded or record is not None):
                 expected += self.paths(node).values()
-        self.artifacts.expect(expected)
+        self.artifacts.files.expect(expected)
 
     def expect_no_more(self) -> None:
         """Whatever was read ahead is forgotten: somebody may have changed it since."""
-        self.artifacts.expect(())
+        self.artifacts.files.expect(())
 
     # --- arguments -----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What counts as done: a step's output as files and values; looking at them, storing, healing, loading.
+"""What counts as done: a step's output as files and values; storing, healing, loading them.
 
 Crash story of `store`: objects are appended first, then each sealed file is renamed into place. Neither is
 synced here (the commit syncs the pack before it appends the event), except a file that has no object copy, or that
@@ -7,9 +7,8 @@ takes the place of an earlier version. A crash before the event leaves a whole s
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,8 @@ import msgspec
 
 from holdfast import seals
 from holdfast.artifacts.bookshelf import Bookshelf
-from holdfast.artifacts.looks import (
-    CHANGED,
-    DAMAGED,
-    EMPTY,
-    FOREIGN,
-    MISSING,
-    NOT_TO_BE_HAD,
-    SEAL_DAMAGED,
-    SEALED,
-    Look,
-    above_any_seal,
-    digest_of,
-    look_inline,
-    look_unread,
-    look_unsealed,
-)
+from holdfast.artifacts.looking import ADDED_MAX, Files, mark_of
+from holdfast.artifacts.looks import NOT_TO_BE_HAD, Look, above_any_seal
 from holdfast.artifacts.products import (
     EMPTY_REST,
     NOTHING,
@@ -53,15 +38,9 @@ from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
 from holdfast.state import Accepted
 from holdfast.stores import atomic, disk
-from holdfast.stores.ahead import Read
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
-
-_TAIL_BYTES = 1 << 16  # longer than any seal
-_SEALS_MAX = 1 << 20
-_ADDED_MAX = 256 << 20
-"""So many bytes more than what was accepted nobody has written by hand."""
 
 
 class Artifacts:
@@ -73,143 +52,7 @@ class Artifacts:
         self.recent = Recent()
         self.shelf = Bookshelf(tree)
         self.sections = Sections(self.shelf, objects, self.recent)
-        self.quick = quick  # accepted files whose mark is unchanged are not read
-        self.unread: set[str] = set()  # the files that were believed so
-        self.has_large = False  # whether any file was met that consumers read themselves
-        self._proved: dict[str, str] = {}  # the marks of large files that were read in full, and are whole
-
-    # --- looking -------------------------------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        """Very many files are going to be expected in a moment."""
-        if not self.quick:
-            self.tree.prepare()
-
-    def expect(self, paths: Sequence[str]) -> None:
-        """These files are going to be looked at in their turn, in this order: read ahead, if they are many."""
-        if not self.quick or not paths:
-            self.tree.expect(paths, [not seals.is_inline(path) for path in paths])
-
-    def look(
-        self,
-        path: str,
-        tasks: Sequence[str],
-        marker: str | None,
-        *,
-        in_turn: bool = False,
-        limit: int | None = None,
-    ) -> Look:
-        """What lies at `path`, read in full, for the task of these names (its own, and those it had before).
-
-        `in_turn` says that it may be one of those that were expected. What has more bytes than `limit` is damaged,
-        and is not read. Raises OSError where "cannot read" is the machine's fault.
-        """
-        try:
-            read = self.tree.take(path, limit) if in_turn else Read(self.tree.read(path, limit))
-        except OSError as error:
-            return look_unread(error)
-        if seals.is_inline(path):
-            return look_inline(read, tasks, marker) if read.data else Look(EMPTY)
-        found = self._look_beside(path, read, tasks, marker)
-        # What was accepted may have been nothing: only the seal tells that from a file that was emptied.
-        return found if read.data or found.kind == SEALED else Look(EMPTY)
-
-    def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
-        data, sha = read.data, digest_of(read.data, read)
-        beside = self.seal_beside(path, sha)
-        if beside is None:
-            return look_unsealed(data, marker)
-        if beside.task not in tasks:
-            return Look(FOREIGN, f"sealed by {beside.task}", data, beside)
-        if sha != beside.sha256:
-            return Look(DAMAGED, "not what its seal says", data, beside)
-        return Look(SEALED, "", data, beside)
-
-    def seal_beside(self, path: str, sha: str = "") -> Seal | None:
-        """The seal beside a file; of two, the one of these bytes: the file was about to be replaced."""
-        try:
-            lines = self.tree.read(seals.seal_path(path), _SEALS_MAX).strip().splitlines()
-            found = [seals.read_seal(line) for line in lines] if 0 < len(lines) <= 2 else [None]
-            return next((seal for seal in found if seal is not None and seal.sha256 == sha), found[-1])
-        except OSError as error:
-            if error.errno not in NOT_TO_BE_HAD:
-                raise
-            return None
-
-    def check(self, record: FileRecord, tasks: Sequence[str], *, in_turn: bool = False) -> Look:
-        """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
-        if record.kind in (SECTION, UNWRITTEN):
-            return self.sections.check(record, tasks)
-        self.has_large = self.has_large or record.kind == "path"
-        if self.quick and self._is_untouched(record):
-            return Look(SEALED)
-        if record.kind == "path":
-            return self._check_large(record, tasks)
-        return self._check_small(record, tasks, in_turn)
-
-    def _check_small(self, record: FileRecord, tasks: Sequence[str], in_turn: bool) -> Look:
-        found = self.look(record.path, tasks, None, in_turn=in_turn, limit=record.size + _ADDED_MAX)
-        if found.kind == SEALED:
-            if found.seal is not None and found.seal.sha256 == record.sha256:  # `look` has hashed the body
-                return found
-            # Whole and sealed by this task, but another version: put back by someone.
-            return msgspec.structs.replace(found, kind=CHANGED, detail="another version than the accepted one")
-        if found.kind in (MISSING, EMPTY):
-            return found
-        # Where a seal was read, it is cut off already: a line more above it is somebody's.
-        for body in (found.body,) if found.seal is not None else above_any_seal(record.path, found.body):
-            if digest(body) == record.sha256:
-                return Look(DAMAGED, SEAL_DAMAGED, body, found.seal, is_whole=True)
-        if found.kind in (CHANGED, DAMAGED):
-            return found
-        return msgspec.structs.replace(found, kind=DAMAGED, detail=found.detail or "has no seal")
-
-    def _is_untouched(self, record: FileRecord) -> bool:
-        if not record.mark or self.is_touched(record):
-            return False
-        self.unread.add(record.path)
-        return True
-
-    def is_touched(self, record: FileRecord) -> bool:
-        """Whether somebody has touched the file since it was written here, as far as its mark can say."""
-        if not record.mark:
-            return False
-        try:
-            status = self.tree.stat(record.path)
-        except (OSError, UsageError):  # what that means is said where the file is read
-            return True
-        return status is None or mark_of(status) != record.mark
-
-    def is_still(self, record: FileRecord) -> bool:
-        """Whether a large file is what was accepted; it is read only if somebody has touched it, and once."""
-        try:
-            status = self.tree.stat(record.path)
-            mark = mark_of(status) if status is not None else ""
-            if not mark or mark in (record.mark, self._proved.get(record.path)):
-                return bool(mark)
-            sha, _ = hash_above(self.tree, record)
-        except UsageError:  # a folder on the way is a link, or no folder
-            return False
-        except OSError as error:
-            look_unread(error)  # what is the machine's fault is raised
-            return False
-        if sha == record.sha256:
-            self._proved[record.path] = mark
-        return sha == record.sha256
-
-    def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
-        """Like `check`, without holding the whole file in memory."""
-        try:
-            sha, tail = hash_above(self.tree, record)
-        except OSError as error:
-            return look_unread(error)
-        seal = seals.read_seal(tail) if seals.is_inline(record.path) else self.seal_beside(record.path, sha)
-        if sha != record.sha256:
-            seal = _seal_at_end(self.tree, record.path) if seals.is_inline(record.path) else seal
-            return Look(DAMAGED, "not what was accepted", seal=seal)
-        if seal is not None and seal.task in tasks:
-            return Look(SEALED, seal=seal)
-        return Look(DAMAGED, SEAL_DAMAGED, seal=seal, is_whole=True)
+        self.files = Files(tree, self.sections, quick=quick)
 
     # --- storing -------------------------------------------------------------------------------------------
 
@@ -267,7 +110,7 @@ class Artifacts:
     def _announce(self, record: FileRecord, seal: Seal) -> None:
         """Have the seal beside a file speak for what will replace it, too: whenever a kill comes, one fits."""
         if not seals.is_inline(record.path):
-            old = self.seal_beside(record.path)
+            old = self.files.seal_beside(record.path)
             lines = b"".join(seals.write_seal(one) for one in (old, self.sealed(record, seal)) if one is not None)
             self.tree.write(seals.seal_path(record.path), lines, sync=not record.stored)
 
@@ -326,7 +169,7 @@ class Artifacts:
         return f"{quarantine.name}/refused/{atomic.set_aside(source, quarantine / 'refused').name}"
 
     def _store_large(self, record: FileRecord, source: Path, seal: Seal, *, sync: bool) -> str:
-        self.has_large = True
+        self.files.has_large = True
         if record.stored:
             self.objects.put_file(source)
         return self._place_large(record, source, seal, sync=sync)
@@ -407,8 +250,8 @@ class Artifacts:
 
     def _load_file(self, record: FileRecord) -> Any:
         if record.kind == "path":
-            self.has_large = True
-            if not self.is_still(record):
+            self.files.has_large = True
+            if not self.files.is_still(record):
                 raise LostValueError(f"{record.path} is no longer what was accepted")
             return self.tree.root / record.path
         body = self.body(record)
@@ -425,7 +268,7 @@ class Artifacts:
         if recent is not None:
             return recent
         try:
-            data = self.tree.read(record.path, record.size + _ADDED_MAX)
+            data = self.tree.read(record.path, record.size + ADDED_MAX)
         except OSError as error:
             if error.errno not in NOT_TO_BE_HAD:
                 raise
@@ -475,37 +318,3 @@ class Artifacts:
 
 class LostValueError(Exception):
     """An accepted output that cannot be read back any more."""
-
-
-def hash_above(tree: WorkTree, record: FileRecord, path: str = "") -> tuple[str, bytes]:
-    """The hash of the first `size` bytes (what was accepted), and the rest (newline and seal).
-
-    They are read from `path`, if the file does not lie where the record says.
-    """
-    hasher, left = hashlib.sha256(), record.size
-    descriptor = tree.open_read(path or record.path)
-    try:
-        while left and (block := os.read(descriptor, min(1 << 20, left))):
-            hasher.update(block)
-            left -= len(block)
-        tail = os.read(descriptor, _TAIL_BYTES)
-    finally:
-        os.close(descriptor)
-    expected_tail = seals.is_inline(record.path)
-    whole = left == 0 and (expected_tail or not tail)
-    return (hasher.hexdigest() if whole else ""), tail
-
-
-def _seal_at_end(tree: WorkTree, path: str) -> Seal | None:
-    """The seal inside a large file that is not the accepted one: it may be another's."""
-    descriptor = tree.open_read(path)
-    try:
-        os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - _TAIL_BYTES), os.SEEK_SET)
-        return seals.take_apart(os.read(descriptor, _TAIL_BYTES)).seal
-    finally:
-        os.close(descriptor)
-
-
-def mark_of(status: os.stat_result) -> str:
-    """What changes whenever somebody writes to a file or puts another in its place; as short text."""
-    return f"{status.st_ino:x}.{status.st_mtime_ns:x}.{status.st_size:x}"

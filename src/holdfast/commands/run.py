@@ -222,7 +222,7 @@ class _Session:
             review,
             picture,
             self.layout.root,
-            len(self.artifacts.unread),
+            len(self.artifacts.files.unread),
             tuple(path for paths in self.judge.left_alone.values() for path in paths),
         )
 

@@ -166,7 +166,7 @@ class Attempts:
     def _verdict(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         if outcome.error is not None:
             return self._judge_error(attempt, outcome)
-        if self.artifacts.has_large:
+        if self.artifacts.files.has_large:
             for _, path in self.inputs.spoiled(attempt.node):
                 return _read_amiss(path)
         try:

@@ -121,14 +121,14 @@ class Board:
 
     def spoiled(self) -> list[str]:
         """The touched files that are not whole, although that was looked after: something spoils them again."""
-        check = self.inputs.artifacts.check
+        check = self.inputs.artifacts.files.check
         return [file.path for node, file in self._touched() if check(file, node.names).kind != SEALED]
 
     def _touched(self) -> Iterator[tuple[Node, FileRecord]]:
         for task in self.made:
             node, accepted = self.graph.nodes.get(task), self.state.task(task).accepted
             for file in accepted.files if node is not None and accepted is not None else ():
-                if node is not None and self.inputs.artifacts.is_touched(file):
+                if node is not None and self.inputs.artifacts.files.is_touched(file):
                     yield node, file
 
     def is_idle(self) -> bool:

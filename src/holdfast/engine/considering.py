@@ -193,7 +193,7 @@ class Considering:
 
     def _wants_back(self, node: Node) -> bool:
         """Whether a task that is to run takes something that is lost: then that comes back first."""
-        has_large = self._artifacts.has_large
+        has_large = self._artifacts.files.has_large
         if not self.judge.lacking and not has_large:
             return False
         inputs = self.board.inputs

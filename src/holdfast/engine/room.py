@@ -54,15 +54,15 @@ class Room:
         """
         if file is None or file.by_hand:
             return False
-        if file.mark and not self._artifacts.is_touched(file):
+        if file.mark and not self._artifacts.files.is_touched(file):
             return True
-        return self._artifacts.check(file, node.names).kind == SEALED
+        return self._artifacts.files.check(file, node.names).kind == SEALED
 
     def _may_go(self, node: Node, path: str) -> bool:
         """Whether a file is another run's that this one may write over."""
         if not self._may_overwrite:
             return False
-        return self._artifacts.is_spare(self._artifacts.look(path, node.names, None), self._state.run_id)
+        return self._artifacts.is_spare(self._artifacts.files.look(path, node.names, None), self._state.run_id)
 
     def _holds(self, path: str, output: Any) -> bool:
         try:

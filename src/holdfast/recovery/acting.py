@@ -210,8 +210,8 @@ class Acting:
         files = record.accepted.files if record.accepted and record.status == COMPLETED else ()
         for file in files:
             if file.path == path:
-                return self.artifacts.check(file, node.names)
-        return self.artifacts.look(path, node.names, node.spec.marker)
+                return self.artifacts.files.check(file, node.names)
+        return self.artifacts.files.look(path, node.names, node.spec.marker)
 
     def _continue(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         """The half-finished text stays as NAME.part: what the step streams is appended to it."""
@@ -284,7 +284,7 @@ class Acting:
         return [ev.TaskKept(step_id=node.id, reason=decision.reason)]
 
     def _kept_file(self, node: Node, decision: Decision, file: ev.FileRecord) -> ev.FileRecord:
-        found = decision.looks.get(file.path) or self.artifacts.check(file, node.names)
+        found = decision.looks.get(file.path) or self.artifacts.files.check(file, node.names)
         record, body = edited_file(node, file, found)
         return record if record is file else self.adopting.keep_copy(record, body)
 

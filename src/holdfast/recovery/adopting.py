@@ -88,7 +88,7 @@ class Adopting:
             seen = decision.looks.get(path)
             if seen is None or seen.kind == look.MISSING:
                 seen = decision.looks.get(part_path(path), seen)
-            found.append((key, path, seen or self.artifacts.look(path, node.names, node.spec.marker)))
+            found.append((key, path, seen or self.artifacts.files.look(path, node.names, node.spec.marker)))
         return found
 
     def _adopted_without_files(

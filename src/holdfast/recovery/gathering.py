@@ -169,7 +169,7 @@ class Gathering:
     def check(self, file: ev.FileRecord, node: Node, *, in_turn: bool = False) -> Look:
         """An accepted file as it is now. With `overwrite`, another run's whole file is in the way, not an edit;
         and what a migration wrote that was killed before its record is none either."""
-        found = self.artifacts.check(file, node.names, in_turn=in_turn)
+        found = self.artifacts.files.check(file, node.names, in_turn=in_turn)
         if found.kind != look.CHANGED or found.seal is None:
             return found
         if self.take_over and found.seal.run != self.state.run_id:
@@ -188,11 +188,11 @@ class Gathering:
         parts: dict[str, Look] = {}
         names, marker = node.names, getattr(node.spec, "marker", None)
         for key, path in paths.items():
-            found = as_taken(node, key, path, self.artifacts.look(path, names, marker, in_turn=True))
+            found = as_taken(node, key, path, self.artifacts.files.look(path, names, marker, in_turn=True))
             if found.kind != look.MISSING or record.accepted is None or not record.round:
                 files[path] = found
             if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
-                streamed = self.artifacts.look(part_path(path), names, None)
+                streamed = self.artifacts.files.look(part_path(path), names, None)
                 parts[part_path(path)] = as_taken(node, key, path, streamed)
         seals = [seen.seal for seen in files.values() if seen.seal is not None and seen.seal.value_digest]
         lost = any(self.artifacts.rest_of(seal) is None for seal in seals) if seals else False

@@ -153,7 +153,7 @@ class Judge:
         paths = self.inputs.paths(node)
         if node.id in self.state.tasks or not paths or not self.policy.adopt:
             return False
-        found = [self.artifacts.look(path, node.names, None) for path in paths.values()]
+        found = [self.artifacts.files.look(path, node.names, None) for path in paths.values()]
         return all(seen.seal is not None and seen.kind == look.SEALED for seen in found) and not any(
             seen.seal is not None and seen.seal.run in self.living_runs for seen in found
         )

@@ -124,7 +124,7 @@ class Moving:
     def _clear_up(self, node: Node, file: FileRecord) -> None:
         """Delete what a kill has left of a file that is in its place: where it was parked, and seals beside it."""
         parked = replace_record(file, path=parked_path(node.id, file.path))
-        if self.artifacts.check(parked, node.names).kind == look.SEALED:
+        if self.artifacts.files.check(parked, node.names).kind == look.SEALED:
             self.artifacts.tree.remove(parked.path, sync=True)
         for place in (file, parked) if not seals.is_inline(file.path) else ():
             self._files.remove_seal(place, node.names)
@@ -153,7 +153,7 @@ class Moving:
 
     def _locate(self, node: Node, file: FileRecord, target: str) -> tuple[FileRecord, Look]:
         """An accepted file where it is found, and how it looks there."""
-        here = self.artifacts.check(file, node.names)
+        here = self.artifacts.files.check(file, node.names)
         is_taken = self._is_taken(node, file, here)
         if here.kind in (look.SEALED, look.CHANGED) and not is_taken:
             return file, here
@@ -169,11 +169,11 @@ class Moving:
     def _seen_at(self, node: Node, file: FileRecord, path: str) -> tuple[FileRecord, Look]:
         """A file as it looks at another path, where it may have got the newline that a seal inside needs."""
         place = replace_record(file, path=path)
-        found = self.artifacts.check(place, node.names)
+        found = self.artifacts.files.check(place, node.names)
         if found.seal is None or file.newline_added or not found.seal.newline_added:
             return place, found
         longer = replace_record(place, size=file.size + 1, sha256=found.seal.sha256, newline_added=True)
-        seen = self.artifacts.check(longer, node.names)
+        seen = self.artifacts.files.check(longer, node.names)
         is_same = found.kind == look.SEALED or digest(seals.author_body(seen.body, True)) == file.sha256
         return (longer, seen) if seen.kind == look.SEALED and is_same else (place, found)
 
@@ -216,7 +216,7 @@ class Moving:
 
     def _seal_siblings(self, node: Node, new: FileRecord, seal: Seal) -> None:
         for sibling in self._with(node, new).files:
-            if sibling.key != new.key and self.artifacts.check(sibling, node.names).kind == look.SEALED:
+            if sibling.key != new.key and self.artifacts.files.check(sibling, node.names).kind == look.SEALED:
                 self.artifacts.reseal(sibling, seal)
 
     # --- who has its name ----------------------------------------------------------------------------------

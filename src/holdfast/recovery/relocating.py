@@ -81,7 +81,7 @@ class Relocating:
 
     def in_the_way(self, record: FileRecord, tasks: Sequence[str]) -> list[str]:
         """The names that a file needs for itself and its seal, and that something else has."""
-        found = self._artifacts.check(record, tasks)
+        found = self._artifacts.files.check(record, tasks)
         if seals.is_inline(record.path):
             is_ours = {record.path: found.kind == SEALED}
         else:
@@ -93,5 +93,5 @@ class Relocating:
 
     def _has_seal_of(self, record: FileRecord, tasks: Sequence[str]) -> bool:
         """Whether the seal beside a file is there, and says what the record says."""
-        seal = self._artifacts.seal_beside(record.path, record.sha256)
+        seal = self._artifacts.files.seal_beside(record.path, record.sha256)
         return seal is not None and seal.task in tasks and seal.sha256 == record.sha256

@@ -106,7 +106,7 @@ class Scan:
         self._paths.update(paths.values())
         names, marker = node.names, node.spec.marker
         looks = {
-            path: as_taken(node, key, path, self.artifacts.look(path, names, marker, in_turn=True))
+            path: as_taken(node, key, path, self.artifacts.files.look(path, names, marker, in_turn=True))
             for key, path in paths.items()
         }
         stale = self._staleness(node, looks)
@@ -129,7 +129,7 @@ class Scan:
 
     def _streams(self, node: Node, looks: Mapping[str, Look]) -> Iterator[Finding]:
         for path in looks:
-            found = self.artifacts.look(part_path(path), node.names, None)
+            found = self.artifacts.files.look(part_path(path), node.names, None)
             if found.kind != look.MISSING:
                 yield Finding(node.id, part_path(path), HALF, "a stream that was cut off")
 

@@ -90,11 +90,11 @@ class Sections:
     def _finished(self, node: Node, evidence: Evidence) -> Evidence:
         assert evidence.record.accepted is not None
         (file,) = evidence.record.accepted.files
-        found = self.artifacts.check(file, node.names)
+        found = self.artifacts.files.check(file, node.names)
         target = self.path(node)
         where = file.path
         if found.kind == look.MISSING and target != file.path:  # another section has taken the file along
-            found = self.artifacts.check(replace_record(file, path=target), node.names)
+            found = self.artifacts.files.check(replace_record(file, path=target), node.names)
             where = target if found.kind == look.CHANGED else file.path  # an edit is dealt with where it stands
         same_version = evidence.record.version == evidence.version
         return replace(
@@ -177,7 +177,7 @@ class Sections:
         self._mended |= self._lost_with(node, path)
         events = self.remembering.mend(node, path)
         moved = self._moved(node, decision.reason, "")
-        if all(self.artifacts.check(file, node.names).kind == look.SEALED for file in moved.files):
+        if all(self.artifacts.files.check(file, node.names).kind == look.SEALED for file in moved.files):
             accepted = self.inputs.state.task(node.id).accepted or Accepted()
             return [*events, moved] if moved.files != accepted.files else events
         reason = f"its section in {path} is lost, and the copy in objects/ is damaged"

@@ -67,7 +67,7 @@ def _looked_at(layout: ProjectLayout, state: RunState) -> Iterator[tuple[Graph, 
 
 def _of_finished(node: Node, artifacts: Artifacts, record: TaskState, choice: str) -> str:
     files = record.accepted.files if record.accepted is not None else ()
-    kinds = {file.path: artifacts.check(file, node.names).kind for file in files}
+    kinds = {file.path: artifacts.files.check(file, node.names).kind for file in files}
     if choice == "continue":
         return "it is finished, and not half finished"
     if all(kind == look.SEALED for kind in kinds.values()):

@@ -98,7 +98,7 @@ class Inspection:
     def _file(self, task: str, file: FileRecord, names: Sequence[str]) -> Finding | None:
         self.files += 1
         try:
-            seen = self._artifacts.check(file, names)
+            seen = self._artifacts.files.check(file, names)
         except UsageError as error:  # a folder on the way is a link, or no folder
             return Finding(task, file.path, look.DAMAGED, error.message, f"mend that, then: {self._resume}")
         if seen.kind == look.SEALED:

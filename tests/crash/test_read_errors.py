@@ -1,0 +1,117 @@
+"""A read that fails once, wherever it is: cannot read is not absent.
+
+The run stops with what the system said, or does without what it could not read; nothing runs or is paid for again,
+neither then nor by the next run. By default a sample of the reads is tried, drawn with a printed seed;
+HOLDFAST_CRASH_POINTS=all fails every one. HOLDFAST_CRASH_SEED repeats a sample.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import StorageError
+
+from .harness import Trial, texts, uninterrupted
+from .test_kill import ALL, SEED
+
+READS = ("open", "stat", "lstat", "scandir", "listdir", "read", "pread", "fstat")
+WRITING = os.O_WRONLY | os.O_RDWR
+SAMPLE = 12
+_readlink = os.readlink
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    folder = tmp_path_factory.mktemp("calm")
+    uninterrupted(folder)
+    return Trial(folder)
+
+
+@contextmanager
+def failing_read(project: Path, number: int) -> Iterator[Callable[[], int]]:
+    """Within the block, that one of the reads below `project` fails; gives how many there have been."""
+    counter = itertools.count(1)
+    seen = [0]
+
+    def failing(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            if _is_below(project, name, args, named.get("dir_fd")):
+                seen[0] = next(counter)
+                if seen[0] == number:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(*args, **named)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in READS:
+            patch.setattr(os, name, failing(name, getattr(os, name)))
+        yield lambda: seen[0]
+
+
+def _is_below(project: Path, name: str, args: tuple[Any, ...], dir_fd: int | None) -> bool:
+    """Whether it reads something of the project. What is opened to be written has tests of its own."""
+    if name == "open" and args[1] & WRITING:
+        return False
+    target = args[0] if args else "."
+    try:
+        if isinstance(target, int):
+            path = _readlink(f"/proc/self/fd/{target}")
+        else:
+            folder = _readlink(f"/proc/self/fd/{dir_fd}") if dir_fd is not None else os.curdir
+            path = os.path.join(folder, os.fspath(target))
+    except OSError:
+        return False
+    return str(path).startswith(str(project))
+
+
+def keep_all(project: Path) -> None:
+    """A finished run, as it is."""
+
+
+def lose_state(project: Path) -> None:
+    shutil.rmtree(project / ".holdfast")
+
+
+def lose_an_artifact(project: Path) -> None:
+    (project / "research" / "ch02.md").unlink()
+
+
+def _prepared(calm: Trial, folder: Path, disaster: Callable[[Path], None]) -> Trial:
+    trial = Trial(folder)
+    shutil.copytree(calm.project, trial.project)
+    disaster(trial.project)
+    trial.log.touch()
+    return trial
+
+
+@pytest.mark.parametrize("disaster", [keep_all, lose_state, lose_an_artifact])
+def test_a_read_that_fails_costs_nothing(tmp_path: Path, calm: Trial, disaster: Callable[[Path], None]) -> None:
+    """The run ends as if nothing had been, or clearly; the next one is complete, and has paid for nothing."""
+    counted = _prepared(calm, tmp_path / "counted", disaster)
+    with failing_read(counted.project, 0) as reads:
+        assert counted.resume().status == "completed"
+    everything = range(1, reads() + 1)
+    print(f"HOLDFAST_CRASH_SEED={SEED}")
+    chance = random.Random(f"{SEED} {disaster.__name__}")
+    for number in everything if ALL else sorted(chance.sample(everything, min(SAMPLE, len(everything)))):
+        trial = _prepared(calm, tmp_path / str(number), disaster)
+        story = f"read {number} of {len(everything)}; HOLDFAST_CRASH_SEED={SEED}; {trial.folder}"
+        with failing_read(trial.project, number):
+            try:
+                assert trial.resume().status == "completed", story
+            except StorageError as error:
+                assert os.strerror(errno.EIO) in str(error), story
+        assert trial.resume().status == "completed", story
+        assert not [line for line in trial.lines() if line.startswith("pay ")], story
+        assert texts(trial.artifacts()) == texts(calm.artifacts()), story

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
+from holdfast import Pipeline
 from holdfast import events as ev
 from holdfast.engine import keeper as keeper_module
 from holdfast.engine.commit import Recorded
 from holdfast.engine.keeper import Keeper
 from holdfast.errors import StorageError
+
+from .projects import in_thread
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), StorageError("The journal failed.")])
@@ -53,3 +57,18 @@ def test_what_people_wait_to_see_is_shown_at_once(event: ev.Event, monkeypatch: 
     keeper([Recorded(1, 0.0, event)])
     assert refreshed.wait(30)
     keeper.close()
+
+
+def test_the_end_of_a_batch_is_shown_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second batch finds the first one's last cell in checkpoint.md, although the next refresh is far off."""
+    monkeypatch.setattr(keeper_module, "PAUSE_S", 3600.0)
+    pipe, page = Pipeline("p"), tmp_path / "checkpoint.md"
+    pipe.items("part", [{"id": "a", "batch": 1}, {"id": "b", "batch": 2}])
+
+    @pipe.step(each="part", phase="Writing")
+    def write(part: str) -> bool:
+        while part == "b" and not (page.exists() and "| a | ✅ |" in page.read_text()):
+            threading.Event().wait(0.01)
+        return True
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"

@@ -204,6 +204,7 @@ class _Session:
         if again:
             self.open.submit([ev.RedoRequested(step_ids=again)], durable=False)
         self.runner.observers.insert(0, self.keeper)  # the views belong to its thread from now on
+        self.runner.board.on_order = self.keeper.hurry
         self.hooks.on_open(self.picture, self.runner.stop)
         self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
         with TaskLogs(self.run_layout.logs, self.runner.context, self.hooks.on_log), self._signals():

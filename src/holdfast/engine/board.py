@@ -5,7 +5,7 @@ Touched only inside a commit, or while nothing is being committed: whoever leads
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -50,6 +50,7 @@ class Board:
         self.asked: dict[str, Asking] = {}  # by phase
         self.to_ask: list[Asking] = []  # of those, what nobody has begun to ask
         self.made: dict[str, None] = {}  # tasks that this process has finished
+        self.on_order: Callable[[], None] = lambda: None  # an item, or a batch, that others wait for is through
         self.stopping = False
         self.over_budget = False
 

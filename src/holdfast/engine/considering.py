@@ -120,6 +120,8 @@ class Considering:
         if node.kind == "page":
             self._turn(node)
         if node.is_virtual:
+            if node.kind == "order":
+                self.board.on_order()
             self.board.scheduler.settle(node)
         elif node.kind == "gate":
             self._consider_gate(node)

@@ -1,8 +1,8 @@
 """Keeps snapshots and views fresh beside the run, never on a step's own path.
 
-Views are refreshed soon after something changed, at once after a failure, a phase, a decision or a memory file,
-and take at most a twentieth of the time. A snapshot is written when the journal has grown by as much as the state
-is large, so that its cost per step does not grow with the run.
+Views are refreshed soon after something changed, at once after a failure, a phase, a batch that others wait for, a
+decision or a memory file, and take at most a twentieth of the time. A snapshot is written when the journal has
+grown by as much as the state is large, so that its cost per step does not grow with the run.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ class Keeper:
             event = entry.event
             if type(event) in _URGENT or (type(event) is ev.NodeExited and event.status != COMPLETED):
                 self._urgent.set()
+
+    def hurry(self) -> None:
+        """Something has come to an end that no event tells of."""
+        self._urgent.set()
 
     def start_from(self, tail_events: int) -> None:
         """How much the journal had already grown since the last snapshot."""

@@ -107,6 +107,16 @@ class Trial:
         assert extra <= victim.CONCURRENCY * len(self.promised), runs
 
 
+def run_process(module: str, project: Path, log: Path, kill_at: str) -> int:
+    """One process of the engine over that victim's pipeline, killed at that operation; gives its exit status."""
+    env = {**os.environ, "HOLDFAST_KILL_AT": kill_at, "HOLDFAST_FSYNC": "off"}
+    command = [sys.executable, "-m", module, str(project), str(log)]
+    root = Path(__file__).parent.parent
+    done = subprocess.run(command, env=env, cwd=root, capture_output=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode in (0, KILLED), done.stderr.decode()
+    return done.returncode
+
+
 def uninterrupted(folder: Path) -> dict[str, bytes]:
     """The artifacts of a run that nobody disturbs."""
     trial = Trial(folder).begin()

@@ -5,11 +5,8 @@ A sample of the points is tried, drawn with a printed seed; HOLDFAST_CRASH_POINT
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from holdfast.commands.run import RunResult
 from holdfast.stores import disk
 
 from . import memory_victim
-from .harness import KILLED, PATIENCE_S
+from .harness import KILLED, run_process
 from .test_kill import ALL, SEED
 
 FILE = memory_victim.FILE
@@ -42,12 +39,7 @@ class Trial:
         self.log.touch()
 
     def process(self, kill_at: str) -> int:
-        env = {**os.environ, "HOLDFAST_KILL_AT": kill_at, "HOLDFAST_FSYNC": "off"}
-        command = [sys.executable, "-m", "crash.memory_victim", str(self.project), str(self.log)]
-        root = Path(__file__).parent.parent
-        done = subprocess.run(command, env=env, cwd=root, capture_output=True, timeout=PATIENCE_S, check=False)
-        assert done.returncode in (0, KILLED), done.stderr.decode()
-        return done.returncode
+        return run_process("crash.memory_victim", self.project, self.log, kill_at)
 
     def resume(self) -> RunResult:
         return memory_victim.run(self.project, self.log)

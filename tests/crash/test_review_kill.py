@@ -5,10 +5,7 @@ A sample of the points is tried, drawn with a printed seed; HOLDFAST_CRASH_POINT
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +17,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.stores import disk
 
 from . import review_victim, victim
-from .harness import KILLED, PATIENCE_S
+from .harness import KILLED, run_process
 from .medium import HOWS, LOST, Fate, Medium, Op
 from .test_kill import ALL, SEED
 
@@ -40,12 +37,7 @@ class Trial:
 
     def process(self, kill_at: str = "0") -> int:
         self.project.mkdir(exist_ok=True)
-        env = {**os.environ, "HOLDFAST_KILL_AT": kill_at, "HOLDFAST_FSYNC": "off"}
-        command = [sys.executable, "-m", "crash.review_victim", str(self.project), str(self.log)]
-        root = Path(__file__).parent.parent
-        done = subprocess.run(command, env=env, cwd=root, capture_output=True, timeout=PATIENCE_S, check=False)
-        assert done.returncode in (0, KILLED), done.stderr.decode()
-        return done.returncode
+        return run_process("crash.review_victim", self.project, self.log, kill_at)
 
     def resume(self) -> RunResult:
         return review_victim.run(self.project, self.log)

@@ -50,8 +50,8 @@ class Desk(Protocol):
     def say(self, event: ev.Event) -> None:
         """Record this soon; it survives the process, and is synced with the next commit."""
 
-    def store(self, data: bytes) -> str:
-        """Keep bytes by hash."""
+    def store(self, data: bytes, task: str) -> str:
+        """Keep the result of a task's paid call by hash."""
 
     def fetch(self, ref: str) -> bytes:
         """Bytes kept by hash."""
@@ -233,7 +233,7 @@ class Context:
             round=self.round,
             kind=kind,
             result=msgspec.Raw(data) if inline else ev.NO_VALUE,
-            result_ref="" if inline else self._desk.store(data),
+            result_ref="" if inline else self._desk.store(data, self.task_id),
             spent=self._spent.pop(key, 0.0),
             input_digest=self._input_digest,
             awaited=awaited,

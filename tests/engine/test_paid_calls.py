@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from holdfast import Context, Pipeline, Rewind
 from holdfast.commands.run import RunResult
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.stores import disk
+from holdfast.stores.objects import ObjectStore
 
 from .projects import journal_of
 
@@ -273,6 +276,49 @@ def test_nothing_is_paid_for_on_a_disk_that_is_all_but_full(
     monkeypatch.undo()
     assert pipe.run(dir=tmp_path).status == "completed"
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_result_that_did_not_fit_is_paid_for_again_only_when_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    """Its size is known from then on: the run stops before the call until so much is free."""
+    paid: list[str] = []
+    pipe, put = Pipeline("p"), ObjectStore.put
+    large = "x" * 100_000
+
+    def pay() -> str:
+        paid.append("paid")
+        return large
+
+    if is_async:
+
+        @pipe.step
+        async def ask(ctx: Context) -> int:
+            return len(await ctx.once("answer", pay_later))
+    else:
+
+        @pipe.step
+        def ask(ctx: Context) -> int:
+            return len(ctx.once("answer", pay))
+
+    async def pay_later() -> str:
+        return pay()
+
+    def put_small(self: ObjectStore, data: bytes, sha256: str | None = None) -> str:
+        if len(data) >= len(large):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return put(self, data, sha256)
+
+    with monkeypatch.context() as full:
+        full.setattr(ObjectStore, "put", put_small)
+        full.setattr(disk, "room_left", lambda path: (150_000, 1_000_000))
+        for _ in range(3):
+            with pytest.raises(StorageError):
+                pipe.run(dir=tmp_path)
+    assert paid == ["paid"]
+    assert pipe.run(dir=tmp_path).outputs["ask"] == len(large)
+    assert paid == ["paid", "paid"]
 
 
 def test_a_disk_that_cannot_be_asked_is_used(tmp_path: Path) -> None:

@@ -161,7 +161,14 @@ class _Session:
         with seldom():
             graph = build_graph(self.compiled.spec, items)
         self.inputs = inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
-        desk = EngineDesk(self.committer, self.open.objects, self.open.tree, self.layout.tmp, self._call_committer)
+        desk = EngineDesk(
+            self.committer,
+            self.open.objects,
+            self.open.tree,
+            self.layout.tmp,
+            self._call_committer,
+            lambda task: self.state.room.get(task, 0),
+        )
         attempts = Attempts(self.state, inputs, self.artifacts, self.compiled, self.run_layout.quarantine, desk)
         self.judge = self.open.judge(inputs, attempts)
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 ROOM_TO_PAY = 16 << 20
 ROOM_TO_PAY_PART = 16
 """So many bytes, or this part of a small disk, are free when a call is paid for."""
@@ -39,7 +41,7 @@ class DeafDesk:
     def say(self, event: ev.Event) -> None:
         """Nothing is recorded."""
 
-    def store(self, data: bytes) -> str:
+    def store(self, data: bytes, task: str) -> str:
         return digest(data)
 
     def fetch(self, ref: str) -> bytes:
@@ -71,12 +73,14 @@ class EngineDesk:
         tree: WorkTree,
         tmp: Path,
         call_committer: Callable[[], None],
+        room_wanted: Callable[[str], int],
     ) -> None:
         self._committer = committer
         self._objects = objects
         self._tree = tree
         self._tmp = tmp
         self._call_committer = call_committer
+        self._room_wanted = room_wanted  # by a task whose result did not fit the last time
 
     def commit(self, *events: ev.Event) -> None:
         saying = Saying(self._committer, events, durable=True)
@@ -105,9 +109,14 @@ class EngineDesk:
             self._committer.fail(error)
             raise
 
-    def store(self, data: bytes) -> str:
+    def store(self, data: bytes, task: str) -> str:
         with self._disk():
-            return self._objects.put(data)
+            try:
+                return self._objects.put(data)
+            except OSError as error:
+                if error.errno in _FULL:  # the journal has room of its own for a word
+                    self.commit(ev.RoomWanted(step_id=task, bytes=len(data)))
+                raise
 
     def fetch(self, ref: str) -> bytes:
         with self._disk():
@@ -119,10 +128,11 @@ class EngineDesk:
     def before_paying(self, task: str) -> None:
         with self._disk():
             left, total = disk.room_left(self._tmp.parent)
-            if left < min(ROOM_TO_PAY, total // ROOM_TO_PAY_PART):
+            wanted = max(min(ROOM_TO_PAY, total // ROOM_TO_PAY_PART), 2 * self._room_wanted(task))
+            if total and left < wanted:
                 words = f"{task}: its paid call is not made, for its result might not be kept"
                 raise StorageError(
-                    f"{words}: only {left} bytes are left on the disk of {self._tmp.parent}.",
+                    f"{words}: only {left:,} of {wanted:,} bytes are left on the disk of {self._tmp.parent}.",
                     fix="What was recorded is safe: make room, then run the same command.",
                 )
 

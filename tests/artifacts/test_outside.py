@@ -7,6 +7,7 @@ import glob
 import hashlib
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -128,3 +129,21 @@ def test_a_file_is_hashed_once_until_somebody_touches_it(tmp_path: Path, monkeyp
     os.utime(tmp_path / "new", ns=(before.st_atime_ns, before.st_mtime_ns))
     (tmp_path / "new").replace(data)
     assert hashes.of(data) not in first
+
+
+def test_a_file_that_is_removed_while_it_is_read_has_the_hash_of_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it is gone by now is no failure of the disk."""
+    data, really = tmp_path / "data.csv", hashlib.file_digest
+    data.write_text("one")
+    expected = OutsideHashes().of(data)
+
+    def removing(file: BinaryIO, name: str) -> object:
+        data.unlink()
+        return really(file, name)
+
+    monkeypatch.setattr(outside, "SETTLED_S", -1.0)
+    monkeypatch.setattr(hashlib, "file_digest", removing)
+    hashes = OutsideHashes()
+    assert (hashes.of(data), hashes.of(data)) == (expected, "missing")

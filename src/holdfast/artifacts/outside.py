@@ -53,8 +53,9 @@ class OutsideHashes:
             if known is not None and known[0] == mark:
                 return known[1]
             found = hashlib.file_digest(file, "sha256").hexdigest()
+            is_same = _mark(os.fstat(descriptor)) == mark  # of the file that was read: its name may be gone by now
         # A change within the same tick of the file system's clock would not show: not before it is over.
-        if clock.now() - status.st_ctime > SETTLED_S and _mark(os.stat(path)) == mark:
+        if is_same and clock.now() - status.st_ctime > SETTLED_S:
             self._known[path] = (mark, found)
         return found
 

@@ -17,6 +17,7 @@ from holdfast.errors import FormatTooNewError, StorageError, UsageError
 from holdfast.journal.codec import close_line
 from holdfast.journal.scan import last_position
 from holdfast.runs.listing import open_project
+from holdfast.runs.traces import LOOKED_AT_MAX
 from holdfast.stores import atomic
 
 
@@ -251,6 +252,45 @@ def test_items_that_a_function_makes_are_found_again_by_their_files(tmp_path: Pa
         shutil.rmtree(tmp_path / ".holdfast" / lost)
     again = fanned(calls).run(dir=tmp_path)
     assert (again.run_id, again.status, sorted(calls)) == (first.run_id, "completed", ["a", "b"])
+
+
+def of_made_items(writes: str) -> Pipeline:
+    pipe = Pipeline("p")
+
+    @pipe.items("i")
+    def items() -> list[str]:
+        return ["a"]
+
+    @pipe.step(each="i", writes=writes)
+    def paid(i: str) -> str:
+        return i
+
+    return pipe
+
+
+def test_folders_without_such_a_file_do_not_hide_a_lost_run(tmp_path: Path) -> None:
+    """Only so many files are looked at: those that are there."""
+    for number in range(2 * LOOKED_AT_MAX):
+        (tmp_path / f"{number}").mkdir()
+    assert of_made_items("{i}/out.md").run(dir=tmp_path, run_id="mine").status == "completed"
+    shutil.rmtree(tmp_path / ".holdfast")
+    assert of_made_items("{i}/out.md").run(dir=tmp_path).run_id == "mine"
+
+
+def test_a_private_folder_beside_the_files_of_made_items_keeps_nobody_from_a_new_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is somebody else's, and holds no file of a lost run that could be read."""
+    (tmp_path / "private").mkdir()
+    really = os.listdir
+
+    def refusing(path: int | str | Path = ".") -> list[str]:
+        if str(path).rstrip("/").endswith("private"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return really(path)
+
+    monkeypatch.setattr(os, "listdir", refusing)
+    assert of_made_items("{i}/{i}.md").run(dir=tmp_path).status == "completed"
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["made", "given"])

@@ -13,7 +13,7 @@ import glob
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from holdfast import clock
@@ -21,6 +21,7 @@ from holdfast.stores import atomic
 
 ANY_DEPTH = "**"
 SETTLED_S = 1.0
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
 Mark = tuple[int, ...]
 
 
@@ -29,7 +30,7 @@ def reads_of(root: Path, patterns: list[str]) -> list[str]:
     found: set[str] = set()
     for pattern in patterns:
         if glob.has_magic(pattern):
-            found.update(path for path in matching(root, pattern) if _is_there(root / path))
+            found.update(matching(root, pattern))
         else:
             found.add(pattern)
     return sorted(path for path in found if not _is_folder(root / path))
@@ -64,58 +65,66 @@ def _mark(status: os.stat_result) -> Mark:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def matching(root: Path, pattern: str) -> Iterator[str]:
-    """The paths that a glob may mean, hidden ones only if it says so; `**` is any number of folders.
+def matching(root: Path, pattern: str, *, passing_over: Collection[int] = ()) -> Iterator[str]:
+    """The paths that a glob means, hidden ones only if it says so; `**` is any number of folders.
 
-    As Python's own, but for folders that cannot be listed.
+    As Python's own, but for folders that cannot be listed: an OSError, unless its number is one to pass over.
     """
+    absent = frozenset((*_ABSENT, *passing_over))
     *folders, last = pattern.split("/")
     if last == ANY_DEPTH:
         folders, last = [*folders, last], "*"
     found = [""]
     for segment in folders:
         if segment == ANY_DEPTH:
-            found = [below for path in found for below in _with_all_below(root, path)]
+            found = [below for path in found for below in _with_all_below(root, path, absent)]
         else:
-            found = [path + "/" for above in found for path in _named(root, above, segment)]
-    for above in found:
-        yield from _named(root, above, last)
+            found = [path + "/" for above in found for path in _named(root, above, segment, absent)]
+    is_listed = glob.has_magic(last)
+    for path in (path for above in found for path in _named(root, above, last, absent)):
+        if is_listed or _is_there(root / path, absent):
+            yield path
 
 
-def _named(root: Path, above: str, segment: str) -> list[str]:
-    """The paths in the folder `above` that one segment of a glob means."""
+def _named(root: Path, above: str, segment: str, absent: Collection[int]) -> list[str]:
+    """The paths in the folder `above` that one segment of a glob may mean."""
     if not glob.has_magic(segment):
         return [above + segment]
-    return [above + name for name in fnmatch.filter(_names(root / above), segment) if _is_meant(name, segment)]
+    names = fnmatch.filter(_names(root / above, absent), segment)
+    return [above + name for name in names if _is_meant(name, segment)]
 
 
 def _is_meant(name: str, segment: str) -> bool:
     return segment.startswith(".") or not name.startswith(".")
 
 
-def _with_all_below(root: Path, above: str) -> Iterator[str]:
+def _with_all_below(root: Path, above: str, absent: Collection[int]) -> Iterator[str]:
     """A folder and all below it, each with its slash; a link that leads back up is not followed."""
     stack = [(above, frozenset([os.path.realpath(root / above)]))]
     while stack:
         folder, way = stack.pop()
         yield folder
-        for path in (f"{folder}{name}/" for name in _names(root / folder) if _is_meant(name, "*")):
+        for path in (f"{folder}{name}/" for name in _names(root / folder, absent) if _is_meant(name, "*")):
             real = os.path.realpath(root / path) if _is_folder(root / path) else ""
             if real and real not in way:
                 stack.append((path, way | {real}))
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: Path, absent: Collection[int]) -> list[str]:
     try:
         return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in absent:
+            raise
         return []
 
 
-def _is_there(path: Path) -> bool:
+def _is_there(path: Path, absent: Collection[int]) -> bool:
     try:
         os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in absent:
+            raise
         return False
     return True
 

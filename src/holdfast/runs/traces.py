@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from holdfast.artifacts.inputs import SHORT, Inputs
+from holdfast.artifacts.looks import UNREADABLE
 from holdfast.artifacts.outside import matching
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
@@ -73,7 +74,9 @@ def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str
         values |= dict.fromkeys(spec.fan_path(step.each), "*")
         for template in (*step.files.values(), *((step.appends,) if step.appends else ())):
             pattern = templates.render(template, values)
-            for target in itertools.islice(matching(layout.root, pattern), LOOKED_AT_MAX):
+            # Into what we may not look, nobody's files were written: it is no part of any run.
+            targets = matching(layout.root, pattern, passing_over=UNREADABLE)
+            for target in itertools.islice(targets, LOOKED_AT_MAX):
                 seal = _seal_at(layout, target)
                 if seal is not None and split_task_id(seal.task)[0] in (step.name, *step.was):
                     found[target] = seal

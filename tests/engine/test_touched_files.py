@@ -146,3 +146,75 @@ def test_a_large_file_that_was_only_touched_is_read_once_and_believed(tmp_path: 
     ran: list[str] = []
     result = read_by_another(ran, lambda _: os.utime(tmp_path / "film.bin", (1, 1))).run(dir=tmp_path)
     assert (result.status, ran, result.outputs["size"]) == ("completed", ["film", "size"], "1000\n")
+
+
+def spoils_what_is_checked(folder: Path, ran: list[str]) -> Pipeline:
+    """A step that spoils a large file which only its check takes; a checklist looks at that file afterwards."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="film.bin", phase="one")
+    def film(ctx: Context) -> Path:
+        ctx.out.write_bytes(b"film")
+        return ctx.out
+
+    def is_film(film: Path) -> bool:
+        return film.read_bytes() == b"film"
+
+    @pipe.step(after=["film"], phase="one", check=lambda output, film: is_film(film))
+    def careless() -> int:
+        ran.append("careless")
+        if len(ran) == 1:
+            (folder / "film.bin").write_bytes(b"spoiled")
+        return 1
+
+    @pipe.step(after=["careless"], phase="one")
+    def careless_too() -> int:
+        (folder / "film.bin").write_bytes(b"spoiled again")
+        return 1
+
+    pipe.phase("two", checklist=[is_film])
+
+    @pipe.step(phase="two")
+    def last() -> int:
+        return 1
+
+    return pipe
+
+
+def test_a_large_file_that_is_spoiled_before_a_check_takes_it_fails_the_attempt_and_not_the_engine(
+    tmp_path: Path,
+) -> None:
+    """What a check, or a checklist, takes is put back for it, at the latest by the next run."""
+    ran: list[str] = []
+    pipe = spoils_what_is_checked(tmp_path, ran)
+    assert pipe.run(dir=tmp_path).status == "failed"
+    assert "film.bin is no longer what was accepted" in events_of(tmp_path, "node_exit")[-1]["error"]
+    assert (pipe.run(dir=tmp_path).status, len(ran)) == ("completed", 2)
+    assert not events_of(tmp_path, "checklist_refused")
+
+
+def test_a_large_file_that_is_spoiled_while_a_checklist_is_asked_is_an_objection(tmp_path: Path) -> None:
+    """Nobody can say yes to what is not there; the next run puts it back and asks again."""
+    pipe, asked = Pipeline("p"), []
+
+    @pipe.step(writes="film.bin", phase="one")
+    def film(ctx: Context) -> Path:
+        ctx.out.write_bytes(b"film")
+        return ctx.out
+
+    def spoils() -> bool:
+        asked.append(1)
+        if len(asked) == 1:
+            (tmp_path / "film.bin").write_bytes(b"spoiled")
+        return True
+
+    pipe.phase("two", checklist=[spoils, lambda film: film.read_bytes() == b"film"])
+
+    @pipe.step(phase="two")
+    def last() -> int:
+        return 1
+
+    assert pipe.run(dir=tmp_path).status == "paused"
+    (refused,) = events_of(tmp_path, "checklist_refused")
+    assert refused["reasons"] == ["film.bin is no longer what was accepted"]
+    assert (pipe.run(dir=tmp_path).status, len(asked)) == ("completed", 2)

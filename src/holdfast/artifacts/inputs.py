@@ -128,8 +128,8 @@ class Inputs:
         return found
 
     def producers(self, node: Node) -> Iterator[Node]:
-        """The tasks whose output this one takes, also through gathers."""
-        stack = list(node.parents)
+        """The tasks whose output this one takes, or a phase's checklist, also through gathers."""
+        stack = list(node.parents) if node.is_task else self._listed(node)
         while stack:
             parent = stack.pop()
             if parent.kind == "past":
@@ -138,8 +138,13 @@ class Inputs:
                 stack += [inner for _, inner in self.gathered(parent.spec.name, parent.path)]
             else:
                 yield parent
-        if "source" in node.spec.sources:
+        if node.is_task and "source" in node.spec.sources:
             yield from self._sources_needed(node)
+
+    def _listed(self, phase: Node) -> list[Node]:
+        sources = [source for taken in phase.spec.checklist_sources for source in taken.values()]
+        taken = {self.graph.related(source.name, (), ()): None for source in sources if source.kind == "step"}
+        return [self.graph.nodes[node_id] for node_id in taken]
 
     def spoiled(self, node: Node) -> Iterator[tuple[Node, str]]:
         """Large files that this task reads itself and that are not what was accepted: whose, and which."""

@@ -174,6 +174,8 @@ class Attempts:
         except (OutputRefusedError, ValueRefusedError, DefinitionError, UsageError) as error:
             kind = "definition" if isinstance(error, DefinitionError) else "refused"
             return Verdict(error=error, kind=kind, message=str(error))
+        except LostValueError as error:  # a check takes it, and the step does not: so nobody has looked at it
+            return Verdict(error=error, message=describe(error))
 
     def _judge_error(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         error = outcome.error

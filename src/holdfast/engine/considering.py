@@ -16,12 +16,14 @@ from typing import Protocol
 
 from holdfast import clock, decisions
 from holdfast import events as ev
+from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.collecting import seldom
 from holdfast.engine.survey import Survey
+from holdfast.pipeline.compiling import Check
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
 from holdfast.state import COMPLETED, RunState, TaskState, fits
 from holdfast.state import SKIPPED as STATUS_SKIPPED
@@ -194,7 +196,7 @@ class Considering:
             self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason))
 
     def _wants_back(self, node: Node) -> bool:
-        """Whether a task that is to run takes something that is lost: then that comes back first."""
+        """Whether what is to run, or to be asked, takes something that is lost: then that comes back first."""
         has_large = self._artifacts.files.has_large
         if not self.judge.lacking and not has_large:
             return False
@@ -226,7 +228,7 @@ class Considering:
             board.scheduler.settle(node)
         elif standing == "approved" or node.spec.name not in board.compiled.checklists:
             self._start_phase(node)
-        elif not board.stopping:
+        elif not board.stopping and not self._wants_back(node):
             node.queued = True
             board.asked[node.id] = asking = Asking(node)
             board.to_ask.append(asking)
@@ -253,8 +255,14 @@ class Considering:
     def checklist(self, node: Node) -> tuple[str, ...]:
         """What a phase's checklist objects to. Asked by a worker thread, outside the commit: it may take long."""
         checks = self.board.compiled.checklists[node.spec.name]
-        objections = (self.attempts.run_checks((check,), node, None, None) for check in checks)
+        objections = (self._objection(check, node) for check in checks)
         return tuple(objection for objection in objections if objection)
+
+    def _objection(self, check: Check, phase: Node) -> str:
+        try:
+            return self.attempts.run_checks((check,), phase, None, None)
+        except LostValueError as error:  # since it was looked at, a moment ago: nobody can say yes to it
+            return str(error)
 
     def _rewind_due(self) -> None:
         board = self.board

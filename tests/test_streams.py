@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 
 import pytest
@@ -53,3 +54,23 @@ def test_nobody_writes_while_another_does(monkeypatch: pytest.MonkeyPatch) -> No
     steps.write("a step\n")
     say("our own words")
     assert entered == [False, False]
+
+
+def test_a_forked_process_may_print_although_another_thread_was_printing() -> None:
+    """A step may use a pool of forked processes: none of them waits for a thread that it does not have."""
+    steps, held, is_over = Heedless(io.StringIO()), threading.Event(), threading.Event()
+
+    def printing() -> None:
+        with steps.lock:
+            held.set()
+            is_over.wait()
+
+    other = threading.Thread(target=printing)
+    other.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if steps.lock.acquire(blocking=False) else 1)
+    is_over.set()
+    other.join()
+    assert os.waitpid(child, 0)[1] == 0

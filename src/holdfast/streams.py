@@ -10,11 +10,13 @@ import errno
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO, cast
 
 _STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 _GONE = (errno.EPIPE, errno.EIO)
+_heard: weakref.WeakSet[Heedless] = weakref.WeakSet()
 
 
 def give_closed_streams_a_place() -> None:
@@ -71,6 +73,7 @@ class Heedless:
         self.lock = threading.RLock()  # a signal's handler may print while its thread does
         self.failed: OSError | None = None
         self._is_over = False
+        _heard.add(self)
 
     def write(self, text: str) -> int:
         self._heedless(lambda: self.stream.write(text))
@@ -101,3 +104,12 @@ class Heedless:
                 if error.errno not in _GONE:
                     self.failed = self.failed or error
                 silence(self.stream)
+
+
+def _free_locks() -> None:
+    """In a forked process nobody is left who would let go of a lock that another thread has held."""
+    for stream in _heard:
+        stream.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_free_locks)

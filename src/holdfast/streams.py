@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 _STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 _GONE = (errno.EPIPE, errno.EIO)
@@ -46,7 +46,7 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def silence(stream: TextIO) -> None:
+def silence(stream: IO[Any]) -> None:
     """Nobody reads it any more: send the rest to nowhere, also the interpreter's own last flush."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -17,8 +19,10 @@ from holdfast.executors.base import Call, Outcome, RemoteError
 from holdfast.executors.processes import ProcessExecutor, pack_value, unpack_value
 from holdfast.values import DEPTH_MAX, decode_json
 
+PATIENCE_S = 30.0  # for what would else be waited for for ever
+
 WORK = """
-import logging, os, time
+import logging, os, signal, time
 from holdfast import Pipeline
 
 pipe = Pipeline("work")
@@ -37,6 +41,14 @@ def talking() -> str:
     logging.getLogger().warning("first")
     logging.getLogger().warning("second")
     time.sleep(600)
+
+@pipe.step(executor="process")
+def leaves_a_child(left_at: str = "") -> str:
+    if child := os.fork():
+        open(left_at, "w").write(str(child))
+        os._exit(7)
+    logging.getLogger().warning("from a child")
+    signal.pause()
 
 @pipe.step(executor="process")
 def depth(value: list = []) -> int:
@@ -62,6 +74,19 @@ def test_a_worker_that_ends_in_the_middle_of_its_answer_has_failed(executor: Pro
     outcome = run(executor, "half_an_answer")
     assert isinstance(outcome.error, RemoteError) and "exit status 7" in str(outcome.error)
     assert run(executor, "depth", value=[1, 2]).value == 2
+
+
+def test_a_process_that_a_body_leaves_behind_is_not_waited_for(executor: ProcessExecutor, tmp_path: Path) -> None:
+    """The worker is gone, though a process that it forked, as pools do, is still there."""
+    left_at, outcomes = tmp_path / "child", []
+    arguments = {"left_at": str(left_at)}
+    waiting = threading.Thread(target=lambda: outcomes.append(run(executor, "leaves_a_child", **arguments)))
+    waiting.start()
+    waiting.join(PATIENCE_S)
+    was_waited_for = waiting.is_alive()
+    os.kill(int(left_at.read_text()), signal.SIGKILL)
+    waiting.join()
+    assert (was_waited_for, str(outcomes[0].error)) == (False, "the worker process ended (exit status 7)")
 
 
 def test_time_may_run_out_while_a_log_line_is_handled(executor: ProcessExecutor) -> None:

@@ -19,7 +19,7 @@ from holdfast.context import current_task
 from holdfast.executors.processes import answer_error, answer_value, pack_log, unpack_value
 from holdfast.executors.relaying import Sender
 from holdfast.pipeline.loader import load_pipeline
-from holdfast.streams import Heedless, give_closed_streams_a_place
+from holdfast.streams import Heedless, give_closed_streams_a_place, silence
 from holdfast.values import decode_json
 
 
@@ -84,6 +84,8 @@ def _listen(requests: SimpleQueue[bytes]) -> None:
 def _take_stdout() -> IO[bytes]:
     """Keep the pipe for answers; what a body prints goes to standard error, a line at a time: we may be killed."""
     answers = os.fdopen(os.dup(1), "wb")
+    # A process that a body forks may outlive us: while it had the pipe, the engine would go on waiting for us.
+    os.register_at_fork(after_in_child=lambda: silence(answers))
     os.dup2(2, 1)
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = open(number, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115 - for good

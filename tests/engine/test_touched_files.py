@@ -141,6 +141,33 @@ def test_a_large_file_that_is_spoiled_before_or_while_it_is_read_spoils_nothing(
     assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
 
 
+@pytest.mark.parametrize("gives", ["text", "file", "path of another"])
+def test_what_was_made_while_a_large_file_was_spoiled_is_kept_for_whoever_wants_to_look(
+    tmp_path: Path, gives: str
+) -> None:
+    """It was paid for; only what is not the step's own stays where it is."""
+    pipe = Pipeline("p")
+    others = tmp_path / "others.txt"
+    others.write_text("others")
+
+    @pipe.step(writes="film.bin")
+    def film(ctx: Context) -> Path:
+        ctx.out.write_bytes(b"film")
+        return ctx.out
+
+    @pipe.step(writes="size.txt")
+    def size(ctx: Context, film: Path) -> str | Path:
+        film.write_bytes(b"spoiled")
+        ctx.out.write_text("paid")
+        return {"text": "paid", "file": ctx.out, "path of another": others}[gives]
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, others.read_text()) == ("failed", "others")
+    run_dir = ProjectLayout(tmp_path).run(result.run_id).dir
+    told = [event["to"] for event in events_of(tmp_path, "artifact_set_aside") if event["path"] == "size.txt"]
+    assert [(run_dir / to).read_text() for to in told] == ([] if gives == "path of another" else ["paid"])
+
+
 def test_a_large_file_that_was_only_touched_is_read_once_and_believed(tmp_path: Path) -> None:
     """Another time of change alone is no damage."""
     ran: list[str] = []

@@ -168,7 +168,7 @@ class Attempts:
             return self._judge_error(attempt, outcome)
         if self.artifacts.files.has_large:
             for _, path in self.inputs.spoiled(attempt.node):
-                return _read_amiss(path)
+                return self._read_amiss(attempt, outcome.value, path)
         try:
             return self._accept(attempt, outcome)
         except (OutputRefusedError, ValueRefusedError, DefinitionError, UsageError) as error:
@@ -176,6 +176,19 @@ class Attempts:
             return Verdict(error=error, kind=kind, message=str(error))
         except LostValueError as error:  # a check takes it, and the step does not: so nobody has looked at it
             return Verdict(error=error, message=describe(error))
+
+    def _read_amiss(self, attempt: Attempt, output: Any, path: str) -> Verdict:
+        """A file that the body was given to read was touched meanwhile: neither its output nor its calls count."""
+        message = (
+            f"{path} was changed while the step was at work: it may have read something else than was accepted"
+        )
+        try:
+            _refuse_others_files(attempt, output)
+            kept = self._keep_refused(attempt, output) if attempt.node.kind != "items" else []
+        except (OutputRefusedError, DefinitionError):  # nothing that could be kept, or not ours to move
+            kept = []
+        error = OutputRefusedError(message)
+        return Verdict(error=error, kind="refused", message=message, new_round=True, set_aside=kept)
 
     def _judge_error(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         error = outcome.error
@@ -410,12 +423,6 @@ def _objection(check: Check, arguments: dict[str, Any]) -> str:
     if issubclass(type(answer), str):
         return writable(answer)
     return f"{check.name} said no" if answer is False else ""
-
-
-def _read_amiss(path: str) -> Verdict:
-    """A file that the body was given to read was touched meanwhile: neither its output nor its calls count."""
-    message = f"{path} was changed while the step was at work: it may have read something else than was accepted"
-    return Verdict(error=OutputRefusedError(message), kind="refused", message=message, new_round=True)
 
 
 def describe(error: BaseException) -> str:

@@ -82,6 +82,17 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     assert caught.value.exit_code == EXIT_STORAGE
 
 
+def test_the_name_of_a_file_may_be_no_text(tmp_path: Path) -> None:
+    """Who put it there chose it; it is an input like any other."""
+    calls: list[str] = []
+    (tmp_path / "inbox").mkdir()
+    odd = tmp_path / os.fsdecode(b"inbox/\xff.csv")
+    for content in ("1", "1", "2"):
+        odd.write_text(content)
+        assert counting(calls).run(dir=tmp_path).status == "completed"
+    assert calls == ["paid", "paid"]
+
+
 def test_a_missing_file_is_an_input_like_any_other(tmp_path: Path) -> None:
     """One that is named without a glob counts, and differs from an empty one."""
     assert reads_of(tmp_path, ["gone.csv"]) == ["gone.csv"]

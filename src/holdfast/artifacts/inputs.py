@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -164,7 +165,7 @@ class Inputs:
         values = self.fields(node)
         hasher = hashlib.sha256()
         for path in reads_of(self.root, [_read_pattern(node, pattern, values) for pattern in node.spec.reads]):
-            hasher.update(f"{path}\n{self._outside.of(self.root / path)}\n".encode())
+            hasher.update(os.fsencode(f"{path}\n{self._outside.of(self.root / path)}\n"))  # any name will do
         return hasher.hexdigest()
 
     # --- memory --------------------------------------------------------------------------------------------

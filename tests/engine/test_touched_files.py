@@ -141,6 +141,28 @@ def test_a_large_file_that_is_spoiled_before_or_while_it_is_read_spoils_nothing(
     assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
 
 
+def test_what_somebody_adds_behind_the_seal_of_a_large_file_is_not_read(tmp_path: Path) -> None:
+    """The file is as it was accepted before a step is given its path."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="long.md")
+    def long(ctx: Context) -> Path:
+        ctx.out.write_text("long\n")
+        return ctx.out
+
+    @pipe.step(after=["long"])
+    def careless() -> int:
+        with (tmp_path / "long.md").open("a") as file:
+            file.write("added\n")
+        return 1
+
+    @pipe.step(after=["careless"])
+    def reads(long: Path) -> bool:
+        return "added" in long.read_text()
+
+    assert pipe.run(dir=tmp_path).outputs["reads"] is False
+
+
 @pytest.mark.parametrize("gives", ["text", "file", "path of another"])
 def test_what_was_made_while_a_large_file_was_spoiled_is_kept_for_whoever_wants_to_look(
     tmp_path: Path, gives: str

@@ -158,15 +158,16 @@ class Files:
             mark = mark_of(status) if status is not None else ""
             if not mark or mark in (record.mark, self._proved.get(record.path)):
                 return bool(mark)
-            sha, _ = hash_above(self.tree, record)
+            sha, tail = hash_above(self.tree, record)
         except UsageError:  # a folder on the way is a link, or no folder
             return False
         except OSError as error:
             look_unread(error)  # what is the machine's fault is raised
             return False
-        if sha == record.sha256:
+        is_whole = sha == record.sha256 and (not tail or seals.read_seal(tail) is not None)
+        if is_whole:
             self._proved[record.path] = mark
-        return sha == record.sha256
+        return is_whole
 
     def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """Like `check`, without holding the whole file in memory."""

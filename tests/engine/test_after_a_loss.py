@@ -16,6 +16,7 @@ from holdfast.errors import UsageError
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.settings import load_settings
+from holdfast.views.shelf import ViewShelf
 
 from .projects import events_of
 
@@ -266,6 +267,25 @@ def test_the_letter_of_a_lost_run_is_kept_if_it_has_notes(tmp_path: Path, how: s
     (kept,) = tmp_path.glob("RESUME.md.bak.*")
     assert "Ask Ada before printing." in kept.read_text()
     assert "RESUME.md.bak" in (tmp_path / "RESUME.md").read_text()
+
+
+def test_the_letter_of_a_lost_run_outlives_a_kill_just_after_the_recovery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run knows of no loss any more, and writes the page anew."""
+    project = Project(tmp_path)
+    note(open_project(tmp_path), project.run().run_id, "Ask Ada before printing.")
+    project.lose()
+    with monkeypatch.context() as patched:
+        patched.setattr(ViewShelf, "keep_pages", killed)
+        with pytest.raises(KeyboardInterrupt):
+            project.run()
+    project.run()
+    assert any("Ask Ada before printing." in page.read_text() for page in tmp_path.glob("RESUME.md*"))
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_the_letter_of_a_lost_run_that_has_no_notes_is_written_anew(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from holdfast.snapshots import next_number, plan_rotation, sidecar_of, snapshot_
 from holdfast.state import RunState
 from holdfast.stores.paper import APPEND, COPY, CUT, DELETE, KEEP, SET_ASIDE, WRITE, Action, Paper
 from holdfast.stores.places import is_no_folder, is_something_else, no_files_in
-from holdfast.views.shelf import Obstacle, ViewShelf
+from holdfast.views.shelf import Obstacle, ViewShelf, is_page
 
 
 class Foresight:
@@ -67,7 +67,7 @@ class Foresight:
         if recorded or self._has_new or state.rebuilt:
             self._append()
             self._write_snapshot(state, keep)
-            self._keep(pages)
+            self._keep([path for path in pages if is_page(path)])
         self._write_views(state)
 
     def actions(self, state: RunState) -> list[Action]:
@@ -165,9 +165,8 @@ class Foresight:
 
     def _keep(self, pages: Sequence[Path]) -> None:
         for path in pages:
-            if os.path.lexists(path):
-                self.paper.back_up(path)
-                self._gone.add(path)
+            self.paper.back_up(path)
+            self._gone.add(path)
 
     def _write_views(self, state: RunState) -> None:
         layout, run = self._layout, self._run

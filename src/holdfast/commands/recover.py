@@ -129,8 +129,9 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
             walker = _walk(opened, views)
         wishes = _lost_wishes(opened.layout, walker, views)
         found = list(disagreements(walker.planned, before, views, turned_back(wishes)))
+        copies = shelf.copy_pages(_telling_more(opened.layout, found))
         opened.say([*wishes, *_notes(_elsewhere(walker)), _recovered(walker, found)], durable=True)
-        _keep_pages(opened, shelf, found)
+        _keep_pages(opened, shelf, copies)
         # At once: as long as a page counts lines of the lost journal, nobody could tell what an edit of it means.
         opened.say(_refresh_views(opened, walker, shelf), durable=False)
     finally:
@@ -199,11 +200,11 @@ def _carry_out(opened: OpenRun) -> Recovery:
     report = _report(opened.choice, walker, told, before, remarks, turned_back([*wishes, *lost]))
     kept: list[ev.ArtifactSetAside] = []
     if journal.position.seq > begun or state.rebuilt:
-        was_lost = state.rebuilt
+        copies = shelf.copy_pages(_telling_more(opened.layout, report.disagreements)) if state.rebuilt else {}
         notes = [*lost, *_notes(elsewhere), _recovered(walker, report.disagreements)]
         opened.say([*notes, *_stopped(opened, walker)], durable=True)
         opened.write_snapshot()
-        kept = _keep_pages(opened, shelf, report.disagreements) if was_lost else []
+        kept = _keep_pages(opened, shelf, copies)
     kept += _draw_views(opened, walker, shelf)
     words = [f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]
     recorded, is_complete = journal.position.seq - begun, state.status == COMPLETED
@@ -218,9 +219,9 @@ def _telling_more(layout: ProjectLayout, found: Sequence[Disagreement]) -> tuple
     return (layout.resume_view,) if read_letter(layout).has_words else ()
 
 
-def _keep_pages(opened: OpenRun, shelf: ViewShelf, found: Sequence[Disagreement]) -> list[ev.ArtifactSetAside]:
+def _keep_pages(opened: OpenRun, shelf: ViewShelf, copies: Mapping[Path, Path]) -> list[ev.ArtifactSetAside]:
     """Keep pages of a lost run as they are. All that could be understood of them is on record by now."""
-    kept = kept_events(opened.layout, shelf.keep_pages(_telling_more(opened.layout, found)))
+    kept = kept_events(opened.layout, shelf.keep_pages(copies))
     opened.say(kept, durable=False)
     return kept
 

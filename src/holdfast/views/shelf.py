@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +56,11 @@ class Obstacle:
     is_damage: bool = False  # it goes to quarantine, everything else stays beside its place
     is_wish: bool = False  # an edit, that must have been told before
     is_copied: bool = False  # it stays, and a copy is kept
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is there that can be read; whatever else is in its place is set aside when it is written."""
+    return os.path.lexists(path) and not is_something_else(path) and os.access(path, os.R_OK)
 
 
 class ViewShelf:
@@ -128,12 +133,17 @@ class ViewShelf:
         elif is_edited(path):
             yield Obstacle(path, "edited", is_copied=True)
 
-    def keep_pages(self, paths: Sequence[Path]) -> list[Kept]:
-        """Keep these pages as they are beside themselves: of a lost run they may be all that is left."""
+    def copy_pages(self, paths: Sequence[Path]) -> dict[Path, Path]:
+        """Copies of these pages beside themselves: a kill after the recovery is on record must not cost them."""
+        return {path: Path(atomic.copy_beside(os.fspath(path), dir_fd=None)) for path in paths if is_page(path)}
+
+    def keep_pages(self, copies: Mapping[Path, Path]) -> list[Kept]:
+        """Put these pages in the place of their copies: of a lost run they may be all that is left."""
         self._kept = []
-        for path in paths:
-            if os.path.lexists(path):
-                self._keep(path, atomic.back_up(path), "all that was left of the record")
+        for path, copy in copies.items():
+            if is_page(path):
+                atomic.move_file(path, os.fspath(copy), sync=True)
+            self._keep(path, copy, "all that was left of the record")
         return self._kept
 
     def close(self) -> None:

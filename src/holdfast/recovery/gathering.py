@@ -188,9 +188,7 @@ class Gathering:
         parts: dict[str, Look] = {}
         names, marker = node.names, getattr(node.spec, "marker", None)
         for key, path in paths.items():
-            found = as_taken(node, key, path, self.artifacts.files.look(path, names, marker, in_turn=True))
-            if found.kind != look.MISSING or record.accepted is None or not record.round:
-                files[path] = found
+            files[path] = as_taken(node, key, path, self.artifacts.files.look(path, names, marker, in_turn=True))
             if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
                 streamed = self.artifacts.files.look(part_path(path), names, None)
                 parts[part_path(path)] = as_taken(node, key, path, streamed)

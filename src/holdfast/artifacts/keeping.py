@@ -215,13 +215,17 @@ class Artifacts:
             else self.objects.get(record.sha256) is not None
         )
 
-    def reseal(self, record: FileRecord, seal: Seal, *, sync: bool = False) -> None:
-        """Give a file that is there a new seal over the body the record names; `sync` if no record has it yet."""
+    def reseal(self, record: FileRecord, seal: Seal, *, body: bytes | None = None, sync: bool = False) -> None:
+        """Give a file that is there a new seal over the body the record names; `sync` if no record has it yet.
+
+        `body`, if the caller has it: that of a text without a last newline is not yet on the disk as it is sealed.
+        """
         if record.kind == "path" and not seals.is_inline(record.path):
             line = seals.write_seal(self.sealed(record, seal))
             self.tree.write(seals.seal_path(record.path), line, sync=not record.stored)
             return
-        self.place(record, self.body(record), self.sealed(record, seal), sync=sync)
+        found = self.body(record) if body is None else body
+        self.place(record, found, self.sealed(record, seal), sync=sync)
 
     def sealed(self, record: FileRecord, seal: Seal) -> Seal:
         """`seal` completed with what the record says of one file."""

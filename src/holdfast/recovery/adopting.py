@@ -7,6 +7,7 @@ at best, and takes them over again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -48,9 +49,11 @@ class Adopting:
             aside += self._clear_streams(node, decision, found)
         else:
             self._take_parts(paths)
-        files = tuple([self.keep_copy(*file_seen(node, *seen)) for seen in found])
+        seen = [file_seen(node, *one) for one in found]
+        files = tuple([self.keep_copy(*one) for one in seen])
         if decision.about != "sealed":
-            self.seal_anew(node, Accepted(files), parts, digest_, _version_of(node, _seal_of(found)))
+            bodies = {record.path: body for record, body in seen}
+            self.seal_anew(node, Accepted(files), parts, digest_, _version_of(node, _seal_of(found)), bodies)
         return [*aside, self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
 
     def _adoption(
@@ -148,7 +151,13 @@ class Adopting:
         return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
 
     def seal_anew(
-        self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
+        self,
+        node: Node,
+        accepted: Accepted,
+        parts: Mapping[str, str],
+        digest_: str,
+        version: int,
+        bodies: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         """Seal the files of a task against these inputs, as made by this version of its step.
 
@@ -158,7 +167,7 @@ class Adopting:
         record = replace(self.state.task(node.id), version=version, **made_from)
         seal = set_seal(self.state.run_id, node, record, accepted)
         for file in accepted.files:
-            self.artifacts.reseal(file, seal, sync=True)
+            self.artifacts.reseal(file, seal, body=bodies.get(file.path), sync=True)
 
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:

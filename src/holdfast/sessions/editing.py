@@ -2,7 +2,7 @@
 
 Crash story. The edited view stays as it is until its wishes are in the journal; then it is kept beside itself as
 NAME.bak.TIMESTAMP and written anew. Killed in between, the edit is found again, and what it asks for is on record
-already: a task that is being sent back is not sent back twice.
+already: a task that is being sent back, or has been done again since, is not sent back twice.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ def wanted(layout: ProjectLayout, edited: Sequence[Claims], now: Picture) -> lis
     """What the edited views ask for that has not happened yet; `now` is the run as it is."""
     found: dict[tuple[str, str], Wish] = {}
     for claims in edited:
-        then = _at(layout, now.state.run_id, claims.seq) if _is_of(claims, now) else now
+        is_ours = _is_of(claims, now)
+        then = _at(layout, now.state.run_id, claims.seq) if is_ours else now
+        heard = _heard(layout.run(now.state.run_id), claims) if is_ours else set()
         for wish in wishes(claims, then):
-            found.setdefault((wish.task, wish.wanted), wish)
+            if (wish.task, wish.wanted) not in heard:
+                found.setdefault((wish.task, wish.wanted), wish)
     return [event for wish in found.values() for event in _events(wish, now.state)]
 
 
@@ -106,6 +109,13 @@ def _drawn(layout: ProjectLayout, state: RunState) -> Picture:
         return draw(state, lambda accepted: load_value(objects, accepted))
     finally:
         objects.close()
+
+
+def _heard(run: RunLayout, claims: Claims) -> set[tuple[str, str]]:
+    """What this page was heard to ask for: a kill came before it was written anew, or a power cut undid that."""
+    later = (ev.decode(line.raw) for line in scan(run.journal) if line.seq > claims.seq)
+    edits = [event for event in later if isinstance(event, ev.ViewEdited) and event.source == claims.source]
+    return {(event.step_id, event.wanted) for event in edits if event.wanted == WANTED_REDO}
 
 
 def _state_at(run: RunLayout, seq: int) -> RunState:

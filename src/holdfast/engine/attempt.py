@@ -296,8 +296,10 @@ class Attempts:
         else:
             seal = self._seal(attempt)
             aside, replaces = self._room.make(node, output)
-            # After a power cut, an earlier version that is still in its place would look like somebody's edit.
-            accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal, sync=replaces)
+            # After a power cut, an earlier version that is still in its place would look like somebody's edit; and
+            # a half-finished text that was continued is nowhere else once its NAME.part is removed.
+            sync = replaces or attempt.partial is not None
+            accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal, sync=sync)
             self._clear_part(attempt, output)
         return Verdict(
             exited=ev.NodeExited(

@@ -232,6 +232,8 @@ class Medium:
 
 LOST, NAMES, DATA, ORDERED, ANY = "lost", "names", "data", "ordered", "any"
 HOWS = (LOST, NAMES, DATA, ORDERED, ANY)
+KILLED = "killed"
+"""No power cut: the process is gone, and all that it did is there."""
 
 
 @dataclass
@@ -255,7 +257,7 @@ class Fate:
     def _chosen(self, pending: list[int]) -> set[int]:
         if self.how in (LOST, DATA):
             return set()
-        if self.how == NAMES:
+        if self.how in (NAMES, KILLED):
             return set(pending)
         if self.how == ORDERED:
             return set(pending[: self.dice.randint(0, len(pending))])
@@ -270,7 +272,7 @@ class Fate:
         pending = [op for op in ops[last + 1 :] if op.kind in ("data", "size")]
         if self.how in (LOST, NAMES):
             return bytes(data)
-        count = len(pending) if self.how == DATA else self.dice.randint(0, len(pending))
+        count = len(pending) if self.how in (DATA, KILLED) else self.dice.randint(0, len(pending))
         for op in pending[:count]:
             _apply(data, op)
         if count < len(pending):

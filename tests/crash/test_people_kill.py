@@ -1,0 +1,161 @@
+"""A kill or a power cut while a person's word is recorded or carried out: it is heard once, and nothing is lost.
+
+A sample of the places is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all cuts after every operation.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.commands import people
+from holdfast.stores import disk
+
+from .people_victim import LONG, RUN_ID, WORDS, Project, again_in, chapters, cuts, story
+
+SAMPLE = 1
+COPIES = pytest.mark.parametrize("copy", [True, False], ids=["copied", "uncopied"])
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "sync_enabled", False)  # but for what is recorded
+
+
+def waiting(folder: Path, *, copy: bool) -> Project:
+    """A project at its gate."""
+    project = Project(folder, copy=copy)
+    folder.mkdir()
+    assert project.run(chapters(project)).status == "paused"
+    return project
+
+
+def approved(project: Project) -> None:
+    people.approve(project.layout, RUN_ID, "look")
+    assert project.run(chapters(project)).status == "completed"
+
+
+@COPIES
+@pytest.mark.parametrize("choice", ["keep", "restore", "redo"])
+def test_an_answer_about_an_edit_is_carried_out_once(tmp_path: Path, choice: str, copy: bool) -> None:
+    """Once it is told it is not asked for again; the edit is there still, and every file of the step is."""
+    before = waiting(tmp_path / "before", copy=copy)
+    approved(before)
+    before.edit("drafts/c1.md")
+    assert before.run(chapters(before)).status == "paused"
+    ends: list[dict[str, list[bytes]]] = []
+
+    def answer(project: Project) -> None:
+        people.decide(project.layout, RUN_ID, "draft[c1]", choice)
+        project.say("answered")
+        assert project.run(chapters(project)).status == "completed"
+        ends.append(project.bodies())
+
+    for left, told, words in cuts(before, answer, tmp_path / choice, SAMPLE):
+        status = left.run(chapters(left)).status
+        if "answered" not in told and left.asked() == {"draft[c1]"}:
+            answer(left)
+        else:
+            assert status == "completed", f"{words}: {left.asked()}"
+        left.check(told, words)
+        assert left.has(WORDS), words
+        assert left.bodies() == ends[0], words
+
+
+@COPIES
+def test_what_is_sent_back_at_a_gate_comes_back_once(tmp_path: Path, copy: bool) -> None:
+    """Rejected, done again and approved: whatever of that was told stays so, and no round is paid for twice."""
+    before = waiting(tmp_path / "before", copy=copy)
+
+    def send_back(project: Project) -> None:
+        people.reject(project.layout, RUN_ID, "look", "draft[c1]", "shorter")
+        project.say("rejected")
+        assert project.run(chapters(project)).status == "paused"
+        people.approve(project.layout, RUN_ID, "look")
+        project.say("approved")
+        assert project.run(chapters(project)).status == "completed"
+
+    for left, told, words in cuts(before, send_back, tmp_path / "gate", SAMPLE):
+        status = left.run(chapters(left)).status
+        assert not left.asked(), words
+        if status == "paused":
+            assert "approved" not in told, words
+            approved(left)
+        left.check(told, words)
+        if "rejected" in told:
+            assert "shorter" in (left.folder / "book.md").read_text(), words
+
+
+@COPIES
+@pytest.mark.parametrize("name", ["story.md", "story.md.part"])
+def test_a_half_finished_text_that_is_continued_is_not_lost(tmp_path: Path, name: str, copy: bool) -> None:
+    """It is somewhere at every moment: NAME.part goes only when what was made of it is durable."""
+    before = Project(tmp_path / "before", copy=copy)
+    before.folder.mkdir()
+    (before.folder / name).write_text(LONG)
+
+    def go_on(project: Project) -> None:
+        assert project.run(story(project, on_partial="continue")).status == "completed"
+
+    for left, told, words in cuts(before, go_on, tmp_path / "cuts", SAMPLE):
+        go_on(left)
+        left.check(told, words)
+        assert left.has(WORDS), words
+
+
+@COPIES
+@pytest.mark.parametrize("name", ["story.md", "story.md.part"])
+def test_a_half_finished_text_that_is_kept_is_not_lost(tmp_path: Path, name: str, copy: bool) -> None:
+    """Sealed as it is, it is in its place whenever the power goes, and is asked about once."""
+    before = Project(tmp_path / "before", copy=copy)
+    before.folder.mkdir()
+    (before.folder / name).write_text(LONG)
+    assert before.run(story(before, on_partial="ask")).status == "paused"
+
+    def keep(project: Project) -> None:
+        people.decide(project.layout, RUN_ID, "story", "keep")
+        project.say("answered")
+        assert project.run(story(project, on_partial="ask")).status == "completed"
+
+    for left, told, words in cuts(before, keep, tmp_path / "cuts", SAMPLE):
+        status = left.run(story(left, on_partial="ask")).status
+        if "answered" not in told and status == "paused":
+            keep(left)
+        left.check(told, words)
+        assert (left.folder / "story.md").read_text().startswith(LONG), words
+        assert (left.folder / "book.md").read_text().startswith(LONG.upper()), words
+
+
+def turn_back_on_page(project: Project) -> None:
+    page = project.folder / "checkpoint.md"
+    page.write_text(page.read_text().replace("| c1 | ✅ |", "| c1 | — |"))
+
+
+def turn_back_in_todos(project: Project) -> None:
+    database = sqlite3.connect(project.layout.todos_db)
+    database.execute("UPDATE todos SET status = 'pending' WHERE id = 'draft[c1]'")
+    database.commit()
+    database.close()
+
+
+@pytest.mark.parametrize("turn_back", [turn_back_on_page, turn_back_in_todos])
+def test_a_task_turned_back_in_a_view_is_done_again_once(
+    tmp_path: Path, turn_back: Callable[[Project], None]
+) -> None:
+    """The edited view may be there still, or again, when its wish has been granted: that is no second wish."""
+    before = waiting(tmp_path / "before", copy=True)
+    approved(before)
+    turn_back(before)
+
+    def run(project: Project) -> None:
+        if project.run(chapters(project)).status == "paused":
+            approved(project)
+
+    for left, told, words in cuts(again_in(before, tmp_path / "turned"), run, tmp_path / "cuts", SAMPLE):
+        run(left)
+        left.check(told, words)
+        paid = {line for line in told + left.said if line.startswith("pay draft")}
+        assert paid == {"pay draft[c1]@1"}, words

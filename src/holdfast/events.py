@@ -52,6 +52,7 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     pid: int = 0
     holdfast: str = ""
     rebuilt: bool = False  # the record was lost: this one is made from what the files and views say
+    forced: bool = False  # --force: what is in its way is set aside
 
 
 class Recovered(Event, frozen=True, kw_only=True, tag="recovered"):

@@ -128,6 +128,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     status: str = PENDING
     reason: str = ""  # why it stopped
     rebuilt: bool = False  # the record was lost, and the evidence has not been gone through to its end yet
+    forced: bool = False  # what runs before it left in its way is set aside
     lost: bool = False  # some of its record was lost once, perhaps what a person had said
     budget_usd: float | None = None  # stays until another one is given
     host: str = ""

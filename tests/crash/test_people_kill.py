@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.commands import people
+from holdfast.runs.listing import list_runs
 from holdfast.stores import disk
 
 from .people_victim import LONG, RUN_ID, WORDS, Project, again_in, chapters, cuts, story
@@ -159,3 +160,23 @@ def test_a_task_turned_back_in_a_view_is_done_again_once(
         left.check(told, words)
         paid = {line for line in told + left.said if line.startswith("pay draft")}
         assert paid == {"pay draft[c1]@1"}, words
+
+
+@COPIES
+def test_a_forced_run_that_is_cut_off_starts_over_all_the_same(tmp_path: Path, copy: bool) -> None:
+    """Whoever continues it sets aside what the run before left in its way, edits too, and asks nobody."""
+    before = waiting(tmp_path / "before", copy=copy)
+    approved(before)
+    before.edit("drafts/c1.md")
+
+    def start_over(project: Project) -> None:
+        assert project.run(chapters(project), run_id="anew", force=True).status == "paused"
+
+    for left, told, words in cuts(before, start_over, tmp_path / "cuts", SAMPLE):
+        has_begun = "anew" in {info.run_id for info in list_runs(left.layout)}
+        assert left.run(chapters(left), run_id="anew", force=not has_begun).status == "paused", words
+        people.approve(left.layout, "anew", "look")
+        assert left.run(chapters(left), run_id="anew").status == "completed", f"{words}: {left.asked('anew')}"
+        left.check(told, words, "anew")
+        assert left.has(WORDS), words
+        assert WORDS not in (left.folder / "book.md").read_bytes(), words

@@ -35,7 +35,7 @@ def _run_started(state: RunState, event: ev.RunStarted, at: float) -> None:
     state.host, state.pid = event.host, event.pid
     state.started_at = at
     state.status = IN_PROGRESS
-    state.rebuilt = event.rebuilt
+    state.rebuilt, state.forced = event.rebuilt, event.forced
     state.lost = state.lost or event.rebuilt
     if event.rebuilt:
         surprise(state, "", _MADE_FROM_FILES, at)

@@ -20,6 +20,7 @@ class Policy(msgspec.Struct, frozen=True):
     on_changed: str = "ask"
     on_partial: str | None = None  # None: as the step says
     adopt: bool = True  # False for a forced new run: what is in its way is set aside
+    in_the_way: frozenset[str] = frozenset()  # runs that this one was begun over: their files are set aside
     only_needed: bool = False  # what is missing and not needed by anything unfinished is left alone
 
 

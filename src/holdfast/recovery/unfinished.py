@@ -26,10 +26,13 @@ def decide_unfinished(evidence: Evidence, policy: Policy) -> Decision:
     believed = _adoptable(evidence) if evidence.files and policy.adopt else None
     if believed is not None:
         return believed
-    changed = evidence.of_kind(look.CHANGED)
+    changed = tuple(
+        path for path in evidence.of_kind(look.CHANGED) if not _is_in_the_way(evidence.at(path), policy)
+    )
     if changed and policy.adopt and evidence.record.accepted is None and policy.on_changed != "restore":
         return _decide_changed_unrecorded(evidence, changed, policy)
-    rivals = tuple(path for path, found in evidence.files.items() if _is_rival(evidence, found))
+    foreign = [path for path, found in evidence.files.items() if _is_rival(evidence, found)]
+    rivals = tuple(path for path in foreign if not _is_in_the_way(evidence.at(path), policy))
     if rivals:
         return Decision(ASK, f"{', '.join(rivals)} belongs to another run", rivals, about="path")
     half = _half_finished(evidence)
@@ -61,6 +64,10 @@ def _why_open(evidence: Evidence) -> str:
 def _is_rival(evidence: Evidence, found: Look) -> bool:
     seal = found.seal
     return seal is not None and seal.run != evidence.run_id and seal.run in evidence.living_runs
+
+
+def _is_in_the_way(found: Look, policy: Policy) -> bool:
+    return found.seal is not None and found.seal.run in policy.in_the_way
 
 
 def _adoptable(evidence: Evidence) -> Decision | None:

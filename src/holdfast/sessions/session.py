@@ -248,6 +248,7 @@ class OpenRun:
             pid=os.getpid(),
             holdfast=holdfast.__version__,
             rebuilt=self.choice.found_again or bool(self.state.seq),
+            forced=self.choice.set_aside,
         )
         yield ev.PipelineDeclared(spec=encoded_spec(self.compiled))
 
@@ -376,7 +377,9 @@ def judge_for(
         return attempts.check_again(own, node, load()) if own and attempts is not None else ""
 
     # Runs that can still be read: a folder whose record is lost owns nothing any more.
-    others = frozenset(info.run_id for info in list_runs(layout, but=choice.run_id))
+    others = {info.run_id: info.ordinal for info in list_runs(layout, but=choice.run_id)}
+    # What a run was begun over with --force is in its way also after it was cut off.
+    in_the_way = [run for run, ordinal in others.items() if inputs.state.forced and ordinal < inputs.state.ordinal]
     take_over = choice.take_over or inputs.graph.spec.overwrite
     settings = request.settings
     return Judge(
@@ -385,12 +388,13 @@ def judge_for(
             settings.on_changed,
             settings.on_partial,
             adopt=not choice.set_aside,
+            in_the_way=frozenset(in_the_way),
             only_needed=request.only_needed,
         ),
         quarantine=quarantine,
         checker=checker,
         migrations=attempts.compiled.migrations if attempts is not None else {},
-        living_runs=frozenset() if take_over else others,
+        living_runs=frozenset() if take_over else frozenset(others),
         take_over=take_over,
         claims=claims,
         own_file=own_file(attempts.compiled, layout) if attempts is not None else "",

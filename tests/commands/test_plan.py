@@ -407,3 +407,68 @@ def test_an_edit_that_counts_only_once_its_items_are_known_is_foreseen(tmp_path:
     execute(pipe.compile(), ProjectLayout(tmp_path), Request({}, run_id, settings=settings))
     assert set(ran) == {"score[b]", "final[b]"}
     assert {planned[f"{step}[a]"] for step in ("draft", "score", "final")} == {("adopt", False)}
+
+
+def killed_before_the_record_of(task: str, root: Path) -> None:
+    """A run as a kill leaves it: what `task` made is there, and the record ends before it."""
+    (run,) = (root / ".holdfast" / "runs").iterdir()
+    for snapshot in run.glob("checkpoint_*"):
+        snapshot.unlink()
+    lines = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines) if b'"node_exit"' in line and task.encode() in line]
+    (run / "events.jsonl").write_bytes(b"".join(lines[: ends[0]]))
+
+
+def story(version: int, ran: list[str]) -> Pipeline:
+    """A plan, and chapters that are made from it."""
+    pipe = Pipeline("story")
+    pipe.items("ch", ["a", "b"])
+
+    @pipe.step(version=version, writes="plan.md")
+    def plan(ctx: Context) -> str:
+        ran.append(ctx.task_id)
+        return f"plan {version}"
+
+    @pipe.step(each="ch", writes="{ch}.md")
+    def chapter(ctx: Context, ch: str, plan: str) -> str:
+        ran.append(ctx.task_id)
+        ctx.usage(cost_usd=0.5)
+        return f"{ch} by {plan}"
+
+    return pipe
+
+
+def test_a_whole_file_without_a_record_waits_for_what_it_was_made_from(tmp_path: Path) -> None:
+    """Its plan is made anew, and comes out differently: it is not called adopted, and then runs."""
+    ran: list[str] = []
+    run_id = story(1, ran).run(dir=tmp_path, concurrency=1).run_id
+    killed_before_the_record_of("chapter[b]", tmp_path)
+    ran.clear()
+    plan = make_plan(story(2, ran).compile(), ProjectLayout(tmp_path), run_id)
+    found = {task.id: (task.action, task.if_different) for task in plan.tasks}
+    assert found == {"plan": ("redo", False), "chapter[a]": ("redo", True), "chapter[b]": ("redo", True)}
+    assert plan.most_cost_usd == 1.0
+    assert story(2, ran).run(dir=tmp_path, resume=run_id, concurrency=1).status == "completed"
+    assert ran == ["plan", "chapter[a]", "chapter[b]"]
+
+
+def test_a_whole_file_without_a_record_is_adopted_if_what_it_was_made_from_stands(tmp_path: Path) -> None:
+    """Nothing else is unknown about it."""
+    ran: list[str] = []
+    run_id = story(1, ran).run(dir=tmp_path, concurrency=1).run_id
+    killed_before_the_record_of("chapter[b]", tmp_path)
+    plan = make_plan(story(1, ran).compile(), ProjectLayout(tmp_path), run_id)
+    assert actions(plan)["chapter[b]"] == "adopt"
+
+
+def test_recover_leaves_such_a_file_to_the_run_which_asks_nobody(tmp_path: Path) -> None:
+    """It is compared like finished work when its plan is there again; recovery does not record it before."""
+    ran: list[str] = []
+    run_id = story(1, ran).run(dir=tmp_path, concurrency=1).run_id
+    killed_before_the_record_of("chapter[b]", tmp_path)
+    layout = ProjectLayout(tmp_path)
+    recovery = recover(story(2, ran).compile(), layout, Request(resume=run_id))
+    assert {task.action for task in recovery.tasks} == {"redo"}
+    ran.clear()
+    assert story(2, ran).run(dir=tmp_path, resume=run_id, concurrency=1).status == "completed"
+    assert ran == ["plan", "chapter[a]", "chapter[b]"]

@@ -34,6 +34,7 @@ from holdfast.pipeline.spec import ItemsSpec
 from holdfast.pipeline.standstill import find_standstill, loop_told
 from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
+from holdfast.recovery.sections import is_memory
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 
@@ -246,6 +247,10 @@ class Walker:
             return self._decide_behind(node, finished, fresh)
         if record is not None and record.status == NEEDS_REVIEW and record.kind != "rounds":
             return Decision(decisions.RUN, f"failed before, and is tried again: {record.error}")
+        return self._judged(node, fresh, news)
+
+    def _judged(self, node: Node, fresh: list[str], news: str) -> Decision:
+        """What record and files say of a task, carried out; `news` is why finished work is trusted again."""
         parts = self._parts(node, fresh)
         digest = self.inputs.digest(node, parts)
         news = "the pipeline names another path" if self._bring_home(node) else news
@@ -256,6 +261,8 @@ class Walker:
             if decision.about in KEPT_BY_PERSON:
                 self._kept_later.append(node)
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
+        if fresh and decision.action == decisions.ADOPT and self._is_compared(node, decision):
+            return _if_different(fresh)
         if (
             decision.action in (decisions.REDO, decisions.CONTINUE)
             and self.state.task(node.id).status != COMPLETED
@@ -312,7 +319,17 @@ class Walker:
         if all(record.inputs.get(name, "").startswith(UNKNOWN) for name in named):
             reason = f"finished; asked about if it does not fit {_listed(fresh)}"
             return Decision(decisions.TRUST, reason, about=decisions.PERHAPS)
-        return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently", about=BEHIND)
+        return _if_different(fresh)
+
+    def _is_compared(self, node: Node, decision: Decision) -> bool:
+        """Whether a whole file without a record is adopted only if what it was made from comes out as it was.
+
+        A section stands whatever comes out; and so does, until somebody is asked, all that a lost run has left.
+        """
+        if self.state.rebuilt or decision.about != "sealed" or is_memory(node.spec):
+            return False
+        seals = [found.seal for found in decision.looks.values() if found.seal is not None]
+        return any(seal.input_digest != UNKNOWN for seal in seals)
 
     def _parts(self, node: Node, fresh: list[str]) -> dict[str, str]:
         """The digests of a task's inputs; what is not known yet, or only inferred, is unknown."""
@@ -460,6 +477,10 @@ def _problem(decision: Decision) -> str:
         return ""
     about = ((path, decision.looks[path].kind) for path in decision.paths if path in decision.looks)
     return ", ".join(f"{path} is {_WORDS.get(kind, kind)}" for path, kind in about if kind != SEALED)
+
+
+def _if_different(fresh: list[str]) -> Decision:
+    return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently", about=BEHIND)
 
 
 def _gives_way(decision: Decision) -> str:

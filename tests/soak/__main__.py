@@ -25,7 +25,7 @@ def main() -> int:
     first, _, last = given.seeds.partition("..")
     skip = frozenset(int(number) for number in given.skip.split(",") if number)
     with tempfile.TemporaryDirectory() as passing:
-        folder = given.folder or Path(passing)
+        folder = (given.folder or Path(passing)).resolve()  # bodies run in the project
         folder.mkdir(parents=True, exist_ok=True)
         return try_all(range(int(first), int(last or int(first) + 1)), folder, skip, given.reduce)
 

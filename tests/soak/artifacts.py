@@ -8,6 +8,7 @@ from collections.abc import Callable
 from holdfast import seals
 
 from .bodies import digest
+from .pipelines import Step
 from .world import MEMORY, BrokenError, World, overrides
 
 CHANGES = ("change_topic", "change_inbox", "change_items", "raise_version")
@@ -43,14 +44,21 @@ def behind_lost_values(world: World) -> set[str]:
     """Steps whose files may be of older inputs and nobody can tell: contract 3.7, "an input whose value is lost
     is unknown, not different", and no task with an intact sealed artifact runs again after a loss."""
     lines = world.log()
-    if ["lost", "record"] not in lines or not (world.has_kept_edits or any(line[-1] in CHANGES for line in lines)):
+    if ["lost", "record"] not in lines:
         return set()
+    has_changed = world.has_kept_edits or any(line[-1] in CHANGES for line in lines)
     behind: set[str] = set()
     for step in world.sketch.steps:
         takes = {*step.takes, *step.sources, step.head} - {""}
-        if takes & behind or any(not world.sketch.step(name).paths() for name in takes):
+        is_unknown = has_changed and any(not world.sketch.step(name).paths() for name in takes)
+        if takes & behind or is_unknown or is_believed_reviewed(world, step):
             behind.add(step.name)
     return behind
+
+
+def is_believed_reviewed(world: World, target: Step) -> bool:
+    """Whether a lost run had a reviewer without files: it was done, so nobody objects to what is made anew."""
+    return any(step.objects_to == target.name and not step.paths() for step in world.sketch.steps)
 
 
 def artifacts(world: World) -> dict[str, bytes]:

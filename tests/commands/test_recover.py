@@ -418,3 +418,23 @@ def test_what_a_page_says_twice_or_in_unknown_words_is_told(tmp_path: Path) -> N
         "checkpoint.md: not understood: row lunch",
     )
     assert [task.action for task in recovery.tasks] == ["trust"]
+
+
+def test_a_lost_file_of_a_step_that_was_renamed_gets_its_new_marker_at_once(tmp_path: Path) -> None:
+    """Adopted by its old name, it has the old one's marker: it is sealed anew, and a second recovery is idle."""
+    old, new = Pipeline("p"), Pipeline("p")
+
+    @old.step(writes="plan.md")
+    def plan() -> str:
+        return "kelp"
+
+    @new.step(writes="plan.md", was="plan")
+    def sketch() -> str:
+        raise AssertionError("it is there")
+
+    run_id = old.run(dir=tmp_path).run_id
+    shutil.rmtree(tmp_path / ".holdfast")
+    layout, request = ProjectLayout(tmp_path), Request(resume=run_id)
+    recover(new.compile(), layout, request)
+    assert "<!-- SKETCH_COMPLETE " in (tmp_path / "plan.md").read_text()
+    assert recover(new.compile(), layout, request).recorded == 0

@@ -236,8 +236,9 @@ class Judge:
         yield from self.bring_home(node)
         record = self.state.task(node.id)
         is_back = decision.action in _BRINGS_BACK and record.status == COMPLETED
-        if is_back and self._gathering.chain(node, record.version) is not None:
-            again = self.decide(node, parts, input_digest)  # it is whole, in the form of an older version
+        is_older = self._gathering.chain(node, record.version) is not None or _has_other_marker(node, decision)
+        if is_back and is_older:
+            again = self.decide(node, parts, input_digest)  # it is whole, in the form of an older pipeline
             yield from self._acting.apply(node, again, parts, input_digest) if again.action not in _NO_ACT else ()
 
     def _refusal(self, node: Node, load: Callable[[], Any]) -> str:
@@ -246,6 +247,14 @@ class Judge:
             return self.checker(node, load)
         except LostValueError:
             return ""
+
+
+def _has_other_marker(node: Node, decision: Decision) -> bool:
+    """Whether files were adopted that have another marker than their step has now: its name may be another."""
+    if decision.action != decisions.ADOPT or decision.about != "sealed":
+        return False
+    wanted = getattr(node.spec, "marker", None) or ""
+    return any(found.seal is not None and found.seal.marker != wanted for found in decision.looks.values())
 
 
 _TAKES_PATHS = frozenset({decisions.REDO, decisions.CONTINUE})

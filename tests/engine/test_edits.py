@@ -12,6 +12,8 @@ import pytest
 
 from holdfast import Context, Pipeline, Rewind
 from holdfast.artifacts import inputs
+from holdfast.commands.verify import verify
+from holdfast.layout import ProjectLayout
 from holdfast.stores import ahead, tree
 from holdfast.stores.ahead import ReadAhead
 
@@ -301,3 +303,21 @@ def test_an_edit_made_while_a_lost_run_goes_on_is_seen(tmp_path: Path, monkeypat
     at_work.append(lambda: edit(tmp_path / "b.md"))
     assert pipe.run(dir=tmp_path).status == "paused"
     assert "MYEDIT" in (tmp_path / "b.md").read_text()
+
+
+def test_a_rotten_copy_of_a_large_file_is_made_again_from_the_file(tmp_path: Path) -> None:
+    """As `verify` says: the file is whole, nothing runs, and the copy is proved afterwards."""
+    pipe, calls = Pipeline("p"), []
+
+    @pipe.step(writes="large.bin")
+    def large(ctx: Context) -> Path:
+        calls.append(ctx.task_id)
+        Path(ctx.out).write_bytes(b"kelp" * (1 << 19))
+        return Path(ctx.out)
+
+    run_id = pipe.run(dir=tmp_path).run_id
+    (copy,) = [p for p in (tmp_path / ".holdfast" / "objects" / "loose").rglob("*") if p.is_file()]
+    copy.write_bytes(b"rotten")
+    assert [found.problem for found in verify(ProjectLayout(tmp_path), run_id).findings] == ["no copy"]
+    assert pipe.run(dir=tmp_path, resume=run_id).status == "completed"
+    assert (verify(ProjectLayout(tmp_path), run_id).findings, calls) == ([], ["large"])

@@ -330,7 +330,8 @@ def mend_objects(
     objects.mend(prove=prove)
     records = [r.accepted for r in state.tasks.values() if r.status == COMPLETED and r.accepted is not None]
     lost = [file for accepted in records for file in accepted.files if file.stored]
-    made = sum(artifacts.keep_again(file) for file in lost if objects.lacks(file.sha256))
+    gone = [f for f in lost if objects.lacks(f.sha256) or (prove and objects.is_rotten(f.sha256))]
+    made = sum(artifacts.keep_again(file) for file in gone)
     mended = [*objects.damage, *([_made_again(made)] if made else [])]
     calls = _lost_calls(objects, state)
     words = "is missing from objects/ or damaged; the call is made, and paid, again"

@@ -125,6 +125,11 @@ class ObjectStore:
         """Whether neither our pack, as far as it was read, nor a loose file has it: others may drop theirs."""
         return sha not in self._own.objects and not os.path.lexists(self._loose(sha))
 
+    def is_rotten(self, sha: str) -> bool:
+        """Whether a loose file has this name and is not what it says, hashed in full."""
+        path = self._loose(sha)
+        return sha not in self._trusted and os.path.lexists(path) and _hash_file(path) != sha
+
     def mend(self, *, prove: bool = True) -> None:
         """Open our pack and, with `prove`, hash every object; a pack with damage in it is written anew without it.
 

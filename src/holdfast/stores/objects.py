@@ -126,9 +126,11 @@ class ObjectStore:
         return sha not in self._own.objects and not os.path.lexists(self._loose(sha))
 
     def is_rotten(self, sha: str) -> bool:
-        """Whether a loose file has this name and is not what it says, hashed in full."""
+        """Whether nothing but a loose file has it, and that is not what it says, hashed in full."""
+        if sha in self._trusted or sha in self._own.objects:
+            return False
         path = self._loose(sha)
-        return sha not in self._trusted and os.path.lexists(path) and _hash_file(path) != sha
+        return os.path.lexists(path) and _hash_file(path) != sha
 
     def mend(self, *, prove: bool = True) -> None:
         """Open our pack and, with `prove`, hash every object; a pack with damage in it is written anew without it.

@@ -58,6 +58,11 @@ class Attempt(msgspec.Struct, eq=False, weakref=True):
     spent_before: tuple[float, int] = (0.0, 0)  # the task's cost and tokens when this attempt began
     overran: bool = False  # declared dead by its timeout, or by the end of the run
 
+    @property
+    def has_stream(self) -> bool:
+        """Whether it goes on from a half-finished text, or has written to one."""
+        return self.partial is not None or (self.ctx is not None and self.ctx.streamed)
+
 
 class Verdict(msgspec.Struct, eq=False):
     """What an attempt's outcome comes to: an accepted output, an objection, or a failure."""
@@ -297,8 +302,8 @@ class Attempts:
             seal = self._seal(attempt)
             aside, replaces = self._room.make(node, output)
             # After a power cut, an earlier version that is still in its place would look like somebody's edit; and
-            # a half-finished text that was continued is nowhere else once its NAME.part is removed.
-            sync = replaces or attempt.partial is not None
+            # a text that grew in its NAME.part is nowhere else once that is removed.
+            sync = replaces or attempt.has_stream
             accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal, sync=sync)
             self._clear_part(attempt, output)
         return Verdict(
@@ -335,7 +340,7 @@ class Attempts:
 
     def _clear_part(self, attempt: Attempt, output: Any) -> None:
         """The stream has become the output; one that has not is a person's to look at."""
-        if not (attempt.partial or (attempt.ctx and attempt.ctx.streamed)):
+        if not attempt.has_stream:
             return
         part = part_path(next(iter(self.inputs.paths(attempt.node).values())))
         tree = self.artifacts.tree

@@ -129,6 +129,7 @@ class Adopting:
                 continue
             marker = node.spec.marker
             if seen.body.startswith(seals.without_marker(stream.body, marker) if marker else stream.body):
+                tree.make_durable(path)  # its step may have been killed a moment ago
                 tree.remove(part_path(path), sync=True)
             else:
                 to = tree.back_up(part_path(path))

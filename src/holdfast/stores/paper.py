@@ -128,6 +128,9 @@ class PaperTree(WorkTree):
     def extend_temp(self, temp: Path, data: bytes) -> None:
         """There is none."""
 
+    def make_durable(self, rel: str) -> None:
+        """Nothing that anybody would see."""
+
     def remove(self, rel: str, *, sync: bool = False) -> None:
         if self.exists(rel):
             self._paper.note(DELETE, rel)

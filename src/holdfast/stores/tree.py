@@ -168,6 +168,16 @@ class WorkTree:
         """Whether anything at all has this name."""
         return self.stat(rel) is not None
 
+    def make_durable(self, rel: str) -> None:
+        """Sync a file that somebody else wrote, and its name."""
+        folder, name = self._parent(rel)
+        descriptor = disk.open_file(name, os.O_RDONLY, dir_fd=folder.fd)
+        try:
+            disk.sync_file(descriptor, rel)
+        finally:
+            os.close(descriptor)
+        disk.sync_dir(folder.fd)
+
     def remove(self, rel: str, *, sync: bool = False) -> None:
         """Delete the file; one that is not there is fine."""
         try:

@@ -281,3 +281,34 @@ def test_a_step_that_runs_again_under_a_new_name_keeps_what_stands_there(tmp_pat
     assert pipeline(2, {"text": "text.md", "more": "more.md"}).run(dir=tmp_path).status == "completed"
     (kept,) = tmp_path.glob("more.md.bak.*")
     assert kept.read_text() == "a person's words\n"
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("kind", ["text", "large", "two files"])
+def test_a_file_renamed_by_hand_along_with_its_step_is_sealed_where_it_is(
+    tmp_path: Path, kind: str, copy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one without a final newline, at a path where its seal comes to stand inside; nothing runs again."""
+    monkeypatch.setattr(disk, "sync_enabled", False)
+    ran: list[str] = []
+
+    def pipeline(name: str) -> Pipeline:
+        pipe = Pipeline("p")
+        writes = {"text": name, "other": "other.csv"} if kind == "two files" else name
+
+        @pipe.step(writes=writes, copy=copy, retries=0)
+        def table(ctx: Context) -> object:
+            ran.append(name)
+            if kind == "large":
+                ctx.out.write_text("1,2")
+                return ctx.out
+            return {"text": "1,2", "other": "x"} if kind == "two files" else "1,2"
+
+        return pipe
+
+    pipeline("table.csv").run(dir=tmp_path)
+    (tmp_path / "table.csv").rename(tmp_path / "table.md")
+    result = pipeline("table.md").run(dir=tmp_path)
+    assert (result.status, ran) == ("completed", ["table.csv"])
+    assert (tmp_path / "table.md").read_text().startswith("1,2\n<!-- ")
+    assert verify(ProjectLayout(tmp_path), result.run_id).findings == []

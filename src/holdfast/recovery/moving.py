@@ -102,7 +102,9 @@ class Moving:
         place, found = self._locate(node, file, target)
         is_edited = found.kind == look.CHANGED and seals.is_inline(place.path) and seals.is_inline(target)
         if place.path == target:  # moved before, and not recorded
-            if place.stored and place.sha256 != file.sha256:
+            if found.is_whole:
+                place = self._end(node, place)
+            elif place.stored and place.sha256 != file.sha256:
                 self.artifacts.keep_again(place)
         elif found.kind == look.MISSING or self._is_taken(node, place, found):
             yield from self._give_way(target, due)
@@ -209,6 +211,11 @@ class Moving:
         if new.sha256 != place.sha256:  # the seals of a set name each other's hashes
             self._seal_siblings(node, new, seal)
         return moved
+
+    def _end(self, node: Node, place: FileRecord) -> FileRecord:
+        """A file that came to its new path without a seal, by hand or torn, and may lack the newline above one."""
+        new, body = self._files.ended(place, self.artifacts.body(place))
+        return place if new.sha256 == place.sha256 else self._move(node, place, new, body)
 
     def _seal(self, node: Node, new: FileRecord) -> Seal:
         record, accepted = self.state.task(node.id), self._with(node, new)

@@ -29,11 +29,14 @@ class Relocating:
         new = replace_record(file, path=path)
         if as_it_is or (file.kind == "path" and seals.is_inline(file.path) == seals.is_inline(path)):
             return new, None
-        body = self._artifacts.body(file)
-        if seals.is_inline(path) and not file.newline_added:
-            body, added = seals.with_newline(body)
-            new = replace_record(new, size=len(body), sha256=digest(body), newline_added=added)
-        return new, body
+        return self.ended(new, self._artifacts.body(file))
+
+    def ended(self, file: FileRecord, body: bytes) -> tuple[FileRecord, bytes]:
+        """A file with the newline that a seal inside needs above it: its record, and its bytes."""
+        if not seals.is_inline(file.path) or file.newline_added:
+            return file, body
+        body, added = seals.with_newline(body)
+        return replace_record(file, size=len(body), sha256=digest(body), newline_added=added), body
 
     def lost_at(self, file: FileRecord, path: str) -> FileRecord:
         """The record of a file that is missing, as it would be put back at `path`."""
@@ -58,7 +61,8 @@ class Relocating:
             if new.stored and new.sha256 != old.sha256:
                 self._artifacts.objects.put(body, new.sha256)
             new = replace_record(new, mark=self._artifacts.place(new, body, self._artifacts.sealed(new, seal)))
-            self._tree.remove(old.path, sync=is_parked(old.path))
+            if old.path != new.path:
+                self._tree.remove(old.path, sync=is_parked(old.path))
         return new
 
     def park(self, old: FileRecord, new: FileRecord) -> None:

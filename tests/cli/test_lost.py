@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,16 @@ def test_plan_needs_no_arguments(lost: Project, words: tuple[str, ...]) -> None:
     actions = {task["id"]: (task["action"], task["reason"]) for task in plan["tasks"]}
     assert actions == {task["id"]: (task["action"], task["reason"]) for task in foreseen["tasks"]}
     assert actions["title"][0] == "adopt" and "draft[ch03]" in actions
+    assert lost.files() == before
+
+
+def test_run_with_other_parameters_names_the_command_that_goes_on(lost: Project) -> None:
+    """It would pay for all of it again; what it names does not."""
+    before = lost.files()
+    said = lost.run()
+    assert said.code == 2
+    where = f"--dir {shlex.quote(str(lost.root))}"
+    assert f"'holdfast resume first {where}' goes on with the parameters in RESUME.md." in said.err
     assert lost.files() == before
 
 

@@ -229,8 +229,16 @@ def _found_again(
         return None
     own = {path: seal for path, seal in found.items() if seal.run == again}
     traces.refuse_newer_seals(compiled.spec, own, request.redo)
-    traces.refuse_other_inputs(compiled.spec, params, own)
+    traces.refuse_other_inputs(compiled.spec, params, own, _way_on(compiled, layout, again))
     return again
+
+
+def _way_on(compiled: CompiledPipeline, layout: ProjectLayout, lost: str) -> str:
+    """How a lost run is continued with the parameters that RESUME.md has; "" if that speaks of another."""
+    letter = read_letter(layout)
+    if letter.run_id != lost or letter.pipeline != compiled.spec.name or not letter.params:
+        return ""
+    return f"'holdfast resume {lost}{_where(layout)}' goes on with the parameters in RESUME.md. "
 
 
 def _refuse_rivals(

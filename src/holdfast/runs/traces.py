@@ -36,6 +36,8 @@ from holdfast.values import digest, encode_json
 LOOKED_AT_MAX = 20
 """So many files of a fan-out tell which run they are of."""
 
+_OTHER_WAYS = "Give the parameters it had, use another --dir, or start over with --force."
+
 
 def of_known_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
     """Some seals that lie where this pipeline's tasks of known items would write: enough of each step to tell."""
@@ -115,15 +117,19 @@ def refuse_newer_seals(spec: PipelineSpec, found: Mapping[str, Seal], redo: Coll
     refuse_newer(spec, ((seal.task, seal.step_version) for seal in found.values()), redo)
 
 
-def refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: Mapping[str, Seal]) -> None:
+def refuse_other_inputs(
+    spec: PipelineSpec, params: Mapping[str, Any], found: Mapping[str, Seal], way_on: str = ""
+) -> None:
     """Refuse to take over a lost run's files with other parameters: it would pay for all of them again, unasked.
+
+    `way_on` is the remedy that is named first, if one is known.
 
     Only tasks that take nothing from other tasks can be compared before anything has run. If one of them fits,
     the run is the same, and what does not fit is redone as usual.
     """
     named = [seal for seal in found.values() if seal.inputs]
     if named:
-        _refuse_other_params(params, found)
+        _refuse_other_params(params, found, way_on)
         return
     graph = build_graph(_with_items(spec, found.values()), {})
     inputs = Inputs(graph, RunState(params=dict(params)), None, Path())
@@ -137,11 +143,11 @@ def refuse_other_inputs(spec: PipelineSpec, params: Mapping[str, Any], found: Ma
         path, seal = next(iter(found.items()))
         raise UsageError(
             f"{path} belongs to run {seal.run}, whose record is lost and whose parameters were others.",
-            fix="Give the parameters it had, use another --dir, or start over with --force.",
+            fix=way_on + _OTHER_WAYS,
         )
 
 
-def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal]) -> None:
+def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal], way_on: str) -> None:
     """Refuse parameters that no file of the lost run was made from, if the seals say what they were made from."""
     for name, value in params.items():
         wanted = digest(encode_json(value))[:SHORT]
@@ -151,7 +157,7 @@ def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal]) -
             path = next(iter(made))
             raise UsageError(
                 f"{path} is of run {found[path].run}, whose record is lost, and was made with another {name}.",
-                fix="Give the parameters it had, use another --dir, or start over with --force.",
+                fix=way_on + _OTHER_WAYS,
             )
 
 

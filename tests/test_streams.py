@@ -29,6 +29,15 @@ def test_after_the_end_only_our_own_words_are_written(monkeypatch: pytest.Monkey
     assert real.getvalue() == "a step\nInterrupted.\n"
 
 
+def test_a_step_that_closes_its_stdout_closes_nobodys() -> None:
+    """The next one prints there, too."""
+    real = io.StringIO()
+    steps = Heedless(real)
+    steps.close()
+    steps.write("the next step\n")
+    assert real.getvalue() == "the next step\n"
+
+
 def test_where_no_thread_goes_on_the_stream_is_itself_again() -> None:
     """Nothing is left between a program and its stdout."""
     real = io.StringIO()

@@ -85,6 +85,10 @@ class Heedless:
     def flush(self) -> None:
         self._heedless(self.stream.flush)
 
+    def close(self) -> None:
+        """It is not the step's to close: others print there, too, and so do we."""
+        self.flush()
+
     def end(self) -> TextIO:
         """Hear no step any more; gives what is to stand in its place: itself, while a step's thread goes on."""
         with self.lock:

@@ -334,3 +334,31 @@ def test_a_step_without_its_item_is_answered_with_its_tasks(book: MakeBook, name
     made = book()
     message = refused(made, lambda: people.decide(made.layout, "one", name, "redo"))
     assert message == f"There is no task '{name}'. There are: draft[ch01], draft[ch02]."
+
+
+@pytest.mark.parametrize("act", ["retry", "decide", "reject"])
+def test_a_renamed_step_is_known_by_its_old_name(tmp_path: Path, act: str) -> None:
+    """As `why` knows it: who has the old page before them names what stands there."""
+    fails = [act != "reject"]
+
+    def pipeline(name: str, *was: str) -> Pipeline:
+        pipe = Pipeline("book")
+        pipe.items("chapter", ["ch01"])
+
+        @pipe.step(name=name, was=list(was), each="chapter", retries=0)
+        def draft(chapter: str) -> str:
+            if fails[0]:
+                raise RuntimeError("no luck")
+            return chapter
+
+        return pipe
+
+    pipeline("draft").run(dir=tmp_path, run_id="one")
+    pipeline("write", "draft").run(dir=tmp_path, run_id="one")
+    layout, old = open_project(tmp_path), "draft[ch01]"
+    if act == "retry":
+        assert people.retry(layout, "one", [old]) == "To be tried again: write[ch01]."
+    elif act == "decide":
+        assert people.decide(layout, "one", old, "skip").startswith("write[ch01]: it will be left out")
+    else:
+        assert people.reject(layout, "one", old, old, "More salt.") == "write[ch01] is sent back."

@@ -15,7 +15,7 @@ from holdfast.errors import UsageError
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.names import did_you_mean, printable, which_task
-from holdfast.pipeline.nodes import split_task_id
+from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.runs.listing import read_picture, read_run, run_layout
 from holdfast.sessions.answering import left_out_with, objection
 from holdfast.sessions.showing import append, refresh_views
@@ -47,9 +47,9 @@ def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> s
 def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str) -> str:
     """Send the finished task `to` back with `feedback`, in the name of a gate, a phase or a task."""
     picture = read_picture(layout, run_id)
-    name = _meant(name, known_names(picture), _gates_and_phases(picture))
+    name = _meant(_called_now(picture, name), known_names(picture), _gates_and_phases(picture))
     _require(name, known_names(picture), "gate, phase or task")
-    _require_task(picture, to)
+    to = _task(picture, to)
     if to in picture.state.recalls:
         raise UsageError(f"{to} is being sent back already.", fix="Wait until it has been redone.")
     if picture.status(to) != COMPLETED:
@@ -66,9 +66,8 @@ def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> st
     if tasks is None:
         chosen = [task for task in picture.tasks if picture.status(task) in _RETRYABLE]
     else:
-        chosen = list(dict.fromkeys(tasks))
+        chosen = list(dict.fromkeys(_task(picture, task) for task in tasks))
         for task in chosen:
-            _require_task(picture, task)
             _require_retryable(picture, task)
     if not chosen:
         return "There is nothing to retry."
@@ -79,7 +78,7 @@ def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> st
 def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: str = "") -> str:
     """Answer what is asked about a task, or say beforehand what shall be done about it."""
     picture = read_picture(layout, run_id)
-    _require_task(picture, task)
+    task = _task(picture, task)
     going_on = read_holder(layout.engine_lock) is not None
     _require_answerable(picture, task, choice, going_on=going_on)
     if choice in ("keep", "restore", "continue") and not picture.record(task).question:
@@ -166,7 +165,9 @@ def _require(name: str, known: Iterable[str], what: str) -> None:
     raise UsageError(f"There is no {what} '{printable(name, _NAME_SHOWN_MAX)}'.{hint}")
 
 
-def _require_task(picture: Picture, task: str) -> None:
+def _task(picture: Picture, named: str) -> str:
+    """The task that is meant, also by an earlier name of its step; UsageError if there is none."""
+    task = _called_now(picture, named)
     if task in picture.orphans():
         raise UsageError(f"{task} {GONE}.", fix="Its files are kept. To work on it, put that back and run it.")
     if task not in picture.tasks:
@@ -174,6 +175,16 @@ def _require_task(picture: Picture, task: str) -> None:
         if not hint and len(picture.tasks) <= 10:
             hint = f" There are: {', '.join(picture.tasks)}."
         raise UsageError(f"There is no task '{printable(task, _NAME_SHOWN_MAX)}'.{hint}")
+    return task
+
+
+def _called_now(picture: Picture, named: str) -> str:
+    """The id of a task that is meant by an earlier name of its step; else as it was given."""
+    if named in picture.tasks:
+        return named
+    name, path = split_task_id(named)
+    renamed = [task_id(step.name, path) for step in picture.spec.steps if name in step.was]
+    return next((task for task in renamed if task in picture.tasks), named)
 
 
 def _require_retryable(picture: Picture, task: str) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from holdfast import clock
-from holdfast.artifacts.looks import UNREADABLE
 from holdfast.errors import (
     CheckpointCorruptionError,
     FormatTooNewError,
@@ -29,7 +28,7 @@ from holdfast.escaping import markdown_block, markdown_code, markdown_line
 from holdfast.layout import RunLayout
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.snapshots import NUMBERED, names_in, newest_snapshot, next_number, rotate, write_snapshot
-from holdfast.stores import atomic, disk
+from holdfast.stores import asides, atomic, disk, readable
 from holdfast.values import decode_json, encode_json
 
 _FINISHED = ("completed", "failed")
@@ -236,15 +235,15 @@ class CheckpointManager:
 
     def _progress(self) -> str:
         try:
-            return atomic.read_file(self.layout.progress).decode("utf-8")
+            return readable.read_file(self.layout.progress).decode("utf-8")
         except FileNotFoundError:
             return ""
         except UnicodeDecodeError:
             pass
         except OSError as error:
-            if error.errno not in UNREADABLE:
+            if error.errno not in readable.UNREADABLE:
                 raise
-        kept_as = atomic.set_aside(self.layout.progress, self.layout.quarantine)
+        kept_as = asides.set_aside(self.layout.progress, self.layout.quarantine)
         self.notices.append(f"progress.md was damaged and is kept as {kept_as.name}")
         return ""
 
@@ -297,11 +296,11 @@ def _describe(run_dir: Path) -> dict[str, Any] | None:
 
 def _summary(run_dir: Path) -> dict[str, Any] | None:
     try:
-        state = decode_json(atomic.read_file(RunLayout(run_dir).summary))
+        state = decode_json(readable.read_file(RunLayout(run_dir).summary))
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     except OSError as error:
-        if error.errno in UNREADABLE:
+        if error.errno in readable.UNREADABLE:
             return None
         raise
     return state if isinstance(state, dict) and "status" in state else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.errors import StorageError, UsageError
 from holdfast.layout import SETTINGS_FILE
-from holdfast.stores import atomic
+from holdfast.stores import readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class _Reading:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        with open(atomic.open_followed(path), "rb") as file:
+        with open(readable.open_followed(path), "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
         return {}

@@ -11,7 +11,6 @@ that says nothing about it (no descriptors, I/O error) is not damaged: that is a
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -21,10 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.artifacts.looks import UNREADABLE
 from holdfast.errors import StorageError
 from holdfast.layout import QUARANTINE_DIR
-from holdfast.stores import atomic, disk
+from holdfast.stores import asides, atomic, disk, readable
 
 KEEP_MIN = 2
 
@@ -60,7 +58,7 @@ def write_snapshot(run_dir: Path, number: int, payload: bytes, *, tmp_dir: Path 
 
 def read_snapshot(path: Path) -> bytes | None:
     """The JSON object of a snapshot without its proof, or None if it is damaged. OSErrors pass."""
-    return _proved(atomic.read_file(path))
+    return _proved(readable.read_file(path))
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -73,11 +71,11 @@ class Examined(msgspec.Struct, frozen=True):
 def examine_snapshot(path: Path) -> Examined | None:
     """What a snapshot and its sidecar say of themselves; None if it is gone. OSErrors of the machine pass."""
     try:
-        content = atomic.read_file(path)
+        content = readable.read_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno not in UNREADABLE:
+        if error.errno not in readable.UNREADABLE:
             raise
         return Examined(None)
     return Examined(_proved(content), _examine_sidecar(path, content))
@@ -85,11 +83,11 @@ def examine_snapshot(path: Path) -> Examined | None:
 
 def _examine_sidecar(path: Path, content: bytes) -> str:
     try:
-        sidecar = atomic.read_file(sidecar_of(path), limit=_SIDECAR_MAX)
+        sidecar = readable.read_file(sidecar_of(path), limit=_SIDECAR_MAX)
     except FileNotFoundError:
         return "missing"
     except OSError as error:
-        if error.errno not in (*UNREADABLE, errno.EFBIG):
+        if error.errno not in readable.UNUSABLE:
             raise
         return "stale"
     return "" if sidecar == _sidecar_line(path, content) else "stale"
@@ -144,7 +142,7 @@ def _read_or_none(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None  # rotated away while we looked
     except OSError as error:
-        if error.errno in UNREADABLE:
+        if error.errno in readable.UNREADABLE:
             return None
         raise
 
@@ -153,9 +151,9 @@ def put_away(path: Path, quarantine: Path | None, why: str) -> str:
     """Move a snapshot that cannot be used, and its sidecar, to `quarantine`; gives what to say about it."""
     if quarantine is None:
         return f"{path.name} {why}"
-    kept_as = atomic.set_aside(path, quarantine)
+    kept_as = asides.set_aside(path, quarantine)
     if os.path.lexists(sidecar_of(path)):
-        atomic.set_aside(sidecar_of(path), quarantine)
+        asides.set_aside(sidecar_of(path), quarantine)
     return f"{path.name} {why}; it is kept as {kept_as.name}"
 
 

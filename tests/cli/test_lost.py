@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Project
 
-from holdfast.stores import atomic
+from holdfast.stores import readable
 
 TITLE = "\n\n@pipe.step(writes='title.md')\ndef title(topic: str) -> str:\n    return topic\n"
 
@@ -172,14 +172,14 @@ def test_a_journal_that_may_not_be_read_is_told_with_its_remedy(
     run_dir = project.root / ".holdfast" / "runs" / "first"
     (run_dir / "checkpoint.json").unlink()
     journal = str(run_dir / "events.jsonl")
-    really = atomic.open_regular
+    really = readable.open_regular
 
     def refused(path: str, **options: Any) -> int:
         if path == journal:
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return really(path, **options)
 
-    monkeypatch.setattr(atomic, "open_regular", refused)
+    monkeypatch.setattr(readable, "open_regular", refused)
     said = project(command, *(["draft[ch01]"] if command == "why" else []))
     assert said.code == 6
     assert "events.jsonl: Permission denied." in said.err and "chmod u+rw" in said.err
@@ -192,14 +192,14 @@ def test_a_run_that_cannot_be_read_is_not_passed_over(
     """Not even where another one reads: which of the two is meant, nobody can tell."""
     assert project.run("--run-id", "first").code == 0
     assert project.run("--run-id", "second", "-p", "n=1").code == 0
-    really = atomic.open_regular
+    really = readable.open_regular
 
     def failing(path: str, **options: Any) -> int:
         if path.endswith("second/events.jsonl"):
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return really(path, **options)
 
-    monkeypatch.setattr(atomic, "open_regular", failing)
+    monkeypatch.setattr(readable, "open_regular", failing)
     said = project(command, *(["draft[ch01]"] if command == "why" else []))
     assert (said.code, said.out) == (6, "")
     assert "second/events.jsonl: Input/output error." in said.err

@@ -19,7 +19,7 @@ from holdfast.runs.auditing import DAMAGED, DIFFERENT, FORBIDDEN, REPEATED, SHOR
 from holdfast.runs.choosing import Request
 from holdfast.runs.history import decode_state, encode_state
 from holdfast.snapshots import read_snapshot, write_snapshot
-from holdfast.stores import atomic
+from holdfast.stores import readable
 from outside import OUTSIDE
 
 
@@ -58,14 +58,14 @@ def flip(path: Path, at: int) -> None:
 
 def refuse_reading(refused: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a user without the right to read it, whoever runs the test."""
-    really = atomic.open_regular
+    really = readable.open_regular
 
     def open_regular(name: str, *rest: Any, **options: Any) -> int:
         if name == os.fspath(refused):
             raise PermissionError(errno.EACCES, "Permission denied", name)
         return really(name, *rest, **options)
 
-    monkeypatch.setattr(atomic, "open_regular", open_regular)
+    monkeypatch.setattr(readable, "open_regular", open_regular)
 
 
 def test_a_whole_record_has_no_flaw(run: RunLayout) -> None:

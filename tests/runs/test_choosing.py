@@ -18,7 +18,7 @@ from holdfast.journal.codec import close_line
 from holdfast.journal.scan import last_position
 from holdfast.runs.listing import open_project
 from holdfast.runs.traces import LOOKED_AT_MAX
-from holdfast.stores import atomic
+from holdfast.stores import readable
 
 
 def writer(calls: list[str], *, overwrite: bool = False) -> Pipeline:
@@ -365,7 +365,7 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_absent(
     def refuse(path: str, *, dir_fd: int | None = None) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
-    monkeypatch.setattr("holdfast.runs.traces.atomic", SimpleNamespace(open_regular=refuse))
+    monkeypatch.setattr("holdfast.runs.traces.readable", SimpleNamespace(open_regular=refuse))
     with pytest.raises(StorageError, match="Too many open files"):
         writer(calls).run({"topic": "y"}, dir=tmp_path)
     assert sorted((tmp_path / ".holdfast" / "runs").iterdir()) == before
@@ -386,14 +386,14 @@ def test_a_run_that_cannot_be_read_is_not_taken_for_absent(
 
     pipe.run(dir=tmp_path, run_id="older")
     pipe.run(dir=tmp_path, run_id="newer", force=True)
-    really = atomic.open_regular
+    really = readable.open_regular
 
     def refused(path: str, *, dir_fd: int | None = None) -> int:
         if path.endswith("newer/events.jsonl"):
             raise OSError(code, os.strerror(code), path)
         return really(path, dir_fd=dir_fd)
 
-    monkeypatch.setattr(atomic, "open_regular", refused)
+    monkeypatch.setattr(readable, "open_regular", refused)
     with pytest.raises(StorageError, match=os.strerror(code)):
         pipe.run(dir=tmp_path)
     assert calls == ["paid", "paid"]

@@ -85,7 +85,7 @@ def test_untouched_views_are_no_edits(project):
 def test_untouched_pages_are_not_even_read(project, monkeypatch):
     """As long as nobody has touched a page, looking for edits costs one look at its inode."""
     project.write()
-    monkeypatch.setattr(shelf.atomic, "read_file", None)
+    monkeypatch.setattr(shelf.readable, "read_file", None)
     assert project.edited() == []
 
 
@@ -233,7 +233,7 @@ def test_a_disk_that_cannot_be_read_is_no_missing_page(project, monkeypatch):
     def broken(path, limit=None):
         raise OSError(5, "Input/output error", str(path))
 
-    monkeypatch.setattr(shelf.atomic, "read_file", broken)
+    monkeypatch.setattr(shelf.readable, "read_file", broken)
     for call in (project.edited, project.write):
         with pytest.raises(OSError, match="Input/output"):
             call()

@@ -17,7 +17,7 @@ import msgspec
 from holdfast import seals
 from holdfast.artifacts.bookshelf import Bookshelf
 from holdfast.artifacts.looking import ADDED_MAX, Files, mark_of
-from holdfast.artifacts.looks import NOT_TO_BE_HAD, Look, above_any_seal
+from holdfast.artifacts.looks import Look, above_any_seal
 from holdfast.artifacts.products import (
     EMPTY_REST,
     NOTHING,
@@ -37,8 +37,9 @@ from holdfast.events import NO_VALUE, FileRecord
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
 from holdfast.state import Accepted
-from holdfast.stores import atomic, disk
+from holdfast.stores import asides, atomic, disk
 from holdfast.stores.objects import ObjectStore
+from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
 
@@ -157,7 +158,7 @@ class Artifacts:
         """Keep an output that was refused; gives where, relative to the run's folder."""
         folder = quarantine / "refused"
         atomic.make_dirs(folder, sync=False)
-        path, descriptor = atomic.fresh_file(folder, name)
+        path, descriptor = asides.fresh_file(folder, name)
         try:
             disk.write_all(descriptor, data, str(path))
         finally:
@@ -166,7 +167,7 @@ class Artifacts:
 
     def move_refused(self, source: Path, quarantine: Path) -> str:
         """As `keep_refused`, of a file that the step wrote itself."""
-        return f"{quarantine.name}/refused/{atomic.set_aside(source, quarantine / 'refused').name}"
+        return f"{quarantine.name}/refused/{asides.set_aside(source, quarantine / 'refused').name}"
 
     def _store_large(self, record: FileRecord, source: Path, seal: Seal, *, sync: bool) -> str:
         self.files.has_large = True

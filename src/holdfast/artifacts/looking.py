@@ -15,7 +15,6 @@ from holdfast.artifacts.looks import (
     EMPTY,
     FOREIGN,
     MISSING,
-    NOT_TO_BE_HAD,
     SEAL_DAMAGED,
     SEALED,
     Look,
@@ -31,6 +30,7 @@ from holdfast.errors import UsageError
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
 from holdfast.stores.ahead import Read
+from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
 

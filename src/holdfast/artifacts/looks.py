@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Sequence
 
 import msgspec
@@ -11,28 +10,9 @@ import msgspec
 from holdfast import seals
 from holdfast.artifacts import memory
 from holdfast.seals import Seal
-from holdfast.stores import atomic
 from holdfast.stores.ahead import Read
+from holdfast.stores.readable import UNREADABLE, why_unreadable
 from holdfast.values import digest, is_text
-
-UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
-"""A file that cannot be read for these reasons is damaged. Any other error is the machine's, and stops us."""
-
-NOT_TO_BE_HAD = UNREADABLE | {errno.ENOENT, errno.EFBIG}
-"""These, and a file that is gone, or has far more bytes than it can have: its content is not to be had."""
-
-_UNREADABLE_WORDS = {
-    os.strerror(errno.ELOOP): "it is a symbolic link",
-    os.strerror(errno.EISDIR): "it is a folder",
-    atomic.NOT_REGULAR: "it is no regular file",
-}
-
-
-def why_unreadable(error: OSError) -> str:
-    """Why a file cannot be read, for people: links are never followed, so the system's own words would mislead."""
-    words = error.strerror or "cannot be read"
-    return _UNREADABLE_WORDS.get(words, words)
-
 
 SEAL_DAMAGED = "its seal is; the rest is whole"
 NO_TEXT = "no seal and no text"

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from holdfast import clock
-from holdfast.stores import atomic
+from holdfast.stores import readable
 
 ANY_DEPTH = "**"
 SETTLED_S = 1.0
@@ -45,7 +45,7 @@ class OutsideHashes:
     def of(self, path: Path) -> str:
         """The hash of a file; `missing` if there is none. Computed once, as long as nothing touches the file."""
         try:
-            descriptor = atomic.open_followed(path)
+            descriptor = readable.open_followed(path)
         except FileNotFoundError:
             return "missing"
         with open(descriptor, "rb") as file:

@@ -18,13 +18,13 @@ from holdfast import seals
 from holdfast.artifacts import memory
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
-from holdfast.artifacts.looks import UNREADABLE
 from holdfast.artifacts.memory import Block, Book, Rewriting, Section
 from holdfast.artifacts.products import SECTION, UNWRITTEN, task_seal
 from holdfast.pipeline.nodes import Node, task_id
 from holdfast.pipeline.past import batch_of
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import COMPLETED, TaskState
+from holdfast.stores.readable import UNREADABLE
 from holdfast.values import digest
 
 EMPTY = Book(b"", {}, {})

@@ -12,22 +12,14 @@ from typing import Any
 import msgspec
 
 from holdfast.artifacts.bookshelf import Bookshelf
-from holdfast.artifacts.looks import (
-    CHANGED,
-    EMPTY,
-    MISSING,
-    NOT_TO_BE_HAD,
-    OF_SECTIONS,
-    SEALED,
-    Look,
-    look_unread,
-)
+from holdfast.artifacts.looks import CHANGED, EMPTY, MISSING, OF_SECTIONS, SEALED, Look, look_unread
 from holdfast.artifacts.products import UNWRITTEN, OutputRefusedError, output_digest, prepare_file, replace_record
 from holdfast.artifacts.recent import Recent
 from holdfast.events import FileRecord
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import Accepted
 from holdfast.stores.objects import ObjectStore
+from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.values import digest
 
 

@@ -24,7 +24,7 @@ from holdfast.layout import JOURNAL, LOGS_DIR, ProjectLayout
 from holdfast.pipeline.names import check_run_id
 from holdfast.runs.listing import RunInfo, list_runs
 from holdfast.state import COMPLETED
-from holdfast.stores import atomic, disk
+from holdfast.stores import disk, readable
 from holdfast.stores.lock import EngineLock
 
 TRASH_PREFIX = ".clean-"  # no run id begins with a dot
@@ -194,7 +194,7 @@ def _hashes(folders: Iterable[Path]) -> set[str]:
 
 
 def _hashes_in(path: Path) -> set[str]:
-    fd = atomic.open_regular(os.fspath(path))
+    fd = readable.open_regular(os.fspath(path))
     try:
         if os.fstat(fd).st_size == 0:
             return set()

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.keeping import Artifacts
-from holdfast.artifacts.looks import UNREADABLE
 from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -32,6 +31,7 @@ from holdfast.sessions.inspecting import NO_COPY, Finding, Inspection
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.packs import Pack
+from holdfast.stores.readable import UNREADABLE
 from holdfast.stores.tree import WorkTree
 from holdfast.views.soundness import notes_on
 

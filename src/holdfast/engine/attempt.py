@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs, shorten
 from holdfast.artifacts.keeping import Artifacts, LostValueError
-from holdfast.artifacts.looks import UNREADABLE
 from holdfast.artifacts.products import (
     OutputRefusedError,
     part_path,
@@ -33,7 +31,8 @@ from holdfast.pipeline.rewind import Rewind
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, RunState
-from holdfast.stores import atomic
+from holdfast.stores import temporaries
+from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.wording import message_of, raised_at, writable
 
 QUICK_BYTES_MAX = 64 << 10
@@ -165,7 +164,7 @@ class Attempts:
         """Accept the output, or say why not. Writes objects and files; records nothing."""
         verdict = self._verdict(attempt, outcome)
         if attempt.ctx is not None and attempt.ctx.given_out is not None:
-            atomic.discard_output(attempt.ctx.given_out)  # what is left there now, no attempt is ever given again
+            temporaries.discard_output(attempt.ctx.given_out)  # no attempt is ever given what is left there
         return verdict
 
     def _verdict(self, attempt: Attempt, outcome: Outcome) -> Verdict:
@@ -243,7 +242,7 @@ class Attempts:
         except UnicodeDecodeError:
             raise OutputRefusedError(f"what it streamed to {path} is no text any more") from None
         except OSError as error:
-            if error.errno not in (errno.ENOENT, *UNREADABLE):
+            if error.errno not in NOT_TO_BE_HAD:
                 raise
             raise OutputRefusedError(f"what it streamed to {path} is gone: {error.strerror}") from None
 

@@ -14,7 +14,7 @@ from holdfast.artifacts.looks import HALF
 from holdfast.engine.commit import Committer
 from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
-from holdfast.stores import atomic, disk
+from holdfast.stores import disk, temporaries
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
@@ -60,7 +60,7 @@ class DeafDesk:
         """Nothing is written."""
 
     def fresh_path(self, name: str) -> Path:
-        return atomic.fresh_output(self._tmp, name)
+        return temporaries.fresh_output(self._tmp, name)
 
 
 class EngineDesk:
@@ -152,4 +152,4 @@ class EngineDesk:
                 os.close(descriptor)
 
     def fresh_path(self, name: str) -> Path:
-        return atomic.fresh_output(self._tmp, name.removesuffix(".part"))
+        return temporaries.fresh_output(self._tmp, name.removesuffix(".part"))

@@ -26,7 +26,7 @@ from holdfast.journal.codec import RESERVED, encode_line
 from holdfast.journal.repair import cut, repair
 from holdfast.journal.room import end_line, is_all_room, is_untouched, room_after
 from holdfast.journal.scan import START, Line, Position, Scan, scan
-from holdfast.stores import atomic, disk
+from holdfast.stores import asides, atomic, disk
 from holdfast.stores.lock import AppendLock
 from holdfast.values import encode_json
 
@@ -228,7 +228,7 @@ class EventLog:
             return self._open()
         except CheckpointCorruptionError as error:
             self._failure = error.message
-            kept_as = atomic.keep_open(old, self.path.name, self._quarantine, label="lost")
+            kept_as = asides.keep_open(old, self.path.name, self._quarantine, label="lost")
             words = f"{error.message} What was written to it until now is kept as {kept_as.name}."
             raise CheckpointCorruptionError(words, fix=error.fix) from None
         except OSError as error:

@@ -16,7 +16,7 @@ from holdfast import clock
 from holdfast.journal.codec import NO_SUM, PREV_BYTES, SUM_BYTES, close_line, encode_line
 from holdfast.journal.room import end_line
 from holdfast.journal.scan import Line, Scan, lines_named, scan
-from holdfast.stores import atomic, disk
+from holdfast.stores import asides, atomic, disk
 from holdfast.stores.places import is_something_else
 from holdfast.values import encode_json
 from holdfast.wording import counted
@@ -45,7 +45,7 @@ def repair(path: Path, quarantine: Path, *, known_seq: int = 0) -> list[str]:
 
 def cut(fd: int, path: Path, offset: int, quarantine: Path) -> Path:
     """Cut off what stands after the line that ends at `offset`; gives where it is kept."""
-    kept_as = atomic.cut_tail(fd, path, offset, quarantine)
+    kept_as = asides.cut_tail(fd, path, offset, quarantine)
     end_line(fd, offset, os.fspath(path))
     return kept_as
 
@@ -117,8 +117,8 @@ def _kept(path: Path, quarantine: Path) -> str:
     if not os.path.lexists(path):
         return ""
     if is_something_else(path):
-        return atomic.set_aside(path, quarantine).name
-    return atomic.keep_copy(path, quarantine, label="damaged").name
+        return asides.set_aside(path, quarantine).name
+    return asides.keep_copy(path, quarantine, label="damaged").name
 
 
 def _chain_anew(lines: list[Line]) -> tuple[list[bytes], str]:

@@ -20,7 +20,6 @@ Memory: one block, one line of at most LINE_MAX, and eight bytes for each line (
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from array import array
@@ -36,13 +35,12 @@ import msgspec
 from holdfast.journal.codec import LINE_MAX, NO_SUM, SUM_BYTES, Envelope, LineDamaged, check_line, sum_after
 from holdfast.journal.room import ROOM_MAX, is_room
 from holdfast.journal.upgrade import upgrade
-from holdfast.stores import atomic
+from holdfast.stores import readable
 
 _BLOCK = 1 << 20
 _SECOND_LOOKS_MAX = 100
 _DAMAGE_TOLD = 100  # a journal of garbage must not become a list of a million complaints
 # A link, a folder, a socket: nobody's journal. A file that may not be read could be one, so that is an error.
-_NO_JOURNAL = (errno.ELOOP, errno.EISDIR)
 _LINE_END = re.compile(rb',"prev":"[0-9a-f]{16}"(,"sum":"([0-9a-f]{16})"\})')
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -107,12 +105,12 @@ class Scan:
 
     def __iter__(self) -> Iterator[Line]:
         try:
-            fd = atomic.open_regular(os.fspath(self.path))
+            fd = readable.open_regular(os.fspath(self.path))
         except FileNotFoundError:
             self._start_over()
             return
         except OSError as error:
-            if error.errno not in _NO_JOURNAL:
+            if error.errno not in readable.NO_FILE:
                 raise
             self._start_over()
             self.damage.append("what stands there is no regular file")
@@ -258,7 +256,7 @@ def is_whole(path: Path, upto: Position) -> bool:
     if upto == START:
         return True
     last = NO_SUM.encode()
-    fd = atomic.open_regular(os.fspath(path))
+    fd = readable.open_regular(os.fspath(path))
     try:
         for raw, end in _split(fd, 0):
             if end >= upto.offset:
@@ -360,7 +358,7 @@ def line_ending_at(fd: int, end: int) -> Position | None:
 
 def last_position(path: Path) -> Position | None:
     """The position after the last line, found from the end; None if what stands there is no good line."""
-    fd = atomic.open_regular(os.fspath(path))
+    fd = readable.open_regular(os.fspath(path))
     try:
         begin = max(0, os.fstat(fd).st_size - 2 * ROOM_MAX)
         written = os.pread(fd, 2 * ROOM_MAX, begin).rstrip(b" \n")

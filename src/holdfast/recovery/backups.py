@@ -19,12 +19,13 @@ from pathlib import Path
 from holdfast import seals
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looking import hash_above
-from holdfast.artifacts.looks import NOT_TO_BE_HAD, above_any_seal
+from holdfast.artifacts.looks import above_any_seal
 from holdfast.artifacts.products import SECTION, UNWRITTEN
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
-from holdfast.stores import atomic
+from holdfast.stores import asides
+from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.values import digest
 
 _SEAL_BYTES_MAX = 64 << 10
@@ -68,7 +69,7 @@ class Backups:
         """What was set aside under the file's name, the latest first; of large ones only what is beside it."""
         folder, _, name = file.path.rpartition("/")
         for place in (folder,) if file.kind == "path" else (folder, self._quarantine):
-            for kept in self._listed(place).get(atomic.aside_stem(name), ()):
+            for kept in self._listed(place).get(asides.aside_stem(name), ()):
                 yield f"{place}/{kept}" if place else kept
 
     def _listed(self, folder: str) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts import memory
 from holdfast.artifacts.inputs import UNKNOWN, Inputs, differing
 from holdfast.artifacts.keeping import LostValueError
-from holdfast.artifacts.looks import NOT_TO_BE_HAD, UNREADABLE, Look
+from holdfast.artifacts.looks import Look
 from holdfast.artifacts.products import EMPTY_REST, output_digest, part_path
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord
@@ -33,6 +33,7 @@ from holdfast.recovery.sections import is_memory, section_body, section_seen
 from holdfast.recovery.seeing import NOT_JSON, as_taken, file_seen
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
+from holdfast.stores.readable import NOT_TO_BE_HAD, UNREADABLE
 from holdfast.stores.tree import WorkTree
 
 MISSING, EMPTY, HALF, MARKED, SEALED, CHANGED, DAMAGED, STALE, REFUSED = KINDS = (

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.artifacts.looks import UNREADABLE, why_unreadable
 from holdfast.layout import CHECKPOINT_VIEW, RESUME_VIEW, ProjectLayout
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED
-from holdfast.stores import atomic
+from holdfast.stores import readable
 from holdfast.views import checkpoint, letter, reading
 from holdfast.views.claims import Claims
 from holdfast.views.letter import Letter
@@ -108,10 +106,10 @@ def _read(layout: ProjectLayout, spec: PipelineSpec) -> Iterator[Claims]:
 def _text(path: Path) -> tuple[str | None, str]:
     """A view's text, or why it cannot be read; neither if it is not there."""
     try:
-        return atomic.read_file(path, limit=VIEW_BYTES_MAX).decode(errors="replace"), ""
+        return readable.read_file(path, limit=VIEW_BYTES_MAX).decode(errors="replace"), ""
     except FileNotFoundError:
         return None, ""
     except OSError as error:
-        if error.errno not in (*UNREADABLE, errno.EFBIG):
+        if error.errno not in readable.UNUSABLE:
             raise
-        return None, f"it cannot be read ({why_unreadable(error)})"
+        return None, f"it cannot be read ({readable.why_unreadable(error)})"

@@ -21,7 +21,6 @@ import msgspec
 
 from holdfast import clock
 from holdfast import events as ev
-from holdfast.artifacts.looks import UNREADABLE
 from holdfast.errors import CheckpointCorruptionError
 from holdfast.folding import fold
 from holdfast.journal.scan import Line, Position, Scan, scan
@@ -29,6 +28,7 @@ from holdfast.layout import RunLayout
 from holdfast.runs.history import Header, SavedState, decode_state, is_of_our_fold, read_header
 from holdfast.snapshots import examine_snapshot, snapshots
 from holdfast.state import RunState
+from holdfast.stores.readable import UNREADABLE
 
 DAMAGED, TORN, DIFFERENT, UNREADABLE_LINE = "damaged", "torn", "different", "unreadable"
 REPEATED, SHORTENED, FORBIDDEN = "repeated", "shortened", "forbidden"

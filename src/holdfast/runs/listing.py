@@ -29,7 +29,7 @@ from holdfast.recovery.sources import VIEW_BYTES_MAX, read_letter
 from holdfast.runs.history import History, read_history, require_run
 from holdfast.snapshots import snapshots
 from holdfast.state import COMPLETED, IN_PROGRESS, Accepted
-from holdfast.stores import atomic
+from holdfast.stores import readable
 from holdfast.stores.lock import read_holder
 from holdfast.stores.objects import ObjectStore
 from holdfast.values import decode_json
@@ -176,7 +176,7 @@ def _has_begun(run: RunLayout) -> bool:
     if snapshots(run.dir):
         return True
     try:
-        journal = atomic.open_regular(os.fspath(run.journal))
+        journal = readable.open_regular(os.fspath(run.journal))
     except FileNotFoundError:
         return False
     except OSError:
@@ -252,7 +252,7 @@ def _from_summary(run: RunLayout, run_id: str, last: Position | None) -> RunInfo
 def _read_summary(run: RunLayout, run_id: str) -> _Summary | None:
     """checkpoint.json as it was written: one that was edited or damaged says nothing."""
     try:
-        data = atomic.read_file(run.summary, limit=VIEW_BYTES_MAX)
+        data = readable.read_file(run.summary, limit=VIEW_BYTES_MAX)
         stamp = read_json_stamp(data)
         if stamp is None or not stamp.fits:
             return None

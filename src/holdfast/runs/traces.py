@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from holdfast.artifacts.inputs import SHORT, Inputs
-from holdfast.artifacts.looks import UNREADABLE
 from holdfast.artifacts.outside import matching
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
@@ -30,7 +29,7 @@ from holdfast.recovery.scan import tail_seal
 from holdfast.runs.destinations import fields_of, known_items
 from holdfast.seals import Seal
 from holdfast.state import RunState
-from holdfast.stores import atomic
+from holdfast.stores import readable
 from holdfast.values import digest, encode_json
 
 LOOKED_AT_MAX = 20
@@ -77,7 +76,7 @@ def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str
         for template in (*step.files.values(), *((step.appends,) if step.appends else ())):
             pattern = templates.render(template, values)
             # Into what we may not look, nobody's files were written: it is no part of any run.
-            targets = matching(layout.root, pattern, passing_over=UNREADABLE)
+            targets = matching(layout.root, pattern, passing_over=readable.UNREADABLE)
             for target in itertools.islice(targets, LOOKED_AT_MAX):
                 seal = _seal_at(layout, target)
                 if seal is not None and split_task_id(seal.task)[0] in (step.name, *step.was):
@@ -87,7 +86,7 @@ def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str
 
 def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:
     """The seal of the file at `path`, if there is one to be read; whatever else lies there is looked at later."""
-    return tail_seal(lambda rel: atomic.open_regular(os.fspath(layout.root / rel)), path)
+    return tail_seal(lambda rel: readable.open_regular(os.fspath(layout.root / rel)), path)
 
 
 def run_id_in(found: Mapping[str, Seal], known: set[str]) -> str | None:

@@ -42,7 +42,7 @@ from holdfast.runs.listing import list_runs, read_run
 from holdfast.runs.traces import refuse_newer
 from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
 from holdfast.state import COMPLETED, RunState
-from holdfast.stores import atomic, disk
+from holdfast.stores import atomic, disk, temporaries
 from holdfast.stores.lock import AppendLock, EngineLock
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.places import room_for_file, room_for_files_in, room_for_folder, sound_quarantine
@@ -145,7 +145,7 @@ class OpenRun:
     def _open(self) -> None:
         layout, run = self.layout, self.run_layout
         self._make_room()
-        atomic.clear_litter(layout.tmp)
+        temporaries.clear_litter(layout.tmp)
         position = None
         if not os.path.lexists(run.journal) and not snapshots(run.dir):
             atomic.make_dirs(run.dir, sync=True)

@@ -26,6 +26,7 @@ sync_enabled = os.environ.get("HOLDFAST_FSYNC", "") != "off"
 
 # Opening for reading waits for nobody, follows nothing and leaks into no child.
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # macOS answers fsync before the drive has the data; only this command, which it alone has, waits for the drive.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -147,12 +148,6 @@ def rename(source: str, target: str, *, source_dir: int | None = None, target_di
     if hook is not None:
         hook("rename", target)
     os.rename(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir)
-
-
-def link(source: str, target: str) -> None:
-    if hook is not None:
-        hook("link", target)
-    os.link(source, target, follow_symlinks=False)
 
 
 def unlink(path: str, *, dir_fd: int | None = None) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_CLOSED = (errno.EACCES, errno.EPERM)
+from holdfast.stores.readable import FORBIDDEN
 
 
 @dataclass(slots=True)
@@ -55,7 +54,7 @@ def _listed(path: Path) -> tuple[list[str], list[str], bool]:
     except (FileNotFoundError, NotADirectoryError):
         return [], [], False  # gone since it was named
     except OSError as error:
-        if error.errno not in _CLOSED:
+        if error.errno not in FORBIDDEN:
             raise
         return [], [], True
     return sorted(files), sorted(folders), False

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.errors import StorageError
-from holdfast.stores import atomic, disk
+from holdfast.stores import asides, atomic, disk, readable, temporaries
 from holdfast.stores.packs import Pack, encode_record, read_exactly
 from holdfast.stores.places import room_for_file, room_for_folder
 
@@ -31,7 +31,6 @@ _LOOSE_DIR = "loose"
 _PACK_SUFFIX = ".pack"
 _BLOCK = 1 << 20
 _UNWRITTEN_MAX = 1 << 20
-_UNREADABLE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR)
 
 
 class ObjectStore:
@@ -83,7 +82,7 @@ class ObjectStore:
     def put_file(self, path: Path) -> tuple[str, int]:
         """Keep a file, streaming it if it is large; gives its hash and size."""
         if os.stat(path).st_size <= PACKED_MAX:
-            data = atomic.read_file(path)
+            data = readable.read_file(path)
             return self.put(data), len(data)
         self._writable()
         temp, writer = self._fresh_temp()
@@ -94,7 +93,7 @@ class ObjectStore:
                 os.close(writer)
             self._take_in(Path(temp), sha)
         finally:
-            atomic.discard(temp)
+            temporaries.discard(temp)
         return sha, size
 
     def put_whole(self, reader: int, size: int, sha: str) -> bool:
@@ -113,13 +112,13 @@ class ObjectStore:
             else:
                 self.put_file(Path(temp))
         finally:
-            atomic.discard(temp)
+            temporaries.discard(temp)
         return True
 
     def _fresh_temp(self) -> tuple[str, int]:
         """The path and descriptor of a new file on the disk of the objects."""
         atomic.make_dirs(self._tmp, sync=False)
-        return atomic.create_temp(os.fspath(self._tmp))
+        return temporaries.create_temp(os.fspath(self._tmp))
 
     def lacks(self, sha: str) -> bool:
         """Whether neither our pack, as far as it was read, nor a loose file has it: others may drop theirs."""
@@ -152,7 +151,7 @@ class ObjectStore:
 
     def _write_anew(self) -> None:
         path, fresh = os.fspath(self._own.path), Pack(self._own.path)
-        kept_as = atomic.keep_copy(self._own.path, self._quarantine, label="damaged")
+        kept_as = asides.keep_copy(self._own.path, self._quarantine, label="damaged")
         temp, writer = self._fresh_temp()
         try:
             for sha, (start, size) in sorted(self._own.objects.items(), key=lambda entry: entry[1]):
@@ -192,7 +191,7 @@ class ObjectStore:
 
     def copy_to(self, sha: str, dest: Path) -> bool:
         """Write the object to the new file `dest`; False, and no file, if it is nowhere whole."""
-        fd = disk.open_file(os.fspath(dest), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        fd = disk.open_file(os.fspath(dest), disk.NEW_FILE)
         is_whole = False
         try:
             is_whole = self._copy_whole(sha, fd, os.fspath(dest))
@@ -219,7 +218,7 @@ class ObjectStore:
         try:
             return _copy_hashing(self._loose(sha), writer, name)[0]
         except OSError as error:
-            if error.errno not in _UNREADABLE:
+            if error.errno not in readable.UNREADABLE:
                 raise
             return ""
 
@@ -291,7 +290,7 @@ class ObjectStore:
             self._own.scan(self._fd)
             self._own_scanned = True
             if os.fstat(self._fd).st_size > self._own.end:
-                kept_as = atomic.cut_tail(self._fd, self._own.path, self._own.end, self._quarantine)
+                kept_as = asides.cut_tail(self._fd, self._own.path, self._own.end, self._quarantine)
                 self.damage.append(f"{self._own.path.name}: torn tail kept as {kept_as.name}")
         except OSError as error:
             self._broken = str(error)  # what is appended behind a tail would not be where we look for it
@@ -329,7 +328,7 @@ class ObjectStore:
         if _hash_file(path) == sha:
             disk.sync_dir(path.parent)  # whoever wrote it may have been killed just before this
             return True
-        kept_as = atomic.set_aside(path, self._quarantine)
+        kept_as = asides.set_aside(path, self._quarantine)
         self.damage.append(f"loose object {sha[:12]} is damaged and kept as {kept_as.name}")
         return False
 
@@ -361,11 +360,11 @@ class ObjectStore:
 
     def _read_loose(self, sha: str) -> bytes | None:
         try:
-            data = atomic.read_file(self._loose(sha))
+            data = readable.read_file(self._loose(sha))
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno not in _UNREADABLE:
+            if error.errno not in readable.UNREADABLE:
                 raise
             data = b""
         if hashlib.sha256(data).hexdigest() == sha:
@@ -408,9 +407,9 @@ class ObjectStore:
 def _hash_file(path: Path) -> str:
     """The hash of a file of any size; none if it is not to be read as one."""
     try:
-        fd = atomic.open_regular(os.fspath(path))
+        fd = readable.open_regular(os.fspath(path))
     except OSError as error:
-        if error.errno not in _UNREADABLE:
+        if error.errno not in readable.UNREADABLE:
             raise
         return ""
     with os.fdopen(fd, "rb") as file:
@@ -420,7 +419,7 @@ def _hash_file(path: Path) -> str:
 def _copy_hashing(source: Path, writer: int, name: str) -> tuple[str, int]:
     """Copy a file to the open one called `name`; gives hash and size of what was copied."""
     hasher, size = hashlib.sha256(), 0
-    reader = atomic.open_regular(os.fspath(source))
+    reader = readable.open_regular(os.fspath(source))
     try:
         while block := os.read(reader, _BLOCK):
             hasher.update(block)

@@ -12,14 +12,13 @@ for the next record whose bytes match its hash; what is left over at the end is 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.stores import atomic
+from holdfast.stores import readable
 
 _HEADER = re.compile(rb'\{"sha256":"([0-9a-f]{64})","size":(\d{1,12})\}\n')
 _HEADER_START = b'{"sha256":"'
@@ -71,11 +70,11 @@ class Pack:
     def refresh(self) -> None:
         """Scan what was appended since; a pack that is not there, or is no file, holds nothing."""
         try:
-            fd = atomic.open_regular(os.fspath(self.path))
+            fd = readable.open_regular(os.fspath(self.path))
         except FileNotFoundError:
             return
         except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.EISDIR):
+            if error.errno not in readable.NO_FILE:
                 raise
             self.damage.append(f"{self.path.name}: what stands there is no regular file")
             return
@@ -88,7 +87,7 @@ class Pack:
         """Each object's hash, and whether its bytes are what it says, in the order of the file."""
         if not self.objects:
             return
-        fd = atomic.open_regular(os.fspath(self.path))
+        fd = readable.open_regular(os.fspath(self.path))
         try:
             for sha256, (start, size) in sorted(self.objects.items(), key=lambda entry: entry[1]):
                 yield sha256, hashlib.sha256(read_exactly(fd, start, size)).hexdigest() == sha256
@@ -98,7 +97,7 @@ class Pack:
     def read(self, sha256: str) -> bytes | None:
         """The object, hashed; None (and a word in `damage`) if its bytes are not what they should be."""
         start, size = self.objects[sha256]
-        fd = atomic.open_regular(os.fspath(self.path))
+        fd = readable.open_regular(os.fspath(self.path))
         try:
             data = read_exactly(fd, start, size)
         finally:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.stores import atomic
+from holdfast.stores import asides
 from holdfast.stores.ahead import Read
 from holdfast.stores.objects import PACKED_MAX, ObjectStore
 from holdfast.stores.places import is_something_else
@@ -58,20 +58,20 @@ class Paper:
         self.actions.append(Action(do, self._shown(path), self._shown(to) if to else ""))
 
     def set_aside(self, path: str | Path, into: Path) -> Path:
-        """As `atomic.set_aside`."""
-        to = into / atomic.aside_name(os.path.basename(path), at=TIME)
+        """As `asides.set_aside`."""
+        to = into / asides.aside_name(os.path.basename(path), at=TIME)
         self.note(SET_ASIDE, path, to)
         return to
 
     def copy_aside(self, path: str | Path, into: Path, *, label: str, do: str = COPY) -> Path:
-        """As `atomic.keep_copy`, and with CUT as `atomic.cut_tail`."""
-        to = into / atomic.aside_name(os.path.basename(path), label, at=TIME)
+        """As `asides.keep_copy`, and with CUT as `asides.cut_tail`."""
+        to = into / asides.aside_name(os.path.basename(path), label, at=TIME)
         self.note(do, path, to)
         return to
 
     def back_up(self, path: str | Path, *, do: str = SET_ASIDE) -> str:
-        """As `atomic.back_up`."""
-        to = os.path.join(os.path.dirname(path), atomic.backup_name(os.path.basename(path), at=TIME))
+        """As `asides.back_up`."""
+        to = os.path.join(os.path.dirname(path), asides.backup_name(os.path.basename(path), at=TIME))
         self.note(do, path, to)
         return to
 
@@ -250,7 +250,7 @@ class PaperObjects(ObjectStore):
         self._own.refresh()
         self._own_scanned = True
         if os.stat(path).st_size > self._own.end:
-            self._paper.copy_aside(path, self._quarantine, label=atomic.TAIL, do=CUT)
+            self._paper.copy_aside(path, self._quarantine, label=asides.TAIL, do=CUT)
             self.damage.append(f"{path.name} has a torn tail")
         for sha in [sha for sha, is_whole in self._own.prove() if not is_whole] if prove else ():
             self._own.damage.append(f"{path.name}: object {sha[:12]} is damaged")

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.stores import atomic
+from holdfast.stores import asides
 
 
 def room_for_file(path: Path, quarantine: Path) -> list[str]:
@@ -44,7 +44,7 @@ def sound_quarantine(quarantine: Path) -> list[str]:
     mode = _kind(quarantine)
     if mode is None or stat.S_ISDIR(mode):
         return []
-    kept_as = atomic.back_up(quarantine)
+    kept_as = asides.back_up(quarantine)
     return [f"{quarantine.name} was {_named(mode)} and is kept as {kept_as.name}"]
 
 
@@ -65,7 +65,7 @@ def _room(path: Path, is_right: Callable[[int], bool], quarantine: Path) -> list
     if mode is None or is_right(mode):
         return []
     told = sound_quarantine(quarantine)
-    kept_as = atomic.set_aside(path, quarantine)
+    kept_as = asides.set_aside(path, quarantine)
     return [*told, f"{path.name} was {_named(mode)} and is kept as {kept_as.parent.name}/{kept_as.name}"]
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from holdfast import clock
 from holdfast.errors import UsageError
-from holdfast.stores import atomic, disk
+from holdfast.stores import asides, atomic, disk, readable, temporaries
 from holdfast.stores.ahead import FILES_MIN, Read, ReadAhead
 
 _FOLDERS_KEPT = 64
@@ -86,7 +86,7 @@ class WorkTree:
     def fresh_temp(self) -> Path:
         """A path on the project's disk where nothing is yet; the next run clears away what is left there."""
         atomic.make_dirs(self._tmp, sync=False)
-        path, descriptor = atomic.create_temp(os.fspath(self._tmp))
+        path, descriptor = temporaries.create_temp(os.fspath(self._tmp))
         os.close(descriptor)
         disk.unlink(path)
         return Path(path)
@@ -105,9 +105,9 @@ class WorkTree:
         atomic.extend(temp, data)
 
     def read(self, rel: str, limit: int | None = None) -> bytes:
-        """The file's bytes; the OSErrors are those of `atomic.read_file`."""
+        """The file's bytes; the OSErrors are those of `readable.read_file`."""
         folder, name = self._parent(rel)
-        return atomic.read_at(name, dir_fd=folder.fd, limit=limit)
+        return readable.read_at(name, dir_fd=folder.fd, limit=limit)
 
     def prepare(self) -> None:
         """Very many files are going to be expected in a moment: who reads them ahead takes a while to start."""
@@ -137,7 +137,7 @@ class WorkTree:
     def open_read(self, rel: str) -> int:
         """A descriptor for reading the regular file."""
         folder, name = self._parent(rel)
-        return atomic.open_regular(name, dir_fd=folder.fd)
+        return readable.open_regular(name, dir_fd=folder.fd)
 
     def append_open(self, rel: str) -> int:
         """A descriptor for appending to the file, created with its folders if missing."""
@@ -199,27 +199,27 @@ class WorkTree:
     def back_up(self, rel: str) -> str:
         """Rename to `NAME.bak.TIMESTAMP` beside it; gives the new relative path."""
         folder, name = self._parent(rel)
-        kept_as = atomic.back_up(Path(name), dir_fd=folder.fd)
+        kept_as = asides.back_up(Path(name), dir_fd=folder.fd)
         return os.path.join(os.path.dirname(rel), kept_as)
 
     def copy_beside(self, rel: str) -> str:
         """A durable copy as `NAME.bak.TIMESTAMP` beside it; gives the copy's relative path."""
         folder, name = self._parent(rel)
-        kept_as = atomic.copy_beside(name, dir_fd=folder.fd)
+        kept_as = asides.copy_beside(name, dir_fd=folder.fd)
         return os.path.join(os.path.dirname(rel), kept_as)
 
     def copy_aside(self, rel: str, into: Path, *, label: str) -> Path:
         """A durable copy in the folder `into`, under a fresh name; gives the copy's path."""
         reader = self.open_read(rel)
         try:
-            return atomic.keep_open(reader, rel.rpartition("/")[2], into, label=label)
+            return asides.keep_open(reader, rel.rpartition("/")[2], into, label=label)
         finally:
             os.close(reader)
 
     def set_aside(self, rel: str, into: Path) -> Path:
         """Move whatever is there into the folder `into`, under a fresh name; gives the new path."""
         folder, name = self._parent(rel)
-        return atomic.set_aside(Path(name), into, dir_fd=folder.fd)
+        return asides.set_aside(Path(name), into, dir_fd=folder.fd)
 
     def _parent(self, rel: str, *, create: bool = False, sync: bool = False) -> tuple[_Folder, str]:
         """The open folder that holds `rel`, and its name there."""

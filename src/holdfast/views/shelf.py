@@ -9,18 +9,16 @@ still does not fit. A change in the instant between our last look and the rename
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.artifacts.looks import UNREADABLE
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.stores import atomic
+from holdfast.stores import asides, atomic, readable
 from holdfast.stores.places import is_something_else
 from holdfast.views import checkpoint, progress, resume, summary
 from holdfast.views.claims import Claims
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
 PAGE_BYTES_MAX = 64 << 20
 
-_IN_THE_WAY = UNREADABLE | {errno.EFBIG}
 _NO_FILE = "no regular file"
 
 Mark = tuple[int, int, int, int]  # inode, size, time of change of content and of anything
@@ -89,7 +86,7 @@ class ViewShelf:
         try:
             text = page.edit()
         except OSError as error:
-            if error.errno not in _IN_THE_WAY:
+            if error.errno not in readable.UNUSABLE:
                 raise
             return None  # `write` moves it away
         if text is None or page.seen == page.reported:
@@ -135,7 +132,7 @@ class ViewShelf:
 
     def copy_pages(self, paths: Sequence[Path]) -> dict[Path, Path]:
         """Copies of these pages beside themselves: a kill after the recovery is on record must not cost them."""
-        return {path: Path(atomic.copy_beside(os.fspath(path), dir_fd=None)) for path in paths if is_page(path)}
+        return {path: Path(asides.copy_beside(os.fspath(path), dir_fd=None)) for path in paths if is_page(path)}
 
     def keep_pages(self, copies: Mapping[Path, Path]) -> list[Kept]:
         """Put these pages in the place of their copies: of a lost run they may be all that is left."""
@@ -162,7 +159,7 @@ class ViewShelf:
             return True
         if wait and found.is_wish and page.seen != page.reported:
             return False
-        kept_as = self._set_aside(page.path) if found.is_damage else atomic.back_up(page.path)
+        kept_as = self._set_aside(page.path) if found.is_damage else asides.back_up(page.path)
         self._keep(page.path, kept_as, found.why)
         return True
 
@@ -171,7 +168,7 @@ class ViewShelf:
         try:
             edit = page.edit()
         except OSError as error:
-            if error.errno not in _IN_THE_WAY:
+            if error.errno not in readable.UNUSABLE:
                 raise
             return Obstacle(page.path, "no file that can be read", is_damage=True)
         if edit is not None:
@@ -200,7 +197,7 @@ class ViewShelf:
         self._kept.append(Kept(path.name, kept_as, why))
 
     def _set_aside(self, path: Path) -> Path:
-        return atomic.set_aside(path, self._run.quarantine)
+        return asides.set_aside(path, self._run.quarantine)
 
     # --- todos.db ----------------------------------------------------------------------------------------
 
@@ -217,7 +214,7 @@ class ViewShelf:
         self._keep(path, self._set_aside(path), "of no use")
 
     def _keep_todos(self, path: Path, data: bytes) -> None:
-        self._keep(path, atomic.write_beside(path, data), "edited")
+        self._keep(path, asides.write_beside(path, data), "edited")
 
 
 class _Page:
@@ -240,7 +237,7 @@ class _Page:
         if mark is None or mark == self.written:
             return None
         try:
-            data = atomic.read_file(self.path, PAGE_BYTES_MAX)
+            data = readable.read_file(self.path, PAGE_BYTES_MAX)
         except FileNotFoundError:
             return None
         if not data.strip(b"\0 \t\r\n"):  # also what a power cut leaves of an unsynced page

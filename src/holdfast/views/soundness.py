@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.artifacts.looks import UNREADABLE
 from holdfast.layout import ProjectLayout
 from holdfast.state import RunState
-from holdfast.stores import atomic
+from holdfast.stores import readable
 from holdfast.views.stamp import Stamp, read_json_stamp, read_stamp
 
 _VIEW_MAX = 64 << 20
@@ -37,7 +35,7 @@ def note_on_todos(layout: ProjectLayout, state: RunState) -> str:
 
 def _database_problem(path: Path, state: RunState) -> str:
     try:
-        fd = atomic.open_regular(os.fspath(path))
+        fd = readable.open_regular(os.fspath(path))
     except OSError as error:
         return _why_unread(error)
     try:
@@ -55,7 +53,7 @@ def _database_problem(path: Path, state: RunState) -> str:
 
 def _view_problem(path: Path, run_id: str, seq: int) -> str:
     try:
-        data = atomic.read_file(path, limit=_VIEW_MAX)
+        data = readable.read_file(path, limit=_VIEW_MAX)
     except OSError as error:
         return _why_unread(error)
     stamp = _stamp_of(path, data)
@@ -71,7 +69,7 @@ def _view_problem(path: Path, run_id: str, seq: int) -> str:
 def _why_unread(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "is missing"
-    if error.errno not in (*UNREADABLE, errno.EFBIG):
+    if error.errno not in readable.UNUSABLE:
         raise error
     return "is no file that can be read"
 

@@ -26,7 +26,7 @@ from holdfast.pipeline.names import printable
 from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, IN_PROGRESS, PENDING
-from holdfast.stores import atomic
+from holdfast.stores import readable
 from holdfast.views.claims import Claims, Told
 from holdfast.views.reading import Items
 
@@ -150,7 +150,7 @@ def _unreadable(problem: str) -> Claims:
 
 def open_to_read(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing, not even the files that SQLite keeps beside a database."""
-    fd = atomic.open_regular(os.fspath(path))
+    fd = readable.open_regular(os.fspath(path))
     try:
         is_wal = os.pread(fd, 2, 18) == _WAL
     finally:

@@ -1,0 +1,97 @@
+"""Reading a regular file, and nothing else: no link is followed, and nobody is waited for.
+
+"Cannot read" is not "absent". The sets of errors below say what stands at a name that could not be read; any other
+error is the machine's, and stops us.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from holdfast.stores import disk
+
+FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
+"""It may not be read."""
+
+NO_FILE = frozenset({errno.ELOOP, errno.EISDIR})
+"""What stands there is no regular file."""
+
+UNREADABLE = FORBIDDEN | NO_FILE
+"""A file that cannot be read for these reasons is damaged."""
+
+UNUSABLE = UNREADABLE | {errno.EFBIG}
+"""These, and a file that has far more bytes than it can have: something stands there, and it is not ours."""
+
+NOT_TO_BE_HAD = UNUSABLE | {errno.ENOENT}
+"""These, and a file that is gone: its content is not to be had."""
+
+_NOT_REGULAR = "Not a regular file"  # said of a pipe or a device where a file should be
+_WORDS = {
+    os.strerror(errno.ELOOP): "it is a symbolic link",
+    os.strerror(errno.EISDIR): "it is a folder",
+    _NOT_REGULAR: "it is no regular file",
+}
+_BLOCK = 1 << 20
+# A file that was blown up, perhaps with nothing in it, must not take the machine down with it.
+_HELD_MAX = max(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
+
+
+def why_unreadable(error: OSError) -> str:
+    """Why a file cannot be read, for people: links are never followed, so the system's own words would mislead."""
+    words = error.strerror or "cannot be read"
+    return _WORDS.get(words, words)
+
+
+def read_file(path: Path, limit: int | None = None) -> bytes:
+    """The bytes of a regular file. Links are ELOOP, other things EISDIR, over `limit` is EFBIG."""
+    return read_at(os.fspath(path), dir_fd=None, limit=limit)
+
+
+def read_at(path: str, *, dir_fd: int | None, limit: int | None = None) -> bytes:
+    fd, size = _open_sized(path, dir_fd)
+    try:
+        if limit is not None and size > limit:
+            raise OSError(errno.EFBIG, f"File is larger than {limit} bytes", path)
+        if size > _HELD_MAX:
+            raise OSError(errno.ENOMEM, "File is too large to be held in memory", path)
+        data = os.read(fd, size + 1)
+        return data if len(data) == size else data + _read_rest(fd)
+    finally:
+        os.close(fd)
+
+
+def _read_rest(fd: int) -> bytes:
+    """What one read did not give: the file grew meanwhile, or is over the 2 GiB cap of one read."""
+    blocks = []
+    while block := os.read(fd, _BLOCK):
+        blocks.append(block)
+    return b"".join(blocks)
+
+
+def open_regular(path: str, *, dir_fd: int | None = None) -> int:
+    """A descriptor for reading a regular file; anything else is an OSError, never a wait."""
+    return _open_sized(path, dir_fd)[0]
+
+
+def open_followed(path: Path) -> int:
+    """As `open_regular`, for a file that is somebody else's: a link leads to what they mean."""
+    return _open_sized(os.fspath(path), None, disk.READ_FLAGS & ~os.O_NOFOLLOW)[0]
+
+
+def _open_sized(path: str, dir_fd: int | None, flags: int = disk.READ_FLAGS) -> tuple[int, int]:
+    """The descriptor, and the size of the file."""
+    try:
+        fd = os.open(path, flags, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise OSError(errno.EISDIR, _NOT_REGULAR, path) from None
+        raise
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode):
+        return fd, status.st_size
+    os.close(fd)
+    is_folder = stat.S_ISDIR(status.st_mode)
+    raise OSError(errno.EISDIR, os.strerror(errno.EISDIR) if is_folder else _NOT_REGULAR, path)

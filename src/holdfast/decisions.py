@@ -22,6 +22,15 @@ SKIP = "skip"  # left out on purpose
 HOLD = "hold"  # waits for a person already
 LEAVE = "leave"  # finished; what is lost of it is not needed by anything unfinished
 
+AGAIN = frozenset({REDO, CONTINUE})
+"""Begun or finished before, and going to run."""
+
+RUNS = AGAIN | {RUN}
+"""Going to run."""
+
+WAITS = frozenset({ASK, HOLD})
+"""Nothing is done before a person has spoken."""
+
 
 class Decision(msgspec.Struct, frozen=True):
     """What is to be done about one task, and why."""

@@ -75,9 +75,9 @@ def make_plan(
     with looking(compiled.spec, layout, state, request, compiled, views) as walker:
         walker.go()
         walker.foresee_edits()
-        walker.tell_running(running)
+        walker.notes.tell_running(running)
         if state.rebuilt:
-            walker.send_back(turned_back(lost_wishes(layout, compiled.spec, state, views)))
+            walker.notes.send_back(turned_back(lost_wishes(layout, compiled.spec, state, views)))
         return Plan(
             None if choice.is_new and not choice.found_again else choice.run_id,
             list(walker.planned.values()),
@@ -131,7 +131,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
     running = _begun(state) if holder_of(layout, state.run_id) is not None else []
     with looking(spec, layout, state, Request()) as walker:
         walker.go()
-        walker.tell_running(running)
+        walker.notes.tell_running(running)
         needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]
         now = called_now(task, walker.graph)
         renamed = [f"{task} is now called {now}"] if now != task else []

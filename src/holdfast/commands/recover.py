@@ -52,7 +52,6 @@ from holdfast.views.soundness import note_on_todos
 STRETCH = 2500
 """So many nodes are considered in one batch: the append lock is not held for longer."""
 
-_TO_RUN = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
 
 RECORDED_MAX = 50
 """So many disagreements, or notes, stand in the journal; the report has them all."""
@@ -249,7 +248,7 @@ def _lost_wishes(layout: ProjectLayout, walker: Walker, views: Views) -> list[ev
     if not walker.state.rebuilt:
         return []
     found = lost_wishes(layout, walker.graph.spec, walker.state, views)
-    walker.send_back(turned_back(found))
+    walker.notes.send_back(turned_back(found))
     return found
 
 
@@ -294,7 +293,7 @@ def _notes(elsewhere: Mapping[str, str]) -> Iterator[ev.Event]:
 def _elsewhere(walker: Walker) -> dict[str, str]:
     """Tasks of a lost run that are still to run, and a file that each seems to have written at another path."""
     state, inputs = walker.state, walker.inputs
-    is_over = all(task.action not in _TO_RUN for task in walker.planned.values())
+    is_over = all(task.action not in decisions.RUNS for task in walker.planned.values())
     if not state.rebuilt or (is_over and not walker.open_fans()):
         return {}
     paths = {path for node in walker.graph.tasks() for path in inputs.paths(node).values()}

@@ -170,7 +170,7 @@ class Considering:
         """Move the scheduler as the decision and the state it left say."""
         board = self.board
         record = board.state.task(node.id)
-        if decision.action in (decisions.ASK, decisions.HOLD):
+        if decision.action in decisions.WAITS:
             board.scheduler.hold(node)
         elif record.status == COMPLETED:
             board.through(node)
@@ -181,7 +181,7 @@ class Considering:
         else:
             self._forget_calls(node, digest)
             board.prepared[node.id] = (parts, digest, decision.partial)
-            half = decision.action in (decisions.CONTINUE, decisions.REDO) or record.cut_off
+            half = decision.action in decisions.AGAIN or record.cut_off
             if node.id in board.scheduler.due:  # considered for another reason: its delay is not over
                 board.scheduler.delay(node, board.scheduler.due[node.id])
             else:

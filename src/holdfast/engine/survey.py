@@ -13,7 +13,6 @@ from holdfast.pipeline.nodes import Node
 from holdfast.state import COMPLETED, RunState
 
 AGAIN_TOLD = 5
-_AGAIN = (decisions.REDO, decisions.CONTINUE)
 
 
 class Survey:
@@ -33,7 +32,7 @@ class Survey:
         action = public_action(decision.action)
         if was_completed or decision.action in (decisions.ADOPT, decisions.ASK):
             self._counts[action] += 1
-        if was_completed and action in _AGAIN:
+        if was_completed and action in decisions.AGAIN:
             self._again.append(node)
         if decision.action == decisions.ASK:
             self._asked.append(node)

@@ -224,7 +224,7 @@ class Judge:
     def _applied(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Iterator[ev.Event]:
-        if decision.action in _TAKES_PATHS:
+        if decision.action in decisions.AGAIN:
             for path in self.inputs.paths(node).values():
                 yield from self._moving.free(path)
         if decision.action == decisions.HEAL and self._moving.is_away(node):
@@ -257,7 +257,6 @@ def _has_other_marker(node: Node, decision: Decision) -> bool:
     return any(found.seal is not None and found.seal.marker != wanted for found in decision.looks.values())
 
 
-_TAKES_PATHS = frozenset({decisions.REDO, decisions.CONTINUE})
 _BRINGS_BACK = frozenset({decisions.HEAL, decisions.ADOPT, decisions.KEEP})
 _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})

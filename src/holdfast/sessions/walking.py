@@ -13,36 +13,31 @@ done is then on record, and is trusted.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import UNKNOWN, Inputs
-from holdfast.artifacts.looks import CHANGED, FOREIGN, MARKED, SEALED
-from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_action
+from holdfast.decisions import BEHIND, Decision
 from holdfast.engine.considering import was_passed
 from holdfast.engine.drawing import recorded_graph
 from holdfast.engine.scheduler import Scheduler
 from holdfast.folding import fold
 from holdfast.pipeline.graph import Graph
-from holdfast.pipeline.inferring import Items, is_inferred
-from holdfast.pipeline.nodes import OK, OPEN, SETTLE, SKIPPED, Node, split_task_id, task_id
+from holdfast.pipeline.inferring import Items
+from holdfast.pipeline.nodes import OK, OPEN, SKIPPED, Node, split_task_id, task_id
 from holdfast.pipeline.spec import ItemsSpec
-from holdfast.pipeline.standstill import find_standstill, loop_told
 from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.sections import is_memory
+from holdfast.sessions.guesses import Guesses
+from holdfast.sessions.noting import Notes
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 
 Record = Callable[[ev.Event], None]
-
-_RUNS = (decisions.RUN, decisions.REDO, decisions.CONTINUE)
-_WAITS = (decisions.ASK, decisions.HOLD)
-_TOLD = (decisions.WAIT, decisions.NEVER, decisions.PERHAPS)
 
 
 class Walker:
@@ -65,18 +60,16 @@ class Walker:
         self.state = state
         self.inputs = inputs
         self.judge = judge
-        self.planned: dict[str, Planned] = {}
+        self.notes = Notes(state, judge.claims)
+        self.planned = self.notes.planned
         self.fresh: set[str] = set()  # will give a result that is not known yet
         self.recorded = 0  # events, or those that would be
         self._known = known  # items functions whose items are on record
-        self._inferred = inferred  # items functions whose items were inferred
-        self._sure = sure  # paths of inferred items that a view or the record names
-        self._proved: set[tuple[str, ...]] = set()  # paths of inferred items that a sealed file proves
+        self._guesses = Guesses(graph, judge, inferred, sure)
         self._kept_later: list[Node] = []  # somebody's edits, that count as soon as their items are known again
         self._recorder = record
         self._rehearses = rehearses  # to look, migrations are called, too: what they write is wanted
         self._scheduler = Scheduler(graph)
-        self._costs = average_costs(state)
 
     # --- going ---------------------------------------------------------------------------------------------
 
@@ -90,13 +83,17 @@ class Walker:
         queue = self._scheduler.to_consider
         for _ in range(nodes):
             if not queue:
-                self._note_waiting()
-                self._forget_unproved()
+                self._finish()
                 return False
             node = queue.popleft()
             if not node.unmet and node.condition == OPEN:
                 self._consider(node)
         return True
+
+    def _finish(self) -> None:
+        self.notes.note_unreached(self.graph)
+        for task in self._guesses.unproved(self.planned):
+            del self.planned[task]
 
     def open_fans(self) -> list[str]:
         """Fan-outs whose items are not known yet, or may come out differently."""
@@ -115,52 +112,11 @@ class Walker:
         else:
             fold(self.state, event, self.state.seq, clock.now())
 
-    def _note_waiting(self) -> None:
-        """What was never reached stands behind something that waits for a person, or for unknown items."""
-        held = _held_by(self.graph)
-        unreached = [node for node in self.graph.tasks() if node.id not in self.planned]
-        loop = find_standstill(self.graph) if any(node.id not in held for node in unreached) else []
-        for node in unreached:
-            if self.state.task(node.id).status == COMPLETED:
-                reason = _not_looked_at(held.get(node.id))
-                self._note(node, Decision(decisions.TRUST, reason, about=decisions.WAIT))
-            elif loop and node.id not in held:
-                self._note(node, Decision(decisions.RUN, _in_a_loop(node, loop), about=decisions.NEVER))
-            else:
-                self._note(node, Decision(decisions.RUN, _once_through(held.get(node.id))))
-
-    def _forget_unproved(self) -> None:
-        """Items that only a file's name suggested, and nothing proved, are none: the file is somebody's own."""
-        believed = self._believed()
-        for task in [*self.planned] if self._inferred else ():
-            node = self.graph.nodes[task]
-            if node.path not in believed and self._is_guess(node):
-                del self.planned[task]
-
-    def _believed(self) -> set[tuple[str, ...]]:
-        """The paths of inferred items that are more than a file's name."""
-        paths = (*self._sure, *self._proved)
-        return {path[:length] for path in paths for length in range(1, len(path) + 1)}
-
-    def items(self) -> Items:
-        """All items there are, also inferred ones that something proves or a view names; after the walk."""
-        believed, found = self._believed(), dict(self._known)
-        for maker, listed in self._inferred.items():
-            parent = split_task_id(maker)[1]
-            found[maker] = [item for item in listed if (*parent, item["id"]) in believed]
-        return found
-
     def recorded_graph(self) -> Graph:
         """The graph with its conditions as the record now says; after the walk."""
         if not self.fresh and all(node.condition in (OK, SKIPPED) for node in self.graph.nodes.values()):
             return self.graph  # everything is through: the walk settled each node as the record does
-        return recorded_graph(self.graph.spec, self.state, self.items())
-
-    def send_back(self, wished: Mapping[str, str]) -> None:
-        """Somebody wants these done again, although they are whole; each with the view that says so."""
-        for task, source in wished.items():
-            reason = f"{source} was edited: it is to be done again"
-            self.planned[task] = replace(self.planned[task], action=decisions.REDO, reason=reason, told_as="")
+        return recorded_graph(self.graph.spec, self.state, {**self._known, **self._guesses.items()})
 
     def foresee_edits(self) -> None:
         """Tell what was made from a file before somebody edited it, and runs again once that edit counts.
@@ -170,19 +126,11 @@ class Walker:
         for edited in self._kept_later:
             for consumer in _takers(edited):
                 planned = self.planned.get(consumer.id)
-                if planned is not None and planned.action not in _RUNS:
+                if planned is not None and planned.action not in decisions.RUNS:
                     reason = f"if {edited.id} comes out differently"
-                    self._note(consumer, Decision(decisions.REDO, reason, about=BEHIND))
+                    self.notes.note(consumer, Decision(decisions.REDO, reason, about=BEHIND))
                     for producer in self.inputs.producers(consumer):
                         self._note_perhaps(producer, consumer)
-
-    def tell_running(self, tasks: Iterable[str]) -> None:
-        """An engine is at work on these: what is there of them now is not what a later run would find."""
-        for task in tasks:
-            if task in self.planned:
-                self.planned[task] = replace(
-                    self.planned[task], action=decisions.RUN, reason=decisions.RUNNING, problem="", told_as=""
-                )
 
     # --- one node ------------------------------------------------------------------------------------------
 
@@ -227,12 +175,12 @@ class Walker:
     def _consider_task(self, node: Node) -> None:
         skipped = [parent.id for parent in node.parents if parent.condition == SKIPPED]
         if skipped:
-            self._note(node, Decision(decisions.SKIP, f"{skipped[0]} was skipped"))
+            self.notes.note(node, Decision(decisions.SKIP, f"{skipped[0]} was skipped"))
             self._scheduler.settle(node, SKIPPED)
             return
         fresh = [parent.id for parent in node.parents if parent.id in self.fresh] if self.fresh else []
         decision = self._decide(node, fresh)
-        self._note(node, decision)
+        self.notes.note(node, decision)
         self._move_on(node, decision)
 
     def _decide(self, node: Node, fresh: list[str]) -> Decision:
@@ -257,16 +205,13 @@ class Walker:
         decision = self.judge.decide(node, parts, digest)
         if news and decision.action == decisions.TRUST:
             decision = replace(decision, reason=news)
-        if self._inferred and self._is_guess(node) and not self._may_act_on_guess(node, decision):
+        if self._guesses.covers(node) and not self._guesses.may_act(node, decision):
             if decision.about in KEPT_BY_PERSON:
                 self._kept_later.append(node)
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
         if fresh and decision.action == decisions.ADOPT and self._is_compared(node, decision):
             return _if_different(fresh)
-        if (
-            decision.action in (decisions.REDO, decisions.CONTINUE)
-            and self.state.task(node.id).status != COMPLETED
-        ):
+        if decision.action in decisions.AGAIN and self.state.task(node.id).status != COMPLETED:
             return decision  # what is half finished stays where it is: the next run may be told to continue it
         self._carry_out(node, decision, parts, digest)
         return self._told(node, decision, fresh) if decision.action == decisions.RUN else decision
@@ -337,41 +282,19 @@ class Walker:
         for parent in node.parents if fresh else ():
             if parent.id in self.fresh:
                 parts[parent.identity] = UNKNOWN
-        if self._inferred and self._is_guess(node):
+        if self._guesses.covers(node):
             parts["item"] = UNKNOWN
         return parts
 
-    def _is_guess(self, node: Node) -> bool:
-        """Whether the item of this task is only inferred."""
-        return bool(self._inferred) and is_inferred(self.graph, node, self._inferred)
-
-    def _may_act_on_guess(self, node: Node, decision: Decision) -> bool:
-        """What is sealed proves its item; what left no file is believed if something else proves the item."""
-        if node.id in self.state.tasks:
-            return True
-        if decision.about == "sealed" and decision.action == decisions.ADOPT:
-            self._proved.add(node.path)
-            return True
-        return decision.about == "lost" and (node.path in self._sure or self._is_proved(node))
-
-    def _is_proved(self, node: Node) -> bool:
-        """Whether a file of the same item proves that there is such an item."""
-        if node.path not in self._proved:
-            fan = self.graph.fan_of(node.spec.name)[-1]
-            beside = (task_id(step.name, node.path) for step in self.graph.spec.steps if step.each == fan)
-            if any(self.judge.is_proved(self.graph.nodes[task]) for task in beside):
-                self._proved.add(node.path)
-        return node.path in self._proved
-
     def _move_on(self, node: Node, decision: Decision) -> None:
         status = self.state.task(node.id).status
-        if decision.action in _WAITS and self.state.rebuilt:
+        if decision.action in decisions.WAITS and self.state.rebuilt:
             self._pass(node, fresh=True)  # what is whole behind it is adopted all the same: nobody knows its input
-        elif decision.action in _WAITS:
+        elif decision.action in decisions.WAITS:
             self._scheduler.hold(node)
         elif decision.action == decisions.SKIP or status == STATUS_SKIPPED:
             self._scheduler.settle(node, SKIPPED)
-        elif status == COMPLETED and decision.action not in _RUNS:
+        elif status == COMPLETED and decision.action not in decisions.RUNS:
             self._pass(node, fresh=False)
         else:
             self._bring_back(node, decision)
@@ -389,7 +312,7 @@ class Walker:
         """What is lost of it comes back only if its consumer runs: nothing is done about it yet."""
         if producer.id not in self.judge.lacking or self.planned[producer.id].if_different:
             return
-        self._note(
+        self.notes.note(
             producer, Decision(decisions.REDO, f"it is lost, and needed if {consumer.id} runs", about=BEHIND)
         )
         for further in self.inputs.producers(producer):
@@ -402,32 +325,10 @@ class Walker:
             isinstance(node.spec, ItemsSpec)
             and node.kind == "items"
             and node.id not in self._known
-            and node.id not in self._inferred
+            and node.id not in self._guesses.inferred
         )
         if not unknown_items:
             self._scheduler.settle(node, OK)
-
-    def _note(self, node: Node, decision: Decision) -> None:
-        action = public_action(decision.action)
-        cost = self._costs.get(node.spec.name) if action in _RUNS else None
-        noted = self.planned.get(node.id)  # if so, what is lost of it is needed after all
-        evidence = noted.evidence if noted is not None else self._evidence(node, decision)
-        problem, is_behind = _problem(decision), decision.about == BEHIND
-        told_as = decision.about if decision.about in _TOLD else ""
-        cost = 0.0 if told_as == decisions.NEVER else cost
-        if decision.action == decisions.SKIP or self.state.task(node.id).status == STATUS_SKIPPED:
-            told_as = decisions.SKIP
-        reason = decision.reason + _gives_way(decision)
-        self.planned[node.id] = Planned(node.id, action, reason, cost, evidence, problem, is_behind, told_as)
-
-    def _evidence(self, node: Node, decision: Decision) -> str:
-        if decision.about == "lost":
-            return self.judge.claims.get(node.id, MADE_FROM_IT)
-        if node.kind == "items" and node.id not in self.state.tasks:
-            return self.judge.claims.get(node.id, "")
-        if decision.action == decisions.ADOPT:
-            return _EVIDENCE[decision.about]
-        return "journal" if node.id in self.state.tasks else ""
 
 
 def _takers(producer: Node) -> Iterator[Node]:
@@ -439,74 +340,8 @@ def _takers(producer: Node) -> Iterator[Node]:
             yield consumer
 
 
-def _held_by(graph: Graph) -> dict[str, Node]:
-    """What waits for a person before each node that cannot be reached: one of several is named."""
-    found: dict[str, Node] = {}
-    for held in [node for node in graph.nodes.values() if node.stuck]:
-        stack = [held]
-        while stack:
-            for consumer, kind in stack.pop().consumers:
-                if kind != SETTLE and consumer.id not in found:
-                    found[consumer.id] = held
-                    stack.append(consumer)
-    return found
-
-
-def _once_through(held: Node | None) -> str:
-    """When a task comes on that is not reached yet."""
-    if held is None:
-        return "once what it depends on is through"
-    if held.kind == "gate":
-        return f"after gate {held.id} is approved: holdfast approve {shlex.quote(held.id)}"
-    return f"after {held.id}, which needs a person"
-
-
-def _in_a_loop(node: Node, loop: list[str]) -> str:
-    """Why a task cannot be reached though nobody is waited for."""
-    return loop_told(loop) if node.id in loop else f"behind {loop[0]}, which waits for itself"
-
-
-def _not_looked_at(held: Node | None) -> str:
-    """Why finished work was not looked at."""
-    return f"finished; looked at after {held.id if held is not None else 'what it depends on'}"
-
-
-def _problem(decision: Decision) -> str:
-    """Which of the files that a decision is about are not whole."""
-    if not decision.looks or decision.action == decisions.ADOPT:
-        return ""
-    about = ((path, decision.looks[path].kind) for path in decision.paths if path in decision.looks)
-    return ", ".join(f"{path} is {_WORDS.get(kind, kind)}" for path, kind in about if kind != SEALED)
-
-
 def _if_different(fresh: list[str]) -> Decision:
     return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently", about=BEHIND)
-
-
-def _gives_way(decision: Decision) -> str:
-    """What a person wrote that a redo, for whatever reason, sets aside: whoever plans wants to know."""
-    if decision.action != decisions.REDO:
-        return ""
-    edited = [path for path in decision.paths if path in decision.looks and decision.looks[path].kind == CHANGED]
-    return f"; what you wrote into {', '.join(edited)} is set aside" if edited else ""
-
-
-_WORDS = {FOREIGN: "another task's", MARKED: "not sealed"}
-_EVIDENCE = {
-    "sealed": "sealed artifact",
-    "marker": "plain marker",
-    "exists": "file",
-    "kept": "file",
-}
-
-
-def average_costs(state: RunState) -> dict[str, float]:
-    """What a task of each step has cost so far, on average."""
-    spent: dict[str, list[float]] = {}
-    for task, record in state.tasks.items():
-        if record.status == COMPLETED:
-            spent.setdefault(split_task_id(task)[0], []).append(record.round_cost_usd)
-    return {step: sum(costs) / len(costs) for step, costs in spent.items()}
 
 
 def _listed(ids: list[str]) -> str:

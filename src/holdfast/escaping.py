@@ -123,8 +123,8 @@ def harmless_json(text: str) -> str:
     return _UNSAFE_IN_JSON.sub(_json_escape, text)
 
 
-def markdown_block(text: str, *, below: int = 2) -> str:
-    """`text`, which is Markdown itself, so that it stays within a section whose heading has level `below`.
+def markdown_block(text: str) -> str:
+    """`text`, which is Markdown itself, so that it stays within a section whose heading is of the second level.
 
     Its headings become smaller than that heading, HTML is shown and not obeyed, and a code fence left open is
     closed. Only fences at the margin count: an indented one may belong to a list, and where that ends is not
@@ -139,7 +139,7 @@ def markdown_block(text: str, *, below: int = 2) -> str:
         else:
             opening = _FENCE_OPENS.match(line)
             fence = (opening[1] or opening[2]) if opening else ""
-            lines.append(_TAG.sub("&lt;", line) if fence else _tamed(line, lines, below))
+            lines.append(_TAG.sub("&lt;", line) if fence else _tamed(line, lines))
     if fence:
         lines.append(fence)
     return "\n".join(lines)
@@ -175,11 +175,11 @@ def _closes(line: str, fence: str) -> bool:
     return len(bare) - len(marks) < 4 and len(marks) >= len(fence) and not marks.strip(fence[0])
 
 
-def _tamed(line: str, before: list[str], below: int) -> str:
+def _tamed(line: str, before: list[str]) -> str:
     """One line outside code: headings lowered, underlines that would make one escaped, HTML shown."""
     heading = _HEADING.match(line)
     if heading:
-        level = min(6, len(heading[2]) + below)
+        level = min(6, len(heading[2]) + 2)
         line = heading[1] + "#" * level + line[heading.end() :]
     elif before and before[-1].strip():
         underline = _UNDERLINE.match(line)

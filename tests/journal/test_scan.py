@@ -29,7 +29,7 @@ def test_a_whole_journal_is_read_without_findings(path):
     lines = make_lines(5)
     seqs, found = scanned(path, b"".join(lines))
     assert seqs == [1, 2, 3, 4, 5]
-    assert (found.torn, found.damage, found.duplicates) == (0, [], 0)
+    assert (found.torn, found.damage) == (0, [])
     assert found.position.offset == path.stat().st_size
     assert [line.event() for line in scan(path)][1] == {"seq": 2, "ts": TS, "event": "e2"}
 
@@ -86,12 +86,11 @@ def test_a_bom_is_forgiven_only_before_the_first_line(path):
     assert seqs == [1, 3] and found.missing == [(2, 2)]
 
 
-def test_duplicates_are_ignored_and_counted(path):
+def test_duplicates_are_ignored_and_told(path):
     """The same line again, at once or later, changes nothing, and is told."""
     lines = make_lines(4)
     seqs, found = scanned(path, lines[0] + lines[1] * 2 + lines[2] + lines[0] + lines[3])
     assert seqs == [1, 2, 3, 4]
-    assert found.duplicates == 2
     assert found.damage == ["line 2 stands there a second time", "line 1 stands there a second time"]
 
 

@@ -12,6 +12,7 @@ from holdfast import Context, Pipeline
 from holdfast.commands.scan import Scanned, scan_project
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
+from outside import OUTSIDE
 
 LONG = "A sentence that goes on. " * 10
 
@@ -222,7 +223,7 @@ def test_one_step_alone(project: Path) -> None:
 def test_a_folder_that_is_a_link_is_not_followed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What lies behind a link is not the project's."""
     os.rename(project / "data", tmp_path_factory.mktemp("elsewhere") / "data")
-    os.symlink("/etc", project / "data")
+    os.symlink(OUTSIDE.parent, project / "data")
     with pytest.raises(UsageError, match="symbolic link"):
         scan(project)
 

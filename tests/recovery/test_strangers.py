@@ -14,6 +14,7 @@ from holdfast.commands.scan import scan_project
 from holdfast.layout import ProjectLayout
 from holdfast.recovery.strangers import OPENED_MAX, Stranger
 from holdfast.runs.choosing import Request
+from outside import OUTSIDE
 
 
 def notes(folder: str = "notes") -> Pipeline:
@@ -79,7 +80,7 @@ def test_what_is_of_no_interest_is_not_listed(project: Path) -> None:
 
 def test_links_are_listed_and_not_followed(project: Path) -> None:
     """A link to a folder is one file of somebody's."""
-    os.symlink("/etc", project / "elsewhere")
+    os.symlink(OUTSIDE.parent, project / "elsewhere")
     assert [one.path for one in strangers(project)] == ["elsewhere"]
 
 
@@ -94,12 +95,12 @@ def test_a_file_at_a_path_that_the_pipeline_no_longer_names_is_recognised(projec
     """With the record lost its seal says whose it is: where to move it is said, and then it is adopted."""
     shutil.rmtree(project / ".holdfast")
     pipe = notes("texts")
-    found = {one.path: (one.task, one.belongs_at) for one in strangers(project, pipe)}
+    found = {one.path: (one.task, one.detail.partition(": ")[2]) for one in strangers(project, pipe)}
     assert found == {
-        "out/notes/a.json": ("facts[a]", "out/texts/a.json"),
-        "out/notes/a.md": ("note[a]", "out/texts/a.md"),
-        "out/notes/b.json": ("facts[b]", "out/texts/b.json"),
-        "out/notes/b.md": ("note[b]", "out/texts/b.md"),
+        "out/notes/a.json": ("facts[a]", "move it, with its .seal file, to out/texts/a.json to have it adopted"),
+        "out/notes/a.md": ("note[a]", "move it to out/texts/a.md to have it adopted"),
+        "out/notes/b.json": ("facts[b]", "move it, with its .seal file, to out/texts/b.json to have it adopted"),
+        "out/notes/b.md": ("note[b]", "move it to out/texts/b.md to have it adopted"),
     }
     os.rename(project / "out" / "notes", project / "out" / "texts")
     assert not [one for one in strangers(project, pipe) if one.task]

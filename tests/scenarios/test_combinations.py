@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from documented import READY
+
 from .projects import RUN_ID, Book, body_of
 
 WRONG_CLOCK = Path(__file__).with_name("wrong_clock")
 YEAR_S = 365.25 * 86400
-READY = """
-    SELECT t.id FROM todos t WHERE t.status = 'pending' AND NOT EXISTS (
-      SELECT 1 FROM todo_deps td JOIN todos dep ON td.depends_on = dep.id
-      WHERE td.todo_id = t.id AND dep.status != 'done')"""
 
 
 def changed_names(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:

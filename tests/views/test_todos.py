@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from documented import READY
 from holdfast import events as ev
 from holdfast.pipeline.definition import Pipeline
-from holdfast.views.todos import READY_QUERY, TodosView, graph_edges
+from holdfast.views.todos import TodosView, graph_edges
 
 from .runs import Story, book, half_written_book, items
 
@@ -47,7 +48,7 @@ class Project:
         return dict(self.query("SELECT id, status FROM todos"))
 
     def listed(self):
-        return {row[0] for row in self.query(READY_QUERY)}
+        return {row[0] for row in self.query(READY)}
 
 
 @pytest.fixture

@@ -58,7 +58,6 @@ class PlainConsole(Console):
         self._thread = threading.Thread(target=self._serve, name="holdfast-console", daemon=True)
         self._lines = 0
         self._summary_due = 0.0
-        self._untold = False
 
     # --- any thread ----------------------------------------------------------------------------------------
 

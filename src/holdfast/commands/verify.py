@@ -104,7 +104,7 @@ class _Verification:
         self._report.counts["snapshot"] = found.snapshots
         self._report.notes += found.notes
         for flaw in found.flaws:
-            self._find("", flaw.path, flaw.problem, flaw.detail, self._remedy(flaw))
+            self._find(flaw.path, flaw.problem, flaw.detail, self._remedy(flaw))
 
     def _remedy(self, flaw: Flaw) -> str:
         """What leads out of a flaw of the record."""
@@ -130,15 +130,14 @@ class _Verification:
             return None  # so was this
         if not state.run_id:
             fix = f"{self._resume} rebuilds it from what is left"
-            self._find(
-                "", self._run.journal, "lost", "it has no readable beginning, and no snapshot stands in", fix
-            )
+            self._find(self._run.journal, "lost", "it has no readable beginning, and no snapshot stands in", fix)
             return None
         return state
 
-    def _find(self, task: str, path: Path, problem: str, detail: str, fix: str) -> None:
+    def _find(self, path: Path, problem: str, detail: str, fix: str) -> None:
+        """Something is off that belongs to no task."""
         shown = os.path.relpath(path, self._layout.root)
-        self._report.findings.append(Finding(task, shown, problem, detail, fix))
+        self._report.findings.append(Finding("", shown, problem, detail, fix))
 
     # --- objects ---------------------------------------------------------------------------------------------
 
@@ -162,9 +161,9 @@ class _Verification:
         self._report.counts["object"] = len(pack.objects)
         fix = f"{self._resume} makes new copies of what is whole in the project"
         for words in pack.damage:
-            self._find("", pack.path, look.DAMAGED, words.removeprefix(f"{pack.path.name}: "), fix)
+            self._find(pack.path, look.DAMAGED, words.removeprefix(f"{pack.path.name}: "), fix)
         if torn:
-            self._find("", pack.path, TORN, f"{torn} bytes after its last whole object", self._resume)
+            self._find(pack.path, TORN, f"{torn} bytes after its last whole object", self._resume)
         return whole
 
     # --- tasks -----------------------------------------------------------------------------------------------

@@ -95,7 +95,6 @@ class Scan:
         self.damage: list[str] = []
         self.missing: list[tuple[int, int]] = []  # first and last number of each gap in the chain
         self.late: list[Line] = []  # good lines that stand after one with a higher number
-        self.duplicates = 0
         self._sums = array("Q")
         self._seqs = array("Q")
         self._bad: list[str] = []
@@ -163,7 +162,6 @@ class Scan:
             return False
         self._looked_again_at = self.position.offset
         self._second_looks += 1
-        self.duplicates -= self.repeated
         self.repeated = 0
         self._bad.clear()
         return True
@@ -201,7 +199,6 @@ class Scan:
     def _place(self, line: Line) -> bool:
         """Whether the line comes next; if not, what that means is noted."""
         if line.seq <= self.position.seq and self._is_duplicate(line):
-            self.duplicates += 1
             self.repeated += 1
             self._note_bad(f"line {line.seq} stands there a second time")
             return False

@@ -44,13 +44,13 @@ def _link_checklist(graph: Graph, phase: PhaseSpec, node: Node) -> None:
         graph.edge_after(graph.named(name, (), ()), node)
 
 
-def add_gate(graph: Graph, gate: GateSpec, node_id: str, path: Path) -> Node:
+def add_gate(graph: Graph, gate: GateSpec) -> Node:
     """A gate after steps or after a phase, new or known."""
-    if node_id in graph.nodes:
-        return graph.nodes[node_id]
-    node = graph.add_node(node_id, "gate", gate, path)
+    if gate.name in graph.nodes:
+        return graph.nodes[gate.name]
+    node = graph.add_node(gate.name, "gate", gate, ())
     for name in gate.after:
-        graph.edge_after(graph.named(name, path, ()), node)
+        graph.edge_after(graph.named(name, (), ()), node)
     if gate.phase and not gate.each:
         for step in graph.steps_of_phase.get(gate.phase, ()):
             graph.edge_after(graph.named(step.name, (), ()), node)

@@ -142,7 +142,7 @@ class Graph:
                 self._add_task(producer, (), None)
         for gate in self.spec.gates:
             if not gate.each:
-                barriers.add_gate(self, gate, gate.name, ())
+                barriers.add_gate(self, gate)
         for step in self.spec.memories:
             if step.head and len(self.fans[step.name]) == 1:
                 self._add_head(step, ())
@@ -284,7 +284,7 @@ class Graph:
         """The node a task at `path` means by `name`, made if it is not there yet."""
         if name not in self.producers:
             gate = next(gate for gate in self.spec.gates if gate.name == name)
-            return barriers.all_batches(self, gate) if gate.each else barriers.add_gate(self, gate, name, ())
+            return barriers.all_batches(self, gate) if gate.each else barriers.add_gate(self, gate)
         node_id = self.related(name, path, fan)
         node = self.nodes.get(node_id)
         if node is not None:

@@ -39,17 +39,17 @@ def step_options(
         marker=_marker(step, writes is not None or appends is not None, told),
         after=_after(step.after, names, told),
         phase=_phase(step.phase, phases, told),
-        retries=_whole("retries", step.retries, 0, 0, told),
-        backoff=_seconds("backoff", step.backoff, 1.0, told, zero=True),
-        timeout=None if step.timeout is None else _seconds("timeout", step.timeout, 1.0, told, zero=False),
+        retries=_whole("retries", step.retries, 0, told),
+        backoff=_seconds("backoff", step.backoff, told, zero=True),
+        timeout=None if step.timeout is None else _seconds("timeout", step.timeout, told, zero=False),
         limit=_limit(step.limit, limits, told),
         on_partial=None
         if step.on_partial is None
         else _word("on_partial", step, ("redo", "continue", "ask"), told),
         on_failure=_word("on_failure", step, ("review", "skip"), told),
-        version=_whole("version", step.version, 1, 1, told),
+        version=_whole("version", step.version, 1, told),
         executor=_word("executor", step, ("thread", "process"), told),
-        copy=_flag("copy", step.copy, True, told),
+        copy=_flag("copy", step.copy, told),
         was=_was(step, names, told),
         is_async=is_async(step.fn),
     )
@@ -68,7 +68,7 @@ def gate_options(gate: DeclaredGate, names: Namespace, phases: Collection[str], 
         after=_after(gate.after, names, told),
         phase=_phase(gate.phase, phases, told),
         each=_each(gate.each, names, told),
-        blocking=_flag("blocking", gate.blocking, True, told),
+        blocking=_flag("blocking", gate.blocking, told),
         ask=ask,
     )
 
@@ -222,19 +222,19 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _whole(option: str, value: Any, least: int, default: int, told: Subject) -> int:
+def _whole(option: str, value: Any, least: int, told: Subject) -> int:
     if _is_whole(value) and value >= least:
         return int(value)
     told.wrong(f"{option}={printable(value)} must be a whole number from {least}.")
-    return default
+    return least
 
 
-def _seconds(option: str, value: Any, default: float, told: Subject, *, zero: bool) -> float:
+def _seconds(option: str, value: Any, told: Subject, *, zero: bool) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and (0 < value <= SECONDS_MAX or (zero and value == 0)):
         return float(value)
     told.wrong(f"{option}={printable(value)} must be seconds, {'0 or more' if zero else 'more than 0'}.")
-    return default
+    return 1.0
 
 
 def _word(option: str, step: DeclaredStep, words: tuple[str, ...], told: Subject) -> str:
@@ -245,8 +245,8 @@ def _word(option: str, step: DeclaredStep, words: tuple[str, ...], told: Subject
     return words[0]
 
 
-def _flag(option: str, value: object, default: bool, told: Subject) -> bool:
+def _flag(option: str, value: object, told: Subject) -> bool:
     if isinstance(value, bool):
         return value
     told.wrong(f"{option}={printable(value)} must be True or False.")
-    return default
+    return True

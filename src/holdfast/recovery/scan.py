@@ -36,7 +36,7 @@ from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.stores.readable import NOT_TO_BE_HAD, UNREADABLE
 from holdfast.stores.tree import WorkTree
 
-MISSING, EMPTY, HALF, MARKED, SEALED, CHANGED, DAMAGED, STALE, REFUSED = KINDS = (
+MISSING, EMPTY, HALF, MARKED, SEALED, CHANGED, DAMAGED, STALE, REFUSED = (
     "missing",
     "empty",
     "half-finished",

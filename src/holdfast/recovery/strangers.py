@@ -45,7 +45,6 @@ class Stranger(msgspec.Struct, frozen=True):
     detail: str = ""
     files: int = 1
     task: str = ""  # that its seal names, if there is such a task and its file is missing
-    belongs_at: str = ""  # where that task's file is looked for
 
 
 class Strangers:
@@ -111,7 +110,7 @@ class Strangers:
             return None
         with_seal = "" if seals.is_inline(path) else f", with its {layout.SEAL_SUFFIX} file,"
         words = f"looks like {seal.task}, written under another path: move it{with_seal} to {target}"
-        return Stranger(path, STRANGER, f"{words} to have it adopted", 1, seal.task, target)
+        return Stranger(path, STRANGER, f"{words} to have it adopted", 1, seal.task)
 
     def _seal(self, path: str) -> Seal | None:
         if self._opened >= OPENED_MAX or os.path.splitext(path)[1] not in self._suffixes:

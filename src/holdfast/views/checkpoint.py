@@ -110,11 +110,11 @@ def _phase_tasks(picture: Picture, phase: str) -> tuple[list[str | None], list[s
     return list(fans.values()), marks
 
 
-def and_more(items: list[str], limit: int = LISTED_MAX) -> list[str]:
-    """At most `limit` lines of a list, and how many were left out."""
-    if len(items) <= limit:
+def and_more(items: list[str]) -> list[str]:
+    """At most LISTED_MAX lines of a list, and how many were left out."""
+    if len(items) <= LISTED_MAX:
         return items
-    return [*items[:limit], f"- ... and {len(items) - limit} more"]
+    return [*items[:LISTED_MAX], f"- ... and {len(items) - LISTED_MAX} more"]
 
 
 def command_words(command: str) -> str:

@@ -33,12 +33,6 @@ from holdfast.views.claims import Claims
 from holdfast.views.picture import Picture, is_sent_back
 from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Edge, Found, Row, UnusableError
 
-READY_QUERY = """
-SELECT t.* FROM todos t WHERE t.status = 'pending' AND NOT EXISTS (
-  SELECT 1 FROM todo_deps td JOIN todos dep ON td.depends_on = dep.id
-  WHERE td.todo_id = t.id AND dep.status != 'done')
-"""
-
 Edges = Callable[[], Iterable[tuple[str, str | None]]]  # (task, what it depends on; None: something nameless)
 
 _INSERT_TODOS = "INSERT INTO todos (id, title, description, status, created_at, updated_at) VALUES "

@@ -13,6 +13,7 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.engine.drawing import draw
 from holdfast.folding import fold
+from holdfast.journal import bodies
 from holdfast.journal.log import EventLog
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.runs.history import encode_state
@@ -46,7 +47,7 @@ def _record(journal: EventLog, state: RunState, events: list[ev.Event]) -> None:
         batch = journal.begin()
         at = clock.now()
         for event in events[first : first + _BATCH]:
-            fold(state, event, batch.add(ev.encode(event), clock.iso(at)), at)
+            fold(state, event, batch.add(bodies.encode(event), clock.iso(at)), at)
         batch.commit()
     journal.sync()
 

@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast import events as ev
 from holdfast.errors import HoldfastError
+from holdfast.journal import bodies
 from holdfast.pipeline.declared import is_async
 from holdfast.state import OnceRecord
 from holdfast.values import INLINE_VALUE_MAX, decode_json, encode_json
@@ -310,7 +311,7 @@ class Context:
 
     def _say(self, event: ev.Event) -> None:
         self._alive()
-        self._desk.say(ev.checked(event))
+        self._desk.say(bodies.checked(event))
 
     # --- the engine's --------------------------------------------------------------------------------------
 

@@ -1,20 +1,13 @@
 """What happened: one frozen struct per event, in the words of the journal.
 
-The journal's envelope (`seq`, `ts`, checksums) is not part of an event; `journal/codec.py` adds it. A field
-with its default value is not written. Unknown events, from a newer minor version, read as `Unknown`.
+A field with its default value is not written. How an event becomes a line of the journal: `journal/bodies.py`.
 """
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from typing import Any, TypeAlias, get_args
-from uuid import UUID
+from typing import Any
 
 import msgspec
-
-from holdfast.errors import CheckpointCorruptionError, ValueRefusedError
-from holdfast.wording import writable
 
 NO_VALUE = msgspec.Raw()
 """No value at all. Always this object: a field is left out of the journal only if it is the very default."""
@@ -396,120 +389,5 @@ class StateMended(Event, frozen=True, kw_only=True, tag="state_mended"):
     lost_calls: dict[str, tuple[str, ...]] = {}  # task -> keys of paid calls whose results are gone
 
 
-AnyEvent: TypeAlias = (
-    RunStarted
-    | PipelineDeclared
-    | RunContinued
-    | RunStopped
-    | Recovered
-    | SnapshotWritten
-    | NodeEntered
-    | NodeExited
-    | TaskAdopted
-    | TaskInvalidated
-    | TaskReinstated
-    | TaskKept
-    | ValueMigrated
-    | TaskSkipped
-    | ArtifactHealed
-    | ArtifactSetAside
-    | ArtifactMoved
-    | MemoryWritten
-    | QuestionAsked
-    | CutOff
-    | Overran
-    | RewindRequested
-    | TaskRewound
-    | OnceRecorded
-    | RoomWanted
-    | UsageRecorded
-    | SectionWritten
-    | NoteAdded
-    | DecisionMade
-    | Logged
-    | Tagged
-    | GateReached
-    | GateApproved
-    | ChecklistRefused
-    | PhaseStarted
-    | RetryRequested
-    | RedoRequested
-    | Decided
-    | ViewEdited
-    | JournalRepaired
-    | StateMended
-)
-
-
-class Unknown(msgspec.Struct, frozen=True):
-    """An event this version does not know, or no event at all. It changes nothing and is kept as it is."""
-
-    event: str
-
-
-CARRYING_RAW = frozenset({PipelineDeclared, NodeExited, ValueMigrated, OnceRecorded})
-_KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(AnyEvent))
-_encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
-_well_formed = msgspec.json.Decoder(msgspec.Raw).decode
-
-
-def encode(event: Event) -> bytes:
-    """The JSON object of `event`, tag first, without the journal's envelope."""
-    data = _encoder.encode(event)
-    if type(event) in CARRYING_RAW:
-        _well_formed(data)  # a raw value is copied as it is: what cannot be read back must not be written
-    return data
-
-
-_NO_WORDS = (bytes, bytearray, datetime, date, timedelta, UUID, Decimal)
-"""What would silently become text: it is refused instead."""
-
-EVENT_MAX = (16 << 20) - 1024
-"""Bytes of an event in other people's words: a line of the journal, and some room for what stands around it."""
-
-
-def checked(event: Event) -> Event:
-    """`event`, which holds other people's words, as it will be read back; what the journal cannot hold is refused.
-
-    Lone surrogates are spelt out; anything that is not of its field's type would make the journal unreadable. One
-    that is too long is the mistake of whoever says it: in the journal it would stop all others, too.
-    """
-    name = type(event).__struct_config__.tag
-    try:
-        found = msgspec.convert(_writable(msgspec.to_builtins(event, builtin_types=_NO_WORDS)), type(event))
-    except (msgspec.ValidationError, TypeError) as error:
-        raise ValueRefusedError(f"{name}: {error}.", where="event") from None
-    size = len(encode(found))
-    if size > EVENT_MAX:
-        words = f"{name}: {size} bytes are more than the {EVENT_MAX} that one line of the journal holds."
-        raise ValueRefusedError(words, where="event", fix="Keep it in a file.")
-    return found
-
-
-def _writable(value: Any) -> Any:
-    if isinstance(value, str):
-        return writable(value)
-    if isinstance(value, dict):
-        return {writable(key): _writable(inner) for key, inner in value.items()}
-    return [_writable(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-def decode(line: bytes) -> AnyEvent | Unknown:
-    """The event in a journal line whose checksum was verified. A known one that does not read is damage."""
-    try:
-        event: AnyEvent = _decoder.decode(line)
-    except msgspec.ValidationError as error:
-        name = _name_in(line)
-        if name in _KNOWN:
-            raise CheckpointCorruptionError(
-                f"A line of the journal ({name}) does not read: {error}.",
-                fix="Was it written by another version of Holdfast?",
-            ) from error
-        return Unknown(name)
-    return event
-
-
-def _name_in(line: bytes) -> str:
-    name = msgspec.json.decode(line, type=dict[str, Any]).get("event")
-    return name if isinstance(name, str) else ""
+KINDS: tuple[type[Event], ...] = tuple(Event.__subclasses__())
+"""All of them, in the order of this page."""

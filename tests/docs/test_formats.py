@@ -5,7 +5,7 @@ import json
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ from holdfast.runs.history import FORMAT
 from .sessions import ROOT
 
 PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
-EVENTS = {cls.__struct_config__.tag: cls for cls in get_args(events.AnyEvent)}
+EVENTS = {cls.__struct_config__.tag: cls for cls in events.KINDS}
 
 
 def rows_of_events() -> dict[str, list[str]]:

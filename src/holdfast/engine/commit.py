@@ -23,6 +23,7 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.folding import fold
+from holdfast.journal import bodies
 from holdfast.journal.log import Batch, EventLog
 from holdfast.state import RunState
 from holdfast.stores.objects import ObjectStore
@@ -140,7 +141,7 @@ class Committer:
         """Append an event to the open batch and fold it into the state."""
         assert self._batch is not None, "record outside a batch"
         at = self._at
-        seq = self._batch.add(ev.encode(event), self._ts)
+        seq = self._batch.add(bodies.encode(event), self._ts)
         fold(self.state, event, seq, at)
         self._recorded.append(Recorded(seq, at, event))
 
@@ -216,7 +217,7 @@ class Committer:
 
     def _take_in(self, line: Any) -> None:
         """An event that another process recorded: `approve`, `note`, `retry`."""
-        event = ev.decode(line.raw)
+        event = bodies.decode(line.raw)
         at = clock.parse_iso(line.ts)
         fold(self.state, event, line.seq, at)
         self._recorded.append(Recorded(line.seq, at, event))

@@ -23,6 +23,7 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError
 from holdfast.folding import fold
+from holdfast.journal import bodies
 from holdfast.journal.scan import Line, Position, Scan, scan
 from holdfast.layout import RunLayout
 from holdfast.runs.history import Header, SavedState, decode_state, is_of_our_fold, read_header
@@ -168,7 +169,7 @@ class _Auditor:
         self._tell(self._found.lines)
         self._last = line
         try:
-            event = ev.decode(line.raw)
+            event = bodies.decode(line.raw)
             fold(self._state, event, line.seq, clock.parse_iso(line.ts))
         except (CheckpointCorruptionError, ValueError) as error:
             self._found.flaws.append(Flaw(self._run.journal, UNREADABLE_LINE, f"line {line.seq}: {error}"))

@@ -20,6 +20,7 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError, FormatTooNewError
 from holdfast.folding import FOLD_VERSION, fold
+from holdfast.journal import bodies
 from holdfast.journal.scan import START, Line, Position, is_whole, scan
 from holdfast.layout import RunLayout
 from holdfast.snapshots import Loaded, newest_snapshot, put_away
@@ -103,7 +104,7 @@ def read_history(run: RunLayout, *, quarantine: Path | None = None) -> History:
     else:
         lines = _after_another_fold(run, lines, history)
     for line in lines:
-        fold(history.state, ev.decode(line.raw), line.seq, clock.parse_iso(line.ts))
+        fold(history.state, bodies.decode(line.raw), line.seq, clock.parse_iso(line.ts))
     return history
 
 
@@ -119,7 +120,7 @@ def _stands_in(saved: SavedState, lines: list[Line], history: History) -> bool:
         history.journal_damage.append(f"the journal lost its end, up to line {seq} at least")
     if history.journal_damage or any((line.seq, line.sum) == (seq, sum_) for line in lines):
         return True
-    return any(isinstance(ev.decode(line.raw), ev.JournalRepaired) for line in lines)
+    return any(isinstance(bodies.decode(line.raw), ev.JournalRepaired) for line in lines)
 
 
 def _after_another_fold(run: RunLayout, lines: list[Line], history: History) -> list[Line]:
@@ -141,7 +142,7 @@ def _lacks_lines(lines: list[Line], upto: int, history: History) -> bool:
     """Whether the journal has lost any line up to there: now, or before it was repaired."""
     if not lines or lines[-1].seq < upto:
         history.journal_damage.append(f"the journal lost its end, up to line {upto} at least")
-    repairs = [ev.decode(line.raw) for line in lines if b'"journal_repaired"' in line.raw]
+    repairs = [bodies.decode(line.raw) for line in lines if b'"journal_repaired"' in line.raw]
     gaps = [first for event in repairs if isinstance(event, ev.JournalRepaired) for first, _ in event.missing]
     return bool(history.journal_damage) or any(first <= upto for first in gaps)
 

@@ -15,6 +15,7 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.engine.drawing import draw
 from holdfast.folding import fold
+from holdfast.journal import bodies
 from holdfast.journal.scan import scan
 from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout, RunLayout
 from holdfast.pipeline.spec import PipelineSpec
@@ -113,7 +114,7 @@ def _drawn(layout: ProjectLayout, state: RunState) -> Picture:
 
 def _heard(run: RunLayout, claims: Claims) -> set[tuple[str, str]]:
     """What this page was heard to ask for: a kill came before it was written anew, or a power cut undid that."""
-    later = (ev.decode(line.raw) for line in scan(run.journal) if line.seq > claims.seq)
+    later = (bodies.decode(line.raw) for line in scan(run.journal) if line.seq > claims.seq)
     edits = [event for event in later if isinstance(event, ev.ViewEdited) and event.source == claims.source]
     return {(event.step_id, event.wanted) for event in edits if event.wanted == WANTED_REDO}
 
@@ -123,7 +124,7 @@ def _state_at(run: RunLayout, seq: int) -> RunState:
     for line in scan(run.journal):
         if line.seq > seq:
             break
-        fold(state, ev.decode(line.raw), line.seq, clock.parse_iso(line.ts))
+        fold(state, bodies.decode(line.raw), line.seq, clock.parse_iso(line.ts))
     return state
 
 

@@ -18,7 +18,7 @@ from holdfast.artifacts.keeping import Artifacts
 from holdfast.layout import ProjectLayout
 from holdfast.runs.history import History, damage_before
 from holdfast.runs.listing import read_run
-from holdfast.sessions.session import mend_objects
+from holdfast.sessions.mending import mend_objects
 from holdfast.snapshots import next_number, plan_rotation, sidecar_of, snapshot_path, snapshots
 from holdfast.state import RunState
 from holdfast.stores.paper import APPEND, COPY, CUT, DELETE, KEEP, SET_ASIDE, WRITE, Action, Paper

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -31,27 +31,21 @@ from holdfast.journal.repair import repair
 from holdfast.journal.scan import is_whole
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import renamed_steps
-from holdfast.recovery.evidence import Policy
 from holdfast.recovery.judge import Judge
 from holdfast.runs.choosing import Choice, Request
-from holdfast.runs.destinations import own_file
 from holdfast.runs.history import History, encode_state
-from holdfast.runs.listing import list_runs, read_run
-from holdfast.runs.traces import refuse_newer
+from holdfast.runs.listing import read_run
+from holdfast.sessions.judging import judge_for
+from holdfast.sessions.mending import mend_objects, mended_events
 from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
-from holdfast.state import COMPLETED, RunState
+from holdfast.state import RunState
 from holdfast.stores import atomic, disk, temporaries
 from holdfast.stores.lock import AppendLock, EngineLock
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.places import room_for_file, room_for_files_in, room_for_folder, sound_quarantine
 from holdfast.stores.tree import WorkTree
 from holdfast.views.picture import decode_spec
-from holdfast.wording import counted
-
-MENDED_CHARS_MAX = 1 << 20
-"""So much of what was mended stands in one event, and at most one key more."""
 
 
 def make_folders(layout: ProjectLayout) -> list[str]:
@@ -254,7 +248,7 @@ class OpenRun:
 
     def told(self) -> Iterator[ev.Event]:
         """What was mended while the run was opened, if anything was."""
-        yield from _mended(self.mended, self._lost_calls)
+        yield from mended_events(self.mended, self._lost_calls)
 
     def declared(self) -> Iterator[ev.Event]:
         """The pipeline, if it is not the recorded one."""
@@ -296,110 +290,9 @@ class OpenRun:
             self.committer.pump()
 
 
-def _mended(findings: Sequence[str], calls: Mapping[str, Sequence[str]]) -> Iterator[ev.StateMended]:
-    """The events that tell it: as many as it takes, for a line of the journal does not hold any number of keys."""
-    told: list[str] = []
-    lost: dict[str, list[str]] = {}
-    size = 0
-    lines = [("", words) for words in findings]
-    for task, words in (*lines, *((task, key) for task, keys in calls.items() for key in keys)):
-        if task:
-            lost.setdefault(task, []).append(words)
-        else:
-            told.append(words)
-        size += len(task) + len(words)
-        if size > MENDED_CHARS_MAX:
-            yield _state_mended(told, lost)
-            told, lost, size = [], {}, 0
-    if told or lost:
-        yield _state_mended(told, lost)
-
-
-def _state_mended(told: Sequence[str], lost: Mapping[str, Sequence[str]]) -> ev.StateMended:
-    return ev.StateMended(findings=tuple(told), lost_calls={task: tuple(keys) for task, keys in lost.items()})
-
-
-def mend_objects(
-    artifacts: Artifacts, state: RunState, *, prove: bool
-) -> tuple[list[str], dict[str, tuple[str, ...]]]:
-    """Make copies that are lost or rotten again from the files that are whole; values cannot be.
-
-    Gives what was found and done, and the paid calls of each task that can no longer be replayed.
-    """
-    objects = artifacts.objects
-    objects.mend(prove=prove)
-    records = [r.accepted for r in state.tasks.values() if r.status == COMPLETED and r.accepted is not None]
-    lost = [file for accepted in records for file in accepted.files if file.stored]
-    gone = [f for f in lost if objects.lacks(f.sha256) or (prove and objects.is_rotten(f.sha256))]
-    made = sum(artifacts.keep_again(file) for file in gone)
-    mended = [*objects.damage, *([_made_again(made)] if made else [])]
-    calls = _lost_calls(objects, state)
-    words = "is missing from objects/ or damaged; the call is made, and paid, again"
-    due = [task for task in calls if state.task(task).status != COMPLETED]
-    mended += [f"{task}: the result of its paid call '{key:.60}' {words}" for task in due for key in calls[task]]
-    return mended, calls
-
-
-def _lost_calls(objects: ObjectStore, state: RunState) -> dict[str, tuple[str, ...]]:
-    """Paid calls that can no longer be replayed: their step must be able to make them once more."""
-    found = {}
-    for task, records in state.once.items():
-        # Those of finished work are many, and rarely replayed: whether they are there is enough.
-        is_lost = objects.lacks if state.task(task).status == COMPLETED else lambda ref: objects.get(ref) is None
-        refs = {key: once.result_ref for key, once in records.items() if once.result_ref}
-        lost = tuple(key for key, ref in refs.items() if is_lost(ref))
-        if lost:
-            found[task] = lost
-    return found
-
-
 def encoded_spec(compiled: CompiledPipeline) -> msgspec.Raw:
     """The pipeline as the journal records it."""
     return msgspec.Raw(msgspec.json.encode(compiled.spec))
-
-
-def judge_for(
-    inputs: Inputs,
-    layout: ProjectLayout,
-    request: Request,
-    choice: Choice,
-    quarantine: Path,
-    attempts: Attempts | None,
-    claims: Mapping[str, str] | None = None,
-) -> Judge:
-    """The judge of a run's tasks. Without `attempts` no `check` is asked, and no value migrated."""
-    checks = attempts.compiled.checks if attempts is not None else {}
-    if attempts is not None:  # else the pipeline is the recorded one
-        done = ((task, r.version) for task, r in inputs.state.tasks.items() if r.status == COMPLETED)
-        refuse_newer(inputs.graph.spec, done, request.redo)
-
-    def checker(node: Node, load: Callable[[], Any]) -> str:
-        own = checks.get(node.spec.name, ())
-        return attempts.check_again(own, node, load()) if own and attempts is not None else ""
-
-    # Runs that can still be read: a folder whose record is lost owns nothing any more.
-    others = {info.run_id: info.ordinal for info in list_runs(layout, but=choice.run_id)}
-    # What a run was begun over with --force is in its way also after it was cut off.
-    in_the_way = [run for run, ordinal in others.items() if inputs.state.forced and ordinal < inputs.state.ordinal]
-    take_over = choice.take_over or inputs.graph.spec.overwrite
-    settings = request.settings
-    return Judge(
-        inputs,
-        policy=Policy(
-            settings.on_changed,
-            settings.on_partial,
-            adopt=not choice.set_aside,
-            in_the_way=frozenset(in_the_way),
-            only_needed=request.only_needed,
-        ),
-        quarantine=quarantine,
-        checker=checker,
-        migrations=attempts.compiled.migrations if attempts is not None else {},
-        living_runs=frozenset() if take_over else frozenset(others),
-        take_over=take_over,
-        claims=claims,
-        own_file=own_file(attempts.compiled, layout) if attempts is not None else "",
-    )
 
 
 def copied(state: RunState) -> RunState:
@@ -429,8 +322,3 @@ def _remove_unbegun(run: RunLayout) -> None:
         disk.rmdir(os.fspath(run.dir))
     except OSError:
         pass  # not empty, or never made: it harms nobody
-
-
-def _made_again(copies: int) -> str:
-    one = "copy was missing from objects/ and was made again from its file"
-    return counted(copies, one, "copies were missing from objects/ and were made again from their files")

@@ -22,7 +22,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import named_items
 from holdfast.recovery.sources import NO_VIEWS, Views
 from holdfast.runs.choosing import Choice, Request
-from holdfast.sessions.session import judge_for
+from holdfast.sessions.judging import judge_for
 from holdfast.sessions.walking import Record, Walker
 from holdfast.state import RunState
 from holdfast.stores.paper import Paper, PaperObjects, PaperTree

@@ -62,6 +62,17 @@ def test_a_snapshot_is_plain_json_that_outsiders_can_check(run_dir):
     assert (loaded.number, loaded.payload, loaded.damaged) == (7, b'{"a":1}', [])
 
 
+def test_a_snapshot_blown_up_beyond_all_memory_is_damaged(run_dir):
+    """It is set aside as it is, and the older one is taken."""
+    write_snapshot(run_dir, 1, b'{"n":1}')
+    path = write_snapshot(run_dir, 2, b'{"n":2}')
+    os.truncate(path, 1 << 43)
+    assert snapshots.examine_snapshot(path).payload is None
+    loaded = newest_snapshot(run_dir, quarantine=run_dir / "quarantine")
+    assert loaded.number == 1
+    assert [words.partition(";")[0] for words in loaded.damaged] == ["checkpoint_0002.json is damaged"]
+
+
 def test_an_empty_object_is_a_snapshot_too(run_dir):
     """Zero members need no comma."""
     path = write_snapshot(run_dir, 1, b"{}")

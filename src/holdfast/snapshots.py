@@ -11,6 +11,7 @@ that says nothing about it (no descriptors, I/O error) is not damaged: that is a
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -58,7 +59,26 @@ def write_snapshot(run_dir: Path, number: int, payload: bytes, *, tmp_dir: Path 
 
 def read_snapshot(path: Path) -> bytes | None:
     """The JSON object of a snapshot without its proof, or None if it is damaged. OSErrors pass."""
-    return _proved(readable.read_file(path))
+    return _proved(_content(path))
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a snapshot; none of one that is too large to be read and does not even end like one."""
+    try:
+        return readable.read_file(path)
+    except OSError as error:
+        if error.errno != errno.ENOMEM or _ends_in_proof(path):
+            raise
+        return b""
+
+
+def _ends_in_proof(path: Path) -> bool:
+    descriptor = readable.open_regular(os.fspath(path))
+    try:
+        end = os.fstat(descriptor).st_size
+        return _PROOF.fullmatch(os.pread(descriptor, _PROOF_BYTES, max(0, end - _PROOF_BYTES))) is not None
+    finally:
+        os.close(descriptor)
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -71,7 +91,7 @@ class Examined(msgspec.Struct, frozen=True):
 def examine_snapshot(path: Path) -> Examined | None:
     """What a snapshot and its sidecar say of themselves; None if it is gone. OSErrors of the machine pass."""
     try:
-        content = readable.read_file(path)
+        content = _content(path)
     except FileNotFoundError:
         return None
     except OSError as error:

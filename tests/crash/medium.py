@@ -85,7 +85,6 @@ class Medium:
             "rename": self._rename,
             "unlink": self._unlink,
             "rmdir": self._unlink,
-            "link": self._link,
             "mkdir": self._mkdir,
             "remove_tree": self._remove_tree,
             "_sync": self._sync,
@@ -182,11 +181,6 @@ class Medium:
             self._take_from_step(old, Path(f"/proc/self/fd/{target_dir}" if target_dir else "", target))
         moved = self._folders[old[0]][old[1]]
         return self._names((*old, None), (*new, moved))
-
-    def _link(self, source: str, target: str) -> Op | None:
-        old, new = self._place(source), self._place(target)
-        assert old is not None and new is not None
-        return self._names((*new, self._folders[old[0]][old[1]]))
 
     def _unlink(self, path: str, *, dir_fd: int | None = None) -> Op | None:
         place = self._place(path, dir_fd)

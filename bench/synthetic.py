@@ -17,7 +17,7 @@ from holdfast.journal import bodies
 from holdfast.journal.log import EventLog
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.runs.history import encode_state
-from holdfast.runs.listing import load_value
+from holdfast.runs.looking import loading
 from holdfast.snapshots import write_snapshot
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic
@@ -85,6 +85,6 @@ def _task(task: str, step: str, parent: str) -> Iterator[ev.Event]:
 def _write_summary(layout: ProjectLayout, run: RunLayout, state: RunState) -> None:
     """checkpoint.json, which tells `status` that this is the run it means; the other views are not read."""
     objects = ObjectStore(layout.objects, RUN_ID, layout.tmp, read_only=True)
-    picture = draw(state, lambda accepted: load_value(objects, accepted))
+    picture = draw(state, loading(objects))
     objects.close()
     atomic.write_file(run.summary, encode_summary(picture), sync=False)

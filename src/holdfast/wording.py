@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
+from typing import Any
 
 _OWN = os.path.dirname(__file__) + os.sep
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
@@ -32,9 +33,24 @@ def writable(text: str) -> str:
     return str.encode(text, "utf-8", "backslashreplace").decode()  # also of a class with other ideas of that
 
 
+def all_writable(value: Any) -> Any:
+    """`value`, a document, with `writable` applied to every text in it."""
+    if isinstance(value, str):
+        return writable(value)
+    if isinstance(value, dict):
+        return {writable(key): all_writable(inner) for key, inner in value.items()}
+    return [all_writable(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def shortened(text: str, limit: int) -> str:
     """`text`, or as much of its beginning as fits: a step may note a whole book."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def some_of(names: Sequence[str], limit: int = 5) -> str:
+    """`a, b, c and 4 more`."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
 def message_of(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from holdfast.errors import UsageError
 from holdfast.pipeline.batches import items_before
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import printable
-from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, task_id
+from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, step_of, task_id
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
 from holdfast.pipeline.templates import check_pattern, render, render_path
@@ -352,7 +352,7 @@ def known_items(spec: PipelineSpec, state: RunState, artifacts: Artifacts) -> di
     found = {}
     for task, record in state.tasks.items() if makers else ():
         accepted = record.accepted
-        if task.partition("[")[0] not in makers or record.status != COMPLETED or accepted is None:
+        if step_of(task) not in makers or record.status != COMPLETED or accepted is None:
             continue
         try:
             found[task] = as_items(artifacts.load_value(accepted.value, accepted.value_ref))

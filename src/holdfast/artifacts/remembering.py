@@ -20,7 +20,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.memory import Block, Book, Rewriting, Section
 from holdfast.artifacts.products import SECTION, UNWRITTEN, task_seal
-from holdfast.pipeline.nodes import Node, task_id
+from holdfast.pipeline.nodes import Node, step_of, task_id
 from holdfast.pipeline.past import batch_of
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import COMPLETED, TaskState
@@ -154,7 +154,7 @@ class Remembering:
         problems = dict.fromkeys(change.new, "empty" if was_empty else "missing")
         problems |= {task: PROBLEMS[block.kind] for task, block in change.replaced.items()}
         for task, problem in problems.items():
-            is_head = task.partition("[")[0] == step.head
+            is_head = step_of(task) == step.head
             if task not in due and not (is_head and (first or problem == PROBLEMS[memory.INTACT])):
                 yield ev.ArtifactHealed(step_id=task, path=path, problem=problem)
 
@@ -172,7 +172,7 @@ def _kind(record: TaskState) -> str:
 
 def _heads_replaced(step: StepSpec, wanted: list[Section], book: Book) -> frozenset[str]:
     """The head, if its step gave another text since; one that a person edited is left as it is."""
-    if step.head is None or not wanted or wanted[0].task.partition("[")[0] != step.head:
+    if step.head is None or not wanted or step_of(wanted[0].task) != step.head:
         return NOBODY
     block = book.find(wanted[0].names)
     return frozenset({wanted[0].task}) if block is not None and block.kind == memory.INTACT else NOBODY

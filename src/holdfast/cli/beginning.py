@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.cli.printing import money, plain
-from holdfast.engine.drawing import draw
 from holdfast.events import RunContinued
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.runs.choosing import Choice
-from holdfast.runs.listing import load_value
+from holdfast.runs.looking import draw_run
 from holdfast.sessions.session import copied
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
-from holdfast.stores.objects import ObjectStore
-from holdfast.wording import counted
+from holdfast.wording import counted, shortened, some_of
 
 # Drawing the graph only to name three tasks must not delay a large run.
 _DRAWN_MAX = 20_000
@@ -42,12 +40,9 @@ def beginning(
     yield f"  on record: {_finished(state)}"
     if state.last_completed:
         yield f"  last completed: {state.last_completed}"
-    following = [] if choice.was_completed else _following(state, layout, choice.run_id, fresh_attempts)
+    following = [] if choice.was_completed else _following(state, layout, fresh_attempts)
     if following:
-        more = len(following) - _NEXT_SHOWN
-        yield f"  continuing from: {', '.join(following[:_NEXT_SHOWN])}" + (
-            f" and {more} more" if more > 0 else ""
-        )
+        yield f"  continuing from: {some_of(following, _NEXT_SHOWN)}"
     yield f"  cost so far: {money(state.cost_usd)}"
 
 
@@ -69,20 +64,14 @@ def _parameters(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    text = plain(value)
-    return text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"
+    return shortened(plain(value), _VALUE_MAX)
 
 
-def _following(state: RunState, layout: ProjectLayout, run_id: str, fresh_attempts: bool) -> list[str]:
+def _following(state: RunState, layout: ProjectLayout, fresh_attempts: bool) -> list[str]:
     """The tasks that will be worked on first: what was under way, then what can start, also once more."""
     going = [task for task, record in state.tasks.items() if record.status in (IN_PROGRESS, FAILED)]
     if len(state.tasks) > _DRAWN_MAX:
         return going
     state = copied(state)
     fold(state, RunContinued(fresh_attempts=fresh_attempts), state.seq, state.updated_at or 0.0)
-    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
-    try:
-        picture = draw(state, lambda accepted: load_value(objects, accepted))
-    finally:
-        objects.close()
-    return sorted(picture.next_steps(), key=lambda task: task not in going)
+    return sorted(draw_run(layout, state).next_steps(), key=lambda task: task not in going)

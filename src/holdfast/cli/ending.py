@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from holdfast.cli.printing import addressed, money
@@ -12,14 +12,13 @@ from holdfast.runs.listing import list_runs, newest
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
 from holdfast.views.picture import Picture
 from holdfast.views.soundness import note_on_todos
-from holdfast.wording import span
+from holdfast.wording import some_of, span
 
 if TYPE_CHECKING:
     from holdfast.cli.running import Tally
     from holdfast.commands.run import RunResult
 
 NEEDS_MAX = 20
-SHOWN_MAX = 5
 
 
 def ending(
@@ -28,11 +27,11 @@ def ending(
     """How the run ended. Unless it is complete, the last line is the command that continues it."""
     picture = result.picture
     if tally.adopted:
-        yield f"Found finished without a record, taken over as it is, and sealed: {_some(tally.adopted)}."
+        yield f"Found finished without a record, taken over as it is, and sealed: {some_of(tally.adopted)}."
     if result.unread:
         yield f"Believed by size, time and inode, without reading them (--quick): {result.unread} files."
     if result.left_alone:
-        shown = _some(result.left_alone)
+        shown = some_of(result.left_alone)
         yield f"Missing, and left alone because nothing unfinished needs them (--only-needed): {shown}."
     yield from orphan_lines(picture)
     yield from view_lines(layout, picture.state)
@@ -54,7 +53,7 @@ def orphan_lines(picture: Picture) -> Iterator[str]:
     """What is on record and no longer in the pipeline."""
     orphans = picture.orphans()
     if orphans:
-        yield f"No longer in the pipeline, files kept: {_some(orphans)}."
+        yield f"No longer in the pipeline, files kept: {some_of(orphans)}."
 
 
 def view_lines(layout: ProjectLayout, state: RunState) -> Iterator[str]:
@@ -69,12 +68,7 @@ def _left_out_lines(picture: Picture, directory: str, layout: ProjectLayout) -> 
     left_out = [task for task in picture.tasks if picture.status(task) == SKIPPED]
     if left_out:
         command = as_typed(directory, layout, picture.state.run_id)("holdfast retry --all")
-        yield f"Left out: {_some(left_out)}. To have that done after all: {command}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
-    return ", ".join(names[:SHOWN_MAX]) + more
+        yield f"Left out: {some_of(left_out)}. To have that done after all: {command}"
 
 
 def _completed(picture: Picture, tally: Tally, seconds: float, *, is_proved: bool) -> str:

@@ -13,6 +13,7 @@ from holdfast.cli.finding import pick_run
 from holdfast.cli.options import project_options, run_argument
 from holdfast.cli.printing import day_and_hour, flush, plain, say, write_out
 from holdfast.escaping import harmless_json
+from holdfast.wording import shortened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,4 +97,4 @@ def _short(name: str, value: Any) -> str:
     if name == "files":
         value = " ".join(str(file.get("path")) for file in value)
     text = f"{value:g}" if isinstance(value, float) else plain(value)
-    return text if len(text) <= _FIELD_MAX else text[: _FIELD_MAX - 1] + "…"
+    return shortened(text, _FIELD_MAX)

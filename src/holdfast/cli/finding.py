@@ -123,7 +123,7 @@ def load_named(layout: ProjectLayout, letter: Letter) -> CompiledPipeline:
     fix = "Say which pipeline it is: give FILE.py."
     if not letter.file:
         raise UsageError("Neither a run on record nor RESUME.md names the pipeline's file.", fix=fix)
-    file = letter.file if letter.file.endswith(".py") else letter.file.rpartition(":")[0]
+    file = _file_of(letter.file)
     if os.path.isabs(file) or ".." in file.split("/"):
         # Anybody can write a RESUME.md; what it names would be executed.
         raise UsageError("RESUME.md names a pipeline outside this project, which is not loaded unasked.", fix=fix)
@@ -143,11 +143,16 @@ def load_recorded(layout: ProjectLayout, run_id: str, *, fix: str = "") -> Compi
     fix = fix or f"Say where it is: holdfast run FILE.py --resume {run_id}"
     if not reference:
         raise UsageError(f"Run {run_id} was started from Python: its record names no file.", fix=fix)
-    file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
+    file = _file_of(reference)
     if _is_gone(layout, file):
         raise UsageError(f"{file}, the pipeline of run {run_id}, is gone.", fix=fix)
     is_outside = file.startswith(os.pardir)
     return load_pipeline(reference, base=Path(os.path.realpath(layout.root)) if is_outside else layout.root)
+
+
+def _file_of(reference: str) -> str:
+    """The file of FILE.py[:NAME]."""
+    return reference if reference.endswith(".py") else reference.rpartition(":")[0]
 
 
 def _is_gone(layout: ProjectLayout, file: str) -> bool:
@@ -161,7 +166,7 @@ def _is_gone(layout: ProjectLayout, file: str) -> bool:
 
 def find_file(reference: str, layout: ProjectLayout) -> Path:
     """The folder that FILE.py[:NAME] is relative to: where the command was typed, else the project's."""
-    file = reference if reference.endswith(".py") else reference.rpartition(":")[0]
+    file = _file_of(reference)
     here = Path.cwd()
     try:
         is_in_project = not os.path.lexists(here / file) and os.path.lexists(layout.root / file)

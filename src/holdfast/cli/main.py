@@ -132,10 +132,8 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Carry out `argv` and give the exit status; errors are told, not raised."""
-    as_json, debug = (
-        _asked(argv, "--json"),
-        _asked(argv, "--debug") or os.environ.get("HOLDFAST_DEBUG") == "1",
-    )
+    own = _own(argv)
+    debug = "--debug" in own or os.environ.get("HOLDFAST_DEBUG") == "1"
     try:
         return _invoke(argv)
     except click.exceptions.Exit as leaving:
@@ -148,21 +146,20 @@ def run(argv: Sequence[str]) -> int:
     except Exception as error:  # the last place: nobody above could tell it
         if debug:
             say(traceback.format_exc().rstrip(), err=True, multiline=True)
-        return _told(_as_ours(error), as_json, _directory(argv))
+        return _told(_as_ours(error), "--json" in own, _directory(own))
 
 
-def _asked(argv: Sequence[str], flag: str) -> bool:
-    """Whether a flag was given, also where the rest of the line cannot be parsed."""
-    own = argv[: list(argv).index("--")] if "--" in argv else argv
-    return flag in own
-
-
-def _directory(argv: Sequence[str]) -> str:
+def _directory(own: Sequence[str]) -> str:
     """The value of --dir, also where the rest of the line cannot be parsed."""
-    own = [*argv[: list(argv).index("--")]] if "--" in argv else [*argv]
     given = [word.removeprefix("--dir=") for word in own if word.startswith("--dir=")]
     given += [value for word, value in pairwise(own) if word == "--dir"]
     return given[-1] if given else "."
+
+
+def _own(argv: Sequence[str]) -> list[str]:
+    """The words that may be options: those before `--`."""
+    words = list(argv)
+    return words[: words.index("--")] if "--" in words else words
 
 
 def _invoke(argv: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ import click
 from holdfast.cli.completion import complete_file, complete_run
 from holdfast.cli.finding import find_file, find_lost, load_named, load_recorded, of_pipeline, pick_run
 from holdfast.cli.options import json_option, params_option, project_options
-from holdfast.cli.printing import money, print_json, say_all
+from holdfast.cli.printing import first_of, money, print_json, say_all
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
@@ -132,10 +132,8 @@ def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
             yield from _group(action, groups[action])
     for var in plan.unknown_items:
         yield f"the items of {var} are not known yet, or may come out differently: their tasks come on top"
-    for orphan in plan.orphans[:_SHOWN_MAX]:
-        yield f"no longer in the pipeline, files kept: {orphan}"
-    if len(plan.orphans) > _SHOWN_MAX:
-        yield f"and {len(plan.orphans) - _SHOWN_MAX} more that are no longer in the pipeline"
+    kept, rest = "no longer in the pipeline, files kept: {}", "and {} more that are no longer in the pipeline"
+    yield from first_of(plan.orphans, _SHOWN_MAX, kept.format, rest=rest)
     yield f"Expected cost: {_cost(plan)}"
     if plan.is_over_budget and any(task.action in _RUNNING for task in plan.tasks):
         spent = f"{money(plan.cost_usd)} of {money(plan.budget_usd or 0.0)}"
@@ -152,10 +150,11 @@ def _group(action: str, tasks: Sequence[Planned]) -> Iterator[str]:
         only = "only if what they were made from comes out differently"
         yield f"{len(behind)} would {meaning} {only}{_price(behind, 'at most')}"
     shown = _REUSED_SHOWN_MAX if action == "trust" else _SHOWN_MAX
-    for task in (certain + behind)[:shown]:
-        yield f"  {task.id}: {task.reason}" if task.reason else f"  {task.id}"
-    if len(tasks) > shown:
-        yield f"  and {len(tasks) - shown} more"
+    yield from first_of(certain + behind, shown, _line, rest="  and {} more")
+
+
+def _line(task: Planned) -> str:
+    return f"  {task.id}: {task.reason}" if task.reason else f"  {task.id}"
 
 
 def _behind(tasks: Sequence[Planned]) -> str:

@@ -13,15 +13,17 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from holdfast import clock
 from holdfast.errors import UnprintableError
 from holdfast.escaping import harmless_json, terminal
 from holdfast.streams import Heedless, silence, unwrapped
-from holdfast.wording import writable
+from holdfast.wording import all_writable
+
+T = TypeVar("T")
 
 _CELL_MAX = 40
 _COLUMNS = ("run", "pipeline", "status", "done", "cost")
@@ -59,6 +61,13 @@ def say_all(lines: Iterable[str], *, err: bool = False) -> None:
         say(line, err=err)
 
 
+def first_of(things: Sequence[T], limit: int, shown: Callable[[T], str], *, rest: str) -> Iterator[str]:
+    """A line for each of the first, and in place of the others the words `rest` with their number."""
+    yield from map(shown, things[:limit])
+    if len(things) > limit:
+        yield rest.format(len(things) - limit)
+
+
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout."""
     import msgspec
@@ -66,17 +75,8 @@ def print_json(document: Any) -> None:
     try:
         data = msgspec.json.encode(document)
     except UnicodeEncodeError:  # the name of a file, or a word of the command line, that is no UTF-8
-        data = msgspec.json.encode(_writable(msgspec.to_builtins(document)))
+        data = msgspec.json.encode(all_writable(msgspec.to_builtins(document)))
     write_out(harmless_json(msgspec.json.format(data, indent=2).decode()) + "\n")
-
-
-def _writable(value: Any) -> Any:
-    """`value` with every lone surrogate in its texts spelt out."""
-    if isinstance(value, dict):
-        return {writable(key): _writable(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_writable(inner) for inner in value]
-    return writable(value) if isinstance(value, str) else value
 
 
 def write_out(text: str) -> None:

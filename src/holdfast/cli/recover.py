@@ -7,13 +7,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import json_option, params_option, project_options
-from holdfast.cli.printing import addressed, print_json, say_all
+from holdfast.cli.printing import addressed, first_of, print_json, say_all
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
@@ -149,11 +150,12 @@ def _group(words: str, tasks: Sequence[Planned], directory: str, *, short: bool)
         return
     yield f"{len(tasks)} {words}"
     shown = 3 if short else _SHOWN_MAX
-    for task in tasks[:shown]:
-        by = f" [{task.evidence}]" if task.evidence not in ("", "journal") else ""
-        yield f"  {task.id}: {addressed(task.reason, directory)}{by}"
-    if len(tasks) > shown:
-        yield f"  and {len(tasks) - shown} more"
+    yield from first_of(tasks, shown, partial(_line, directory), rest="  and {} more")
+
+
+def _line(directory: str, task: Planned) -> str:
+    by = f" [{task.evidence}]" if task.evidence not in ("", "journal") else ""
+    return f"  {task.id}: {addressed(task.reason, directory)}{by}"
 
 
 def _actions(actions: Sequence[Action]) -> Iterator[str]:
@@ -179,6 +181,5 @@ def _kind(action: Action) -> tuple[str, str, str]:
 
 
 def _told(what: str, lines: Sequence[str]) -> Iterator[str]:
-    yield from (f"{what}: {line}" for line in lines[:_TOLD_MAX])
-    if len(lines) > _TOLD_MAX:
-        yield f"and {len(lines) - _TOLD_MAX} more: --json lists them all"
+    rest = "and {} more: --json lists them all"
+    yield from first_of(lines, _TOLD_MAX, lambda line: f"{what}: {line}", rest=rest)

@@ -266,20 +266,15 @@ def check_redo(compiled: CompiledPipeline, layout: ProjectLayout, request: Reque
 
 def _as_declared_now(compiled: CompiledPipeline, layout: ProjectLayout, run_id: str) -> Picture:
     """A run's record seen through the pipeline as its file is now."""
-    from holdfast.engine.drawing import draw
     from holdfast.events import PipelineDeclared
     from holdfast.folding import fold
     from holdfast.pipeline.spec import renamed_steps
-    from holdfast.runs.listing import load_value, read_run
+    from holdfast.runs.listing import read_run
+    from holdfast.runs.looking import draw_run
     from holdfast.sessions.session import encoded_spec
-    from holdfast.stores.objects import ObjectStore
     from holdfast.views.picture import decode_spec
 
     state = read_run(layout, run_id).state
     renamed = renamed_steps(decode_spec(state), compiled.spec)
     fold(state, PipelineDeclared(spec=encoded_spec(compiled), renamed=renamed), state.seq, state.updated_at or 0.0)
-    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
-    try:
-        return draw(state, lambda accepted: load_value(objects, accepted))
-    finally:
-        objects.close()
+    return draw_run(layout, state)

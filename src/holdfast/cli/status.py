@@ -36,14 +36,11 @@ def command(run_id: str | None, directory: str, as_json: bool) -> None:
 
 def document(layout: ProjectLayout, picture: Picture, holder: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The facts about a run, with all values; `run --json` and `resume --json` print them too."""
-    from holdfast.stores.objects import ObjectStore
+    from holdfast.runs.looking import objects_of
     from holdfast.views.summary import status_document
 
-    objects = ObjectStore(layout.objects, picture.state.run_id, layout.tmp, read_only=True)
-    try:
+    with objects_of(layout, picture.state.run_id) as objects:
         return status_document(picture, holder, objects.get)
-    finally:
-        objects.close()
 
 
 def _lines(

@@ -13,7 +13,7 @@ import click
 from holdfast import clock
 from holdfast.cli.finding import load_recorded, pick_run
 from holdfast.cli.options import json_option, project_options, run_argument
-from holdfast.cli.printing import addressed, print_json, say_all
+from holdfast.cli.printing import addressed, first_of, print_json, say_all
 from holdfast.errors import EXIT_DAMAGE, EXIT_OK
 from holdfast.wording import counted
 
@@ -80,14 +80,9 @@ def _document(report: Report) -> dict[str, Any]:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    for finding in report.findings[:_SHOWN_MAX]:
-        yield _line(finding)
-    if len(report.findings) > _SHOWN_MAX:
-        yield f"and {len(report.findings) - _SHOWN_MAX} more; --json lists them all"
-    for note in report.notes[:_SHOWN_MAX]:
-        yield f"note: {note}"
-    if len(report.notes) > _SHOWN_MAX:
-        yield f"note: and {len(report.notes) - _SHOWN_MAX} more; --json lists them all"
+    more = "and {} more; --json lists them all"
+    yield from first_of(report.findings, _SHOWN_MAX, _line, rest=more)
+    yield from first_of(report.notes, _SHOWN_MAX, "note: {}".format, rest=f"note: {more}")
     yield f"run {report.run_id}: checked {_counted(report)}: {_verdict(report)}"
 
 

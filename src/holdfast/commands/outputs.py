@@ -9,10 +9,9 @@ from typing import Any
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.errors import CheckpointCorruptionError
 from holdfast.layout import ProjectLayout
-from holdfast.pipeline.nodes import split_task_id
+from holdfast.pipeline.nodes import split_task_id, step_of
+from holdfast.runs.looking import artifacts_of
 from holdfast.state import COMPLETED
-from holdfast.stores.objects import ObjectStore
-from holdfast.stores.tree import WorkTree
 from holdfast.views.picture import Picture
 
 
@@ -26,16 +25,11 @@ class Outputs(Mapping[str, Any]):
     def __getitem__(self, step: str) -> Any:
         if step not in set(self):
             raise KeyError(step)
-        objects = ObjectStore(self._layout.objects, self._picture.state.run_id, self._layout.tmp, read_only=True)
-        tree = WorkTree(self._layout.root, self._layout.tmp)
-        try:
-            return self._load(step, Artifacts(tree, objects))
-        finally:
-            objects.close()
-            tree.close()
+        with artifacts_of(self._layout, self._picture.state.run_id) as artifacts:
+            return self._load(step, artifacts)
 
     def __iter__(self) -> Iterator[str]:
-        names = (split_task_id(task)[0] for task in self._picture.tasks if self._is_done(task))
+        names = (step_of(task) for task in self._picture.tasks if self._is_done(task))
         return iter(dict.fromkeys(names))
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from holdfast.errors import UsageError
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.names import did_you_mean, printable, which_task
-from holdfast.pipeline.nodes import split_task_id, task_id
+from holdfast.pipeline.nodes import split_task_id, step_of, task_id
 from holdfast.runs.listing import read_picture, read_run, run_layout
 from holdfast.sessions.answering import left_out_with, objection
 from holdfast.sessions.showing import append, refresh_views
@@ -23,7 +23,7 @@ from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW
 from holdfast.stores.lock import AppendLock, read_holder
 from holdfast.views.matrix import gates
 from holdfast.views.picture import GONE, Picture, answers
-from holdfast.wording import writable
+from holdfast.wording import some_of, writable
 
 _NAME_SHOWN_MAX = 160
 _RETRYABLE = (NEEDS_REVIEW, FAILED, SKIPPED)
@@ -72,7 +72,7 @@ def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> st
     if not chosen:
         return "There is nothing to retry."
     _record(layout, run_id, ev.RetryRequested(step_ids=tuple(chosen)))
-    return f"To be tried again: {_listed(chosen)}."
+    return f"To be tried again: {some_of(chosen)}."
 
 
 def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: str = "") -> str:
@@ -97,8 +97,8 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
 def _goes_with(layout: ProjectLayout, picture: Picture, task: str) -> str:
     """What else a skipped task takes with it: whoever skips a review may not mean to lose the chapter."""
     gone, without = left_out_with(layout, picture.state, task)
-    words = f" So will what needs its output: {_listed(gone)}." if gone else ""
-    return words + (f" To be made without it: {_listed(without)}." if without else "")
+    words = f" So will what needs its output: {some_of(gone)}." if gone else ""
+    return words + (f" To be made without it: {some_of(without)}." if without else "")
 
 
 MEANINGS = {
@@ -150,7 +150,7 @@ def _meant(name: str, known: Collection[str], standings: Mapping[str, str]) -> s
     """What is meant by a phase's name alone, or by that of a gate after every batch: the one that waits."""
     if name in known:
         return name
-    waiting = [gate for gate, how in standings.items() if how == "reached" and split_task_id(gate)[0] == name]
+    waiting = [gate for gate, how in standings.items() if how == "reached" and step_of(gate) == name]
     found = [f"phase:{name}"] if f"phase:{name}" in known else waiting
     return found[0] if len(found) == 1 else name
 
@@ -205,11 +205,6 @@ def _require_retryable(picture: Picture, task: str) -> None:
 
 def _words(status: str) -> str:
     return status.replace("_", " ")
-
-
-def _listed(tasks: Sequence[str]) -> str:
-    more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
-    return ", ".join(tasks[:5]) + more
 
 
 def _text(text: str, what: str) -> str:

@@ -38,7 +38,8 @@ from holdfast.recovery.scan import path_values
 from holdfast.recovery.sources import Views, read_letter, read_views
 from holdfast.recovery.strangers import Strangers
 from holdfast.runs.choosing import Choice, Request, choose
-from holdfast.runs.listing import list_runs, load_value
+from holdfast.runs.listing import list_runs
+from holdfast.runs.looking import loading
 from holdfast.sessions.editing import foreseen_wishes, kept_events, lost_wishes, turned_back, wanted
 from holdfast.sessions.session import OpenRun, copied, encoded_spec, locked, make_folders
 from holdfast.sessions.setting_out import looking, make_walker
@@ -239,7 +240,7 @@ def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:
     edited = shelf.edited(opened.compiled.spec)
     if not edited or opened.choice.is_new or not opened.state.run_id or opened.state.rebuilt:
         return []
-    picture = draw(opened.state, lambda accepted: load_value(opened.objects, accepted))
+    picture = draw(opened.state, loading(opened.objects))
     return wanted(opened.layout, edited, picture)
 
 

@@ -23,15 +23,14 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.names import did_you_mean, printable
-from holdfast.pipeline.nodes import Node, split_task_id
+from holdfast.pipeline.nodes import Node, split_task_id, step_of
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.scan import DAMAGED, HALF, MARKED, Finding, Scan, named_items, path_values
 from holdfast.recovery.sources import read_views
 from holdfast.recovery.strangers import Stranger, Strangers
 from holdfast.runs.listing import read_run
+from holdfast.runs.looking import artifacts_of
 from holdfast.state import COMPLETED, RunState
-from holdfast.stores.objects import ObjectStore
-from holdfast.stores.tree import WorkTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +58,11 @@ def scan_project(
     values = recorded.params if run_id else known_params or {}
     known = {name: value for name, value in values.items() if name in compiled.params.names}
     state = RunState(run_id=run_id or "", params=compiled.params.parse(params or {}, base=known))
-    objects = ObjectStore(layout.objects, run_id or "none", layout.tmp, read_only=True)
-    tree = WorkTree(layout.root, layout.tmp)
     try:
-        with seldom():
-            return _scan(compiled, layout, recorded, state, Artifacts(tree, objects), step)
+        with seldom(), artifacts_of(layout, run_id or "none") as artifacts:
+            return _scan(compiled, layout, recorded, state, artifacts, step)
     except OSError as error:
         raise StorageError.from_os(error, "look at") from error
-    finally:
-        objects.close()
-        tree.close()
 
 
 def _require_step(compiled: CompiledPipeline, step: str | None) -> None:
@@ -95,7 +89,7 @@ def _scan(
     findings = [_as_recorded(finding, recorded) for finding in found] if recorded.tasks else list(found)
     return Scanned(
         state.run_id,
-        [finding for finding in findings if step is None or split_task_id(finding.task)[0] == step],
+        [finding for finding in findings if step is None or step_of(finding.task) == step],
         _strangers(compiled, layout, scan) if step is None else [],
         [fan.var for fan in spec.items if not any(var == fan.var for var, _ in graph.items)],
     )

@@ -20,19 +20,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.artifacts import looks as look
-from holdfast.artifacts.keeping import Artifacts
 from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.runs.auditing import DIFFERENT, FORBIDDEN, SHORTENED, TORN, Flaw, audit
 from holdfast.runs.history import read_history
 from holdfast.runs.listing import run_layout
+from holdfast.runs.looking import artifacts_of
 from holdfast.sessions.inspecting import NO_COPY, Finding, Inspection
 from holdfast.state import COMPLETED, RunState
-from holdfast.stores.objects import ObjectStore
 from holdfast.stores.packs import Pack
 from holdfast.stores.readable import UNREADABLE
-from holdfast.stores.tree import WorkTree
 from holdfast.views.soundness import notes_on
 
 Tell = Callable[[str, int], None]
@@ -199,18 +197,13 @@ class _Verification:
         *,
         count: bool = True,
     ) -> list[Finding]:
-        objects = ObjectStore(self._layout.objects, state.run_id, self._layout.tmp, read_only=True)
-        tree = WorkTree(self._layout.root, self._layout.tmp)
-        try:
-            looking = Inspection(state, Artifacts(tree, objects), whole, compiled, self._resume, self._layout.root)
-            findings: list[Finding] = []
+        findings: list[Finding] = []
+        with artifacts_of(self._layout, state.run_id) as artifacts:
+            looking = Inspection(state, artifacts, whole, compiled, self._resume, self._layout.root)
             for task in tasks:
                 if state.task(task).status == COMPLETED:
                     findings += looking.findings(task)
                     self._tell("artifact", looking.files)
-        finally:
-            objects.close()
-            tree.close()
         if count:
             self._report.counts["artifact"] = looking.files
             self._report.counts["object"] = self._report.counts.get("object", 0) + looking.other_objects

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.engine.scheduler import Scheduler, made_from
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import infer_items, item_paths
-from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node, as_items, split_task_id, task_id
+from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node, as_items, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, Accepted, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
@@ -120,7 +120,7 @@ def known_items(spec: PipelineSpec, state: RunState, load: LoadValue) -> dict[st
     found = {}
     if makers:
         for task, record in state.tasks.items():
-            if task.partition("[")[0] in makers and record.status == COMPLETED and record.accepted is not None:
+            if step_of(task) in makers and record.status == COMPLETED and record.accepted is not None:
                 found[task] = as_items(load(record.accepted))
         if state.status != COMPLETED:
             # A run that was found again has tasks on record whose items function has to run first.

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.errors import CheckpointCorruptionError, ValueRefusedError
 from holdfast.events import KINDS, Event, NodeExited, OnceRecorded, PipelineDeclared, ValueMigrated
 from holdfast.journal.codec import LINE_MAX
-from holdfast.wording import writable
+from holdfast.wording import all_writable
 
 CARRYING_RAW = frozenset({PipelineDeclared, NodeExited, ValueMigrated, OnceRecorded})
 
@@ -54,7 +54,7 @@ def checked(event: Event) -> Event:
     """
     name = type(event).__struct_config__.tag
     try:
-        found = msgspec.convert(_writable(msgspec.to_builtins(event, builtin_types=_NO_WORDS)), type(event))
+        found = msgspec.convert(all_writable(msgspec.to_builtins(event, builtin_types=_NO_WORDS)), type(event))
     except (msgspec.ValidationError, TypeError) as error:
         raise ValueRefusedError(f"{name}: {error}.", where="event") from None
     size = len(encode(found))
@@ -62,14 +62,6 @@ def checked(event: Event) -> Event:
         words = f"{name}: {size} bytes are more than the {EVENT_MAX} that one line of the journal holds."
         raise ValueRefusedError(words, where="event", fix="Keep it in a file.")
     return found
-
-
-def _writable(value: Any) -> Any:
-    if isinstance(value, str):
-        return writable(value)
-    if isinstance(value, dict):
-        return {writable(key): _writable(inner) for key, inner in value.items()}
-    return [_writable(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def decode(line: bytes) -> Event | Unknown:

@@ -21,7 +21,7 @@ from holdfast.pipeline.declared import (
 )
 from holdfast.pipeline.names import check_title, did_you_mean, is_slip, normalise_items, printable
 from holdfast.pipeline.namespace import Namespace, gather_names
-from holdfast.pipeline.nodes import split_task_id
+from holdfast.pipeline.nodes import step_of
 from holdfast.pipeline.params import ParamSet
 from holdfast.pipeline.resolve import Scope
 from holdfast.pipeline.spec import GateSpec, ItemsSpec, LimitSpec, PhaseSpec, PipelineSpec, Source, StepSpec
@@ -266,7 +266,7 @@ class _Compiling:
             return
         loop = standstill_of(spec)
         if loop:
-            gates = [self.names.gates.get(split_task_id(name)[0]) for name in loop]
+            gates = [self.names.gates.get(step_of(name)) for name in loop]
             where = next((gate.where for gate in gates if gate is not None), self.declared.where)
             self.mistakes.add(where, f"these wait for each other: {' -> '.join(loop)}. {ordering.GATE_FIX}")
 

@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.errors import DefinitionError, ValueRefusedError
 from holdfast.pipeline.loops import find_loop
 from holdfast.values import decode_json, encode_json
+from holdfast.wording import some_of
 
 ID_BYTES_MAX = 128
 
@@ -109,8 +110,7 @@ def which_task(text: str, tasks: Iterable[str]) -> str:
     near = did_you_mean(text, known) if "[" in text else ""
     if not own or (near and len(own) > _TASKS_SHOWN):
         return near or did_you_mean(text, known)
-    more = f" and {len(own) - _TASKS_SHOWN} more" if len(own) > _TASKS_SHOWN else ""
-    return f" There are: {', '.join(map(printable, own[:_TASKS_SHOWN]))}{more}."
+    return f" There are: {some_of([*map(printable, own)], _TASKS_SHOWN)}."
 
 
 def is_slip(text: str, known: Iterable[str]) -> bool:

@@ -91,6 +91,11 @@ def task_id(name: str, path: Path) -> str:
     return f"{name}[{'/'.join(path)}]" if path else name
 
 
+def step_of(task: str) -> str:
+    """The name in a task's id, or a gate's."""
+    return task.partition("[")[0]
+
+
 def split_task_id(text: str) -> tuple[str, Path]:
     name, bracket, rest = text.partition("[")
     return name, tuple(rest[:-1].split("/")) if bracket else ()

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from holdfast import clock
-from holdfast.engine.drawing import draw
 from holdfast.errors import (
     CheckpointCorruptionError,
     FormatTooNewError,
@@ -27,12 +26,11 @@ from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.recovery.sources import VIEW_BYTES_MAX, read_letter
 from holdfast.runs.history import History, read_history, require_run
+from holdfast.runs.looking import draw_run
 from holdfast.snapshots import snapshots
-from holdfast.state import COMPLETED, IN_PROGRESS, Accepted
+from holdfast.state import COMPLETED, IN_PROGRESS
 from holdfast.stores import readable
 from holdfast.stores.lock import read_holder
-from holdfast.stores.objects import ObjectStore
-from holdfast.values import decode_json
 from holdfast.views.picture import Picture
 from holdfast.views.stamp import read_json_stamp
 from holdfast.views.summary import error_of
@@ -320,21 +318,7 @@ def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, mu
 
 def read_picture(layout: ProjectLayout, run_id: str) -> Picture:
     """A run as people see it, from its record alone."""
-    history = read_run(layout, run_id)
-    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
-    try:
-        return draw(history.state, lambda accepted: load_value(objects, accepted))
-    finally:
-        objects.close()
-
-
-def load_value(objects: ObjectStore, accepted: Accepted) -> Any:
-    """A recorded value, also if it is kept by hash; [] if that is lost (items: then unknown)."""
-    if not accepted.value_ref:
-        data = bytes(accepted.value)
-        return decode_json(data) if data else []
-    stored = objects.get(accepted.value_ref)
-    return decode_json(stored) if stored is not None else []
+    return draw_run(layout, read_run(layout, run_id).state)
 
 
 def newest(runs: Sequence[RunInfo]) -> RunInfo | None:

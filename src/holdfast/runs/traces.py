@@ -23,7 +23,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.names import check_run_id
-from holdfast.pipeline.nodes import split_task_id, task_id
+from holdfast.pipeline.nodes import split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import tail_seal
 from holdfast.runs.destinations import fields_of, known_items
@@ -79,7 +79,7 @@ def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str
             targets = matching(layout.root, pattern, passing_over=readable.UNREADABLE)
             for target in itertools.islice(targets, LOOKED_AT_MAX):
                 seal = _seal_at(layout, target)
-                if seal is not None and split_task_id(seal.task)[0] in (step.name, *step.was):
+                if seal is not None and step_of(seal.task) in (step.name, *step.was):
                     found[target] = seal
     return found
 
@@ -102,7 +102,7 @@ def refuse_newer(spec: PipelineSpec, made_by: Iterable[tuple[str, int]], redo: C
     """
     versions = {name: step.version for step in spec.steps for name in (step.name, *step.was)}
     for task, version in made_by:
-        step = task.partition("[")[0]
+        step = step_of(task)
         if version > versions.get(step, version) and not {task, step} & {*redo}:
             raise UsageError(
                 f"{task} was made by version {version} of its step, and this pipeline has version"

@@ -15,10 +15,8 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.graph import Graph, in_order
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.sections import is_memory
-from holdfast.runs.listing import load_value
+from holdfast.runs.looking import artifacts_of, loading
 from holdfast.state import COMPLETED, RunState, TaskState
-from holdfast.stores.objects import ObjectStore
-from holdfast.stores.tree import WorkTree
 
 
 def objection(layout: ProjectLayout, state: RunState, task: str, choice: str) -> str:
@@ -53,16 +51,12 @@ def _lacks_all(node: Node, gone: set[Node]) -> bool:
 @contextmanager
 def _looked_at(layout: ProjectLayout, state: RunState) -> Iterator[tuple[Graph, Artifacts]]:
     """The run's graph, and its files and objects to look at."""
-    objects = ObjectStore(layout.objects, state.run_id, layout.tmp, read_only=True)
-    tree = WorkTree(layout.root, layout.tmp)
     try:
-        _, graph = draw_both(state, lambda accepted: load_value(objects, accepted))
-        yield graph, Artifacts(tree, objects)
+        with artifacts_of(layout, state.run_id) as artifacts:
+            _, graph = draw_both(state, loading(artifacts.objects))
+            yield graph, artifacts
     except OSError as error:
         raise StorageError.from_os(error, "look at") from error
-    finally:
-        objects.close()
-        tree.close()
 
 
 def _of_finished(node: Node, artifacts: Artifacts, record: TaskState, choice: str) -> str:

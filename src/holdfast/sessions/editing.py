@@ -13,16 +13,14 @@ from pathlib import Path
 
 from holdfast import clock
 from holdfast import events as ev
-from holdfast.engine.drawing import draw
 from holdfast.folding import fold
 from holdfast.journal import bodies
 from holdfast.journal.scan import scan
 from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout, RunLayout
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.sources import Views, read_unfinished
-from holdfast.runs.listing import load_value
+from holdfast.runs.looking import draw_run
 from holdfast.state import COMPLETED, RunState
-from holdfast.stores.objects import ObjectStore
 from holdfast.views.claims import Claims
 from holdfast.views.edits import TURNED_BACK, WANTED_DONE, WANTED_REDO, Wish, wishes
 from holdfast.views.picture import Picture
@@ -49,7 +47,7 @@ def foreseen_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState) 
     shelf = ViewShelf(layout, layout.run(state.run_id))
     try:
         edited = shelf.edited(spec)
-        return wanted(layout, edited, _drawn(layout, state)) if edited else []
+        return wanted(layout, edited, draw_run(layout, state)) if edited else []
     finally:
         shelf.close()
 
@@ -101,15 +99,7 @@ def _events(wish: Wish, state: RunState) -> Iterator[ev.Event]:
 
 def _at(layout: ProjectLayout, run_id: str, seq: int) -> Picture:
     """The run as it was at that line of its journal."""
-    return _drawn(layout, _state_at(layout.run(run_id), seq))
-
-
-def _drawn(layout: ProjectLayout, state: RunState) -> Picture:
-    objects = ObjectStore(layout.objects, state.run_id, layout.tmp, read_only=True)
-    try:
-        return draw(state, lambda accepted: load_value(objects, accepted))
-    finally:
-        objects.close()
+    return draw_run(layout, _state_at(layout.run(run_id), seq))
 
 
 def _heard(run: RunLayout, claims: Claims) -> set[tuple[str, str]]:

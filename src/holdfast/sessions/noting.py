@@ -14,7 +14,7 @@ from holdfast import decisions
 from holdfast.artifacts.looks import CHANGED, FOREIGN, MARKED, SEALED
 from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_action
 from holdfast.pipeline.graph import Graph
-from holdfast.pipeline.nodes import SETTLE, Node, split_task_id
+from holdfast.pipeline.nodes import SETTLE, Node, step_of
 from holdfast.pipeline.standstill import find_standstill, loop_told
 from holdfast.state import COMPLETED, SKIPPED, RunState
 
@@ -142,5 +142,5 @@ def _average_costs(state: RunState) -> dict[str, float]:
     spent: dict[str, list[float]] = {}
     for task, record in state.tasks.items():
         if record.status == COMPLETED:
-            spent.setdefault(split_task_id(task)[0], []).append(record.round_cost_usd)
+            spent.setdefault(step_of(task), []).append(record.round_cost_usd)
     return {step: sum(costs) / len(costs) for step, costs in spent.items()}

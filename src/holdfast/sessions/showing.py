@@ -8,14 +8,13 @@ from dataclasses import replace
 import msgspec
 
 from holdfast import events as ev
-from holdfast.engine.drawing import draw_both
 from holdfast.journal.log import EventLog
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.graph import Graph
-from holdfast.runs.listing import load_value, read_run
+from holdfast.runs.listing import read_run
+from holdfast.runs.looking import draw_run_both
 from holdfast.sessions.editing import kept_events, wanted
 from holdfast.stores.lock import read_holder
-from holdfast.stores.objects import ObjectStore
 from holdfast.views.picture import Picture
 from holdfast.views.shelf import ViewShelf
 
@@ -55,9 +54,5 @@ def append(layout: ProjectLayout, run_id: str, events: Sequence[ev.Event]) -> No
 
 
 def _drawn(layout: ProjectLayout, run_id: str) -> tuple[Picture, Graph]:
-    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
-    try:
-        picture, graph = draw_both(read_run(layout, run_id).state, lambda accepted: load_value(objects, accepted))
-        return replace(picture, is_left=True), graph
-    finally:
-        objects.close()
+    picture, graph = draw_run_both(layout, read_run(layout, run_id).state)
+    return replace(picture, is_left=True), graph

@@ -27,7 +27,7 @@ from holdfast.engine.scheduler import Scheduler
 from holdfast.folding import fold
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.inferring import Items
-from holdfast.pipeline.nodes import OK, OPEN, SKIPPED, Node, split_task_id, task_id
+from holdfast.pipeline.nodes import OK, OPEN, SKIPPED, Node, step_of, task_id
 from holdfast.pipeline.spec import ItemsSpec
 from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
@@ -36,8 +36,11 @@ from holdfast.sessions.guesses import Guesses
 from holdfast.sessions.noting import Notes
 from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
+from holdfast.wording import some_of
 
 Record = Callable[[ev.Event], None]
+
+_NAMED_MAX = 3
 
 
 class Walker:
@@ -98,7 +101,7 @@ class Walker:
     def open_fans(self) -> list[str]:
         """Fan-outs whose items are not known yet, or may come out differently."""
         known = {var for var, _ in self.graph.items}
-        again = {split_task_id(task)[0] for task in self.fresh}
+        again = {step_of(task) for task in self.fresh}
         return [fan.var for fan in self.graph.spec.items if fan.var not in known or fan.name in again]
 
     def orphans(self) -> list[str]:
@@ -244,7 +247,7 @@ class Walker:
         if node.kind == "items" and self.state.rebuilt and node.id not in self.state.tasks:
             return replace(decision, reason="the items it made were lost with the record")
         fresh = fresh or [source.id for source in node.material if source.id in self.fresh]
-        return replace(decision, reason=f"after {_listed(fresh)}") if fresh else decision
+        return replace(decision, reason=f"after {some_of(fresh, _NAMED_MAX)}") if fresh else decision
 
     def _finished(self, node: Node, record: TaskState, fresh: list[str]) -> TaskState | None:
         """Finished work behind a task that will run; also what was out of date, and may be so no longer then."""
@@ -262,7 +265,7 @@ class Walker:
                 return decision  # whatever comes out: something else has changed, or is lost
         named = [name for name, part in parts.items() if part == UNKNOWN]
         if all(record.inputs.get(name, "").startswith(UNKNOWN) for name in named):
-            reason = f"finished; asked about if it does not fit {_listed(fresh)}"
+            reason = f"finished; asked about if it does not fit {some_of(fresh, _NAMED_MAX)}"
             return Decision(decisions.TRUST, reason, about=decisions.PERHAPS)
         return _if_different(fresh)
 
@@ -341,8 +344,4 @@ def _takers(producer: Node) -> Iterator[Node]:
 
 
 def _if_different(fresh: list[str]) -> Decision:
-    return Decision(decisions.REDO, f"if {_listed(fresh)} comes out differently", about=BEHIND)
-
-
-def _listed(ids: list[str]) -> str:
-    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+    return Decision(decisions.REDO, f"if {some_of(fresh, _NAMED_MAX)} comes out differently", about=BEHIND)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import markdown_cell, markdown_code, markdown_line
-from holdfast.pipeline.nodes import split_task_id
+from holdfast.pipeline.nodes import step_of
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 from holdfast.views import matrix, reading
@@ -106,7 +106,7 @@ def phase_words(picture: Picture, phase: str) -> str:
 def _phase_tasks(picture: Picture, phase: str) -> tuple[list[str | None], list[str]]:
     """The fan-outs of a phase's steps, and the symbols of its tasks."""
     fans = {step.name: step.each for step in picture.spec.steps if step.phase == phase}
-    marks = [matrix.mark(picture, task) for task in picture.tasks if task.partition("[")[0] in fans]
+    marks = [matrix.mark(picture, task) for task in picture.tasks if step_of(task) in fans]
     return list(fans.values()), marks
 
 
@@ -257,7 +257,7 @@ def _gates(picture: Picture) -> str:
     lines = []
     for gate, standing in matrix.gates(picture).items():
         one = _GATE_MARKS.get(standing, NOT_STARTED_MARK)
-        spec = specs.get(split_task_id(gate)[0])
+        spec = specs.get(step_of(gate))
         ask = f": {markdown_cell(spec.ask)}" if spec and spec.ask else ""
         lines.append(f"- {one} {markdown_code(gate)} ({standing or 'not reached yet'}){ask}")
     return _section("Gates", lines)

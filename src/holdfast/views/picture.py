@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.pipeline.batches import batch_numbers
-from holdfast.pipeline.nodes import split_task_id, task_id
+from holdfast.pipeline.nodes import split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import (
     BLOCKED,
@@ -179,7 +179,7 @@ class Picture:
         """Gates on record that the pipeline no longer has; of items that are not known nobody can tell."""
         known = set(self.gates())
         hidden = {gate.name for gate in self.spec.gates if gate.each in self.unexpanded}
-        return [gate for gate in self.state.gates if gate not in known and split_task_id(gate)[0] not in hidden]
+        return [gate for gate in self.state.gates if gate not in known and step_of(gate) not in hidden]
 
 
 def is_sent_back(state: RunState, task: str) -> bool:
@@ -229,7 +229,7 @@ def _gate_needs(state: RunState, spec: PipelineSpec) -> Iterator[Need]:
     asks = {gate.name: gate.ask for gate in spec.gates}
     for gate, standing in state.gates.items():
         if standing == "reached":
-            ask = asks.get(split_task_id(gate)[0]) or "waits for approval"
+            ask = asks.get(step_of(gate)) or "waits for approval"
             yield Need(gate, ask, f"holdfast approve {shlex.quote(gate)}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.clock import iso
 from holdfast.escaping import markdown_block, markdown_code, markdown_line
-from holdfast.pipeline.nodes import split_task_id
+from holdfast.pipeline.nodes import split_task_id, step_of
 from holdfast.pipeline.spec import ItemsSpec, StepSpec
 from holdfast.state import COMPLETED, SKIPPED, Section
 from holdfast.views.checkpoint import and_more, progress_words
@@ -49,11 +49,11 @@ def _section(task: str, section: Section) -> str:
 
 def _missing(picture: Picture) -> list[str]:
     """What will still write a section: unfinished tasks of the steps that have written one before."""
-    writers = {task.partition("[")[0] for task in picture.state.sections}
+    writers = {step_of(task) for task in picture.state.sections}
     open_tasks = [
         f"- {markdown_code(task)}: {picture.status(task).replace('_', ' ')}"
         for task in picture.tasks
-        if task.partition("[")[0] in writers and picture.state.task(task).status not in (COMPLETED, SKIPPED)
+        if step_of(task) in writers and picture.state.task(task).status not in (COMPLETED, SKIPPED)
     ]
     unknown = [
         f"- the items of {markdown_code(fan.var)} are not all known yet"

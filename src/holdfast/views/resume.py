@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line, markdown_words
+from holdfast.pipeline.nodes import step_of
 from holdfast.pipeline.reach import step_edges
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import (
@@ -29,13 +30,12 @@ from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase
 from holdfast.views.picture import READY, Picture, is_sent_back
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
-from holdfast.wording import counted, shortened
+from holdfast.wording import counted, shortened, some_of
 
 HIGH, MEDIUM, LOW = "High", "Medium", "Low"
 _MEANING = {HIGH: "others wait for it", MEDIUM: "half-finished", LOW: "not started"}
 _KEPT_AS = "; the damaged one is kept as "  # followed by a name that is never used twice
 _SURPRISES_SHOWN = 20
-_NAMED_MAX = 5
 WORDS_MAX = 2000
 
 
@@ -68,7 +68,7 @@ def priorities(picture: Picture) -> dict[str, str]:
         if picture.status(task) in (COMPLETED, SKIPPED) and not record.question:
             continue
         half = record.cut_off or bool(record.question) or record.status in (FAILED, IN_PROGRESS, NEEDS_REVIEW)
-        urgent = (half or task in ready) and task.partition("[")[0] in awaited
+        urgent = (half or task in ready) and step_of(task) in awaited
         found[HIGH if urgent else MEDIUM if half else LOW].append(task)
     return {task: level for level, tasks in found.items() for task in tasks}
 
@@ -184,7 +184,7 @@ def _by_step(picture: Picture) -> Iterator[str]:
     steps = picture.spec.steps
     done, known = Counter[str](), Counter[str]()
     for task in picture.tasks:
-        name = task.partition("[")[0]
+        name = step_of(task)
         known[name] += 1
         done[name] += picture.status(task) in (COMPLETED, SKIPPED)
     if not steps:
@@ -236,7 +236,7 @@ def _issues(picture: Picture) -> str:
     for task in picture.tasks:
         record = state.tasks.get(task)
         if record is not None and record.error and record.status != SKIPPED:
-            name = task.partition("[")[0]
+            name = step_of(task)
             impacts[name] = impacts.get(name) or _impact(picture, name, unfinished)
             words = f"{_state_words(picture, task)}: {markdown_words(record.error)}; impact: {impacts[name]}"
             errors.append(f"- {markdown_code(task)} {words}")
@@ -272,8 +272,8 @@ def _joined(surprises: list[Note]) -> list[Note]:
 def _unfinished_steps(picture: Picture) -> set[str]:
     """The names of steps and items functions with a task that is still to be done, and of closed gates."""
     done = (COMPLETED, SKIPPED)
-    found = {task.partition("[")[0] for task in picture.tasks if picture.status(task) not in done}
-    closed = {gate.partition("[")[0] for gate, standing in matrix.gates(picture).items() if standing != "approved"}
+    found = {step_of(task) for task in picture.tasks if picture.status(task) not in done}
+    closed = {step_of(gate) for gate, standing in matrix.gates(picture).items() if standing != "approved"}
     return found | closed | {step.name for step in picture.spec.steps if step.each in picture.unexpanded}
 
 
@@ -289,9 +289,7 @@ def _impact(picture: Picture, step: str, unfinished: set[str]) -> str:
                 stack.append(consumer)
     held = [name for name in waiting if name in unfinished]
     if held:
-        named = ", ".join(markdown_code(name) for name in held[:_NAMED_MAX])
-        more = f" and {len(held) - _NAMED_MAX} more" if len(held) > _NAMED_MAX else ""
-        return f"{named}{more} cannot go on without it"
+        return f"{some_of([*map(markdown_code, held)])} cannot go on without it"
     if waiting.keys() - {gate.name for gate in picture.spec.gates}:
         return "what was made from it is finished, and may have to be made again"
     return "the next phase waits for it" if step in _before_a_phase(picture.spec) else "nothing else waits for it"
@@ -343,11 +341,7 @@ def _next_steps(picture: Picture) -> str:
 def _cut_off(picture: Picture) -> str:
     """The tasks whose last attempt may have left something behind."""
     half = [task for task in picture.tasks if _may_be_half_done(picture, task)]
-    if not half:
-        return ""
-    named = ", ".join(markdown_code(task) for task in half[:_NAMED_MAX])
-    more = f" and {len(half) - _NAMED_MAX} more" if len(half) > _NAMED_MAX else ""
-    return f" (expected of {named}{more})"
+    return f" (expected of {some_of([*map(markdown_code, half)])})" if half else ""
 
 
 def _may_be_half_done(picture: Picture, task: str) -> bool:
@@ -359,7 +353,7 @@ def _outputs(picture: Picture) -> str:
     """Where a finished run put its results: each file of a lone step, and how many of a fanned-out one."""
     counts: dict[str, int] = {}
     for task in picture.tasks:
-        name = task.partition("[")[0]
+        name = step_of(task)
         counts[name] = counts.get(name, 0) + (picture.state.task(task).status == COMPLETED)
     lines = []
     for step in picture.spec.steps:

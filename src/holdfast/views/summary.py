@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.clock import iso
-from holdfast.pipeline.nodes import split_task_id
+from holdfast.pipeline.nodes import split_task_id, step_of
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import (
     BLOCKED,
@@ -141,7 +141,7 @@ def _steps(picture: Picture) -> list[Json]:
     """The steps that have begun, in the pipeline's order."""
     of_step: dict[str, list[str]] = {step.name: [] for step in picture.spec.steps}
     for task in picture.tasks:
-        known = of_step.get(task.partition("[")[0])
+        known = of_step.get(step_of(task))
         if known is not None:
             known.append(task)
     entries = []

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from holdfast import layout
 from holdfast.escaping import terminal
 from holdfast.pipeline.names import printable
-from holdfast.pipeline.nodes import split_task_id
+from holdfast.pipeline.nodes import step_of
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, IN_PROGRESS, PENDING
 from holdfast.stores import readable
@@ -228,7 +228,7 @@ def claims_of(found: Found, spec: PipelineSpec) -> Claims:
         task = items.task(name)
         if task is not None:
             tasks[task] = _CLAIMED.get(status, PENDING)
-        elif split_task_id(name)[0] not in gate_names and not name.startswith(_NO_TASKS):
+        elif step_of(name) not in gate_names and not name.startswith(_NO_TASKS):
             ignored.add(f"row {printable(name)}")
     return Claims(
         layout.TODOS_DB,

@@ -25,7 +25,7 @@ from holdfast.clock import iso
 from holdfast.errors import HoldfastError
 from holdfast.escaping import terminal
 from holdfast.pipeline.graph import Graph
-from holdfast.pipeline.nodes import SETTLE, Node, split_task_id
+from holdfast.pipeline.nodes import SETTLE, Node, step_of
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, TaskState
 from holdfast.views import matrix, todofile
@@ -277,7 +277,7 @@ def _own_rows(picture: Picture) -> dict[str, Row]:
         rows[task] = _task_row(picture, task, titles)
     asks = {gate.name: gate.ask for gate in picture.spec.gates}
     for gate, standing in matrix.gates(picture).items():
-        ask = asks.get(split_task_id(gate)[0], "")
+        ask = asks.get(step_of(gate), "")
         rows[gate] = (gate, terminal(ask), DONE if standing == "approved" else WAITING)
     for var in picture.unexpanded:
         rows[f"fanout:{var}"] = (f"items of {var}", "not known yet", WAITING)

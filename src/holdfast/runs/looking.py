@@ -1,0 +1,60 @@
+"""A run that is only looked at: its objects and files open for reading, and its picture from the record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.artifacts.keeping import Artifacts
+from holdfast.engine.drawing import LoadValue, draw, draw_both
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.graph import Graph
+from holdfast.state import Accepted, RunState
+from holdfast.stores.objects import ObjectStore
+from holdfast.stores.tree import WorkTree
+from holdfast.values import decode_json
+from holdfast.views.picture import Picture
+
+
+@contextmanager
+def objects_of(layout: ProjectLayout, run_id: str) -> Iterator[ObjectStore]:
+    """The objects as a run sees them."""
+    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    try:
+        yield objects
+    finally:
+        objects.close()
+
+
+@contextmanager
+def artifacts_of(layout: ProjectLayout, run_id: str) -> Iterator[Artifacts]:
+    """The files and objects as a run sees them."""
+    tree = WorkTree(layout.root, layout.tmp)
+    try:
+        with objects_of(layout, run_id) as objects:
+            yield Artifacts(tree, objects)
+    finally:
+        tree.close()
+
+
+def draw_run(layout: ProjectLayout, state: RunState) -> Picture:
+    """A run as people see it."""
+    with objects_of(layout, state.run_id) as objects:
+        return draw(state, loading(objects))
+
+
+def draw_run_both(layout: ProjectLayout, state: RunState) -> tuple[Picture, Graph]:
+    """The same, and the graph it was drawn from."""
+    with objects_of(layout, state.run_id) as objects:
+        return draw_both(state, loading(objects))
+
+
+def loading(objects: ObjectStore) -> LoadValue:
+    """Gives a recorded value, also if it is kept by hash; [] if that is lost (items: then unknown)."""
+
+    def load(accepted: Accepted) -> Any:
+        data = objects.get(accepted.value_ref) if accepted.value_ref else bytes(accepted.value)
+        return decode_json(data) if data else []
+
+    return load

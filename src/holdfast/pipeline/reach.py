@@ -31,6 +31,12 @@ def step_edges(spec: PipelineSpec) -> dict[str, set[str]]:
     return edges
 
 
+def before_a_phase(spec: PipelineSpec) -> set[str]:
+    """The names of steps that a later phase waits for."""
+    used = [p.name for p in spec.phases if any(step.phase == p.name for step in spec.steps)]
+    return {step.name for step in spec.steps if step.phase in used[:-1]}
+
+
 class Reach:
     """Everything downstream of each name, as bit sets: a thousand steps stay cheap."""
 

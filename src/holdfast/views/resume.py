@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 from holdfast import layout
 from holdfast.clock import iso
-from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line, markdown_words
+from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line
 from holdfast.pipeline.nodes import step_of
-from holdfast.pipeline.reach import step_edges
-from holdfast.pipeline.spec import PipelineSpec
+from holdfast.pipeline.reach import before_a_phase, step_edges
 from holdfast.state import (
     BLOCKED,
     COMPLETED,
@@ -23,20 +22,17 @@ from holdfast.state import (
     PENDING,
     SKIPPED,
     WAITS_FOR_PERSON,
-    Note,
 )
 from holdfast.views import letter, matrix
-from holdfast.views.checkpoint import LISTED_MAX, and_more, command_words, phase_mark, phase_words
-from holdfast.views.picture import READY, Picture, is_sent_back
+from holdfast.views.checkpoint import LISTED_MAX, command_words, phase_mark, phase_words
+from holdfast.views.issues import decision_lines, issue_lines, state_words
+from holdfast.views.picture import READY, Picture
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
-from holdfast.wording import counted, shortened, some_of
+from holdfast.wording import counted, some_of
 
 HIGH, MEDIUM, LOW = "High", "Medium", "Low"
 _MEANING = {HIGH: "others wait for it", MEDIUM: "half-finished", LOW: "not started"}
-_KEPT_AS = "; the damaged one is kept as "  # followed by a name that is never used twice
-_SURPRISES_SHOWN = 20
-WORDS_MAX = 2000
 
 
 def render(picture: Picture) -> str:
@@ -47,8 +43,8 @@ def render(picture: Picture) -> str:
         _overview(picture),
         _progress(picture),
         _outputs(picture) if finished else _incomplete(picture),
-        _issues(picture),
-        _decisions(picture),
+        _section(letter.KNOWN_ISSUES, issue_lines(picture) or ["None."]),
+        _section(letter.DECISIONS, decision_lines(picture)),
         "" if finished else _next_steps(picture),
         _locations(picture),
         _section("Cost so far", [f"{cost_line(picture)}."]),
@@ -76,13 +72,7 @@ def priorities(picture: Picture) -> dict[str, str]:
 def _awaited(picture: Picture) -> set[str]:
     """The names of steps that something else needs, or that a later phase waits for."""
     needed = {name for name, consumers in step_edges(picture.spec).items() if consumers}
-    return needed | _before_a_phase(picture.spec)
-
-
-def _before_a_phase(spec: PipelineSpec) -> set[str]:
-    """The names of steps that a later phase waits for."""
-    used = [p.name for p in spec.phases if any(step.phase == p.name for step in spec.steps)]
-    return {step.name for step in spec.steps if step.phase in used[:-1]}
+    return needed | before_a_phase(picture.spec)
 
 
 def _opening(picture: Picture) -> str:
@@ -208,115 +198,12 @@ def _incomplete(picture: Picture) -> str:
     lines = ["| task | status | priority |", "| --- | --- | --- |"]
     for task in list(levels)[:LISTED_MAX]:
         meaning = f"{levels[task]} ({_MEANING[levels[task]]})"
-        lines.append(f"| {markdown_code(task)} | {_state_words(picture, task)} | {meaning} |")
+        lines.append(f"| {markdown_code(task)} | {state_words(picture, task)} | {meaning} |")
     if len(levels) > LISTED_MAX:
         rest = list(levels.values())[LISTED_MAX:]
         counted = ", ".join(f"{rest.count(level)} {level}" for level in _MEANING if level in rest)
         lines += ["", f"... and {len(rest)} more: {counted}. {letter.CUT_SHORT}"]
     return _section("Incomplete tasks", lines)
-
-
-def _state_words(picture: Picture, task: str) -> str:
-    record = picture.state.task(task)
-    words = picture.status(task).replace("_", " ")
-    if record.question:
-        words = "waits for an answer"
-    elif record.cut_off:
-        words += ", was cut off"
-    elif is_sent_back(picture.state, task):
-        words += ", sent back"
-    return words + (f", round {record.round}" if record.round else "")
-
-
-def _issues(picture: Picture) -> str:
-    state = picture.state
-    impacts: dict[str, str] = {}
-    unfinished = _unfinished_steps(picture)
-    errors = []
-    for task in picture.tasks:
-        record = state.tasks.get(task)
-        if record is not None and record.error and record.status != SKIPPED:
-            name = step_of(task)
-            impacts[name] = impacts.get(name) or _impact(picture, name, unfinished)
-            words = f"{_state_words(picture, task)}: {markdown_words(record.error)}; impact: {impacts[name]}"
-            errors.append(f"- {markdown_code(task)} {words}")
-    notes = [_note(note) for note in state.notes]
-    open_errors = {(task, record.error) for task, record in state.tasks.items() if record.question}
-    told = [note for note in state.surprises if (note.task, note.text) not in open_errors]
-    surprises = [_note(note) for note in _joined(_once(told))[-_SURPRISES_SHOWN:]]
-    lines = [*and_more(errors), *_latest(notes), *surprises]
-    return _section(letter.KNOWN_ISSUES, lines or ["None."])
-
-
-def _once(surprises: list[Note]) -> list[Note]:
-    """A repaired journal tells of it itself, and so does whoever repaired it, in more words: those are kept."""
-    kept_as = [note.text.partition(_KEPT_AS)[2] for note in surprises]
-    last = {name: place for place, name in enumerate(kept_as)}
-    return [note for place, note in enumerate(surprises) if not kept_as[place] or last[kept_as[place]] == place]
-
-
-def _joined(surprises: list[Note]) -> list[Note]:
-    """What was found, with all that was done about it: set aside, then put back, is one happening."""
-    joined: list[Note] = []
-    for note in surprises:
-        found, _, done = note.text.partition("; ")
-        last = joined[-1] if joined else None
-        if last is not None and (last.task, last.text.partition("; ")[0]) == (note.task, found):
-            text = last.text if done in last.text else f"{last.text}; {done}"
-            joined[-1] = Note(text, note.impact or last.impact, note.task, note.at)
-        else:
-            joined.append(note)
-    return joined
-
-
-def _unfinished_steps(picture: Picture) -> set[str]:
-    """The names of steps and items functions with a task that is still to be done, and of closed gates."""
-    done = (COMPLETED, SKIPPED)
-    found = {step_of(task) for task in picture.tasks if picture.status(task) not in done}
-    closed = {step_of(gate) for gate, standing in matrix.gates(picture).items() if standing != "approved"}
-    return found | closed | {step.name for step in picture.spec.steps if step.each in picture.unexpanded}
-
-
-def _impact(picture: Picture, step: str, unfinished: set[str]) -> str:
-    """What cannot go on because of a task of this step."""
-    edges = step_edges(picture.spec)
-    waiting: dict[str, None] = {}
-    stack = [step]
-    while stack:
-        for consumer in sorted(edges.get(stack.pop(), ())):
-            if consumer not in waiting and consumer != step:
-                waiting[consumer] = None
-                stack.append(consumer)
-    held = [name for name in waiting if name in unfinished]
-    if held:
-        return f"{some_of([*map(markdown_code, held)])} cannot go on without it"
-    if waiting.keys() - {gate.name for gate in picture.spec.gates}:
-        return "what was made from it is finished, and may have to be made again"
-    return "the next phase waits for it" if step in _before_a_phase(picture.spec) else "nothing else waits for it"
-
-
-def _note(note: Note) -> str:
-    where = f" ({markdown_code(note.task)})" if note.task else ""
-    impact = f"; impact: {markdown_cell(shortened(note.impact, WORDS_MAX))}" if note.impact else ""
-    return f"- {iso(note.at)}{where}: {markdown_words(shortened(note.text, WORDS_MAX))}{impact}"
-
-
-def _decisions(picture: Picture) -> str:
-    lines = []
-    for decision in picture.state.decisions:
-        where = f" ({markdown_code(decision.task)})" if decision.task else ""
-        what, why, outcome = (shortened(t, WORDS_MAX) for t in (decision.what, decision.why, decision.outcome))
-        why = f"; reason: {markdown_cell(why)}" if why else ""
-        outcome = f"; outcome: {markdown_cell(outcome)}" if outcome else ""
-        lines.append(f"- {markdown_line(what)}{where}{why}{outcome}")
-    return _section(letter.DECISIONS, _latest(lines))
-
-
-def _latest(lines: list[str]) -> list[str]:
-    """The newest of a list that only grows; the journal has the others."""
-    if len(lines) <= LISTED_MAX:
-        return lines
-    return [f"- {len(lines) - LISTED_MAX} older ones: see `holdfast events`", *lines[-LISTED_MAX:]]
 
 
 def _next_steps(picture: Picture) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Project
 
-from holdfast.stores import readable
+from refusing import refuse_reading
 
 TITLE = "\n\n@pipe.step(writes='title.md')\ndef title(topic: str) -> str:\n    return topic\n"
 
@@ -171,15 +171,7 @@ def test_a_journal_that_may_not_be_read_is_told_with_its_remedy(
     assert project.run("--run-id", "first").code == 0
     run_dir = project.root / ".holdfast" / "runs" / "first"
     (run_dir / "checkpoint.json").unlink()
-    journal = str(run_dir / "events.jsonl")
-    really = readable.open_regular
-
-    def refused(path: str, **options: Any) -> int:
-        if path == journal:
-            raise PermissionError(errno.EACCES, "Permission denied", path)
-        return really(path, **options)
-
-    monkeypatch.setattr(readable, "open_regular", refused)
+    refuse_reading(run_dir / "events.jsonl", monkeypatch)
     said = project(command, *(["draft[ch01]"] if command == "why" else []))
     assert said.code == 6
     assert "events.jsonl: Permission denied." in said.err and "chmod u+rw" in said.err
@@ -192,14 +184,7 @@ def test_a_run_that_cannot_be_read_is_not_passed_over(
     """Not even where another one reads: which of the two is meant, nobody can tell."""
     assert project.run("--run-id", "first").code == 0
     assert project.run("--run-id", "second", "-p", "n=1").code == 0
-    really = readable.open_regular
-
-    def failing(path: str, **options: Any) -> int:
-        if path.endswith("second/events.jsonl"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        return really(path, **options)
-
-    monkeypatch.setattr(readable, "open_regular", failing)
+    refuse_reading(project.root / ".holdfast" / "runs" / "second" / "events.jsonl", monkeypatch, errno.EIO)
     said = project(command, *(["draft[ch01]"] if command == "why" else []))
     assert (said.code, said.out) == (6, "")
     assert "second/events.jsonl: Input/output error." in said.err

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from tests.engine.projects import waiting_pipeline
+
 from holdfast import Context, Pipeline
 from holdfast import events as ev
 from holdfast.commands.people import decide
@@ -187,25 +189,12 @@ def test_a_task_behind_a_gate_names_the_gate(tmp_path: Path) -> None:
 
 def test_tasks_that_wait_for_each_other_never_start(tmp_path: Path) -> None:
     """Where only the items that a function made show it, the plan and `why` say what the run would fail with."""
-    pipe = Pipeline("p")
-
-    @pipe.items("n")
-    def ns() -> list[object]:
-        return ["a", {"id": "b", "after": ["a"]}]
-
-    @pipe.step(each="n", phase="One")
-    def draft(n: str) -> str:
-        return n
-
-    @pipe.step(each="n", phase="One")
-    def review(draft: str) -> str:
-        return draft
+    pipe = waiting_pipeline()
 
     @pipe.step
     def end(review: dict[str, str]) -> int:
         return len(review)
 
-    pipe.gate("ok", after=["draft"])
     assert pipe.run(dir=tmp_path).status == "failed"
     plan = make_plan(pipe.compile(), ProjectLayout(tmp_path))
     never = {task.id: task.reason for task in plan.tasks if task.group == "never"}

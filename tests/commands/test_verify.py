@@ -16,8 +16,8 @@ from holdfast.commands.verify import Report, verify
 from holdfast.errors import StorageError
 from holdfast.layout import ProjectLayout
 from holdfast.sessions.inspecting import Finding
-from holdfast.stores import readable
 from outside import OUTSIDE
+from refusing import refuse_reading
 
 LARGE = "x" * (2 << 20)
 
@@ -314,14 +314,7 @@ def test_the_beginning_of_a_memory_file_is_looked_at(
 def test_a_journal_that_may_not_be_read_names_what_to_type(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`verify` and every other command say the same; nothing is set aside."""
     journal = ProjectLayout(project).run("r").journal
-    whole = readable.open_regular
-
-    def refusing(path: str, *, dir_fd: int | None = None) -> int:
-        if path == os.fspath(journal):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return whole(path, dir_fd=dir_fd)
-
-    monkeypatch.setattr(readable, "open_regular", refusing)
+    refuse_reading(journal, monkeypatch)
     (finding,) = look(project).findings
     assert (finding.problem, finding.fix) == ("forbidden", f"chmod u+rw {journal}")
     with pytest.raises(StorageError) as raised:

@@ -6,19 +6,18 @@ import errno
 import itertools
 import os
 import random
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.engine.projects import in_thread
 
 from holdfast import Context, Pipeline
 from holdfast.errors import EXIT_STORAGE, HoldfastError, StorageError
 from holdfast.stores import disk
 from holdfast.stores.objects import ObjectStore
 
-from .harness import PATIENCE_S, Trial, uninterrupted
+from .harness import Trial, uninterrupted
 from .test_kill import ALL, SEED
 
 CODES = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "EMFILE", "EACCES")}
@@ -48,23 +47,6 @@ def failing_from(number: int, code: int) -> Callable[[str, str], None]:
     return fail
 
 
-def within(call: Callable[[], Any]) -> Any:
-    """The result of `call`, or what it raised; a hang is a failure."""
-    box: list[Any] = []
-
-    def run() -> None:
-        try:
-            box.append(call())
-        except BaseException as error:
-            box.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(PATIENCE_S)
-    assert box, "the engine hangs"
-    return box[0]
-
-
 @pytest.mark.parametrize("name", CODES)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "for-good"])
 def test_a_failing_disk_is_a_clear_stop(
@@ -80,7 +62,7 @@ def test_a_failing_disk_is_a_clear_stop(
         try:
             _fail_once(trial, number, CODES[name], lasting, expected)
             trial.promised.append((len(trial.lines()), *trial.recorded()))
-            trial.check(within(trial.resume), expected)
+            trial.check(in_thread(trial.resume), expected)
         except BaseException as error:
             error.add_note(f"{name} at {number}, lasting={lasting}; HOLDFAST_CRASH_SEED={SEED}; {trial.folder}")
             raise
@@ -89,10 +71,10 @@ def test_a_failing_disk_is_a_clear_stop(
 def _fail_once(trial: Trial, number: int, code: int, lasting: bool, expected: dict[str, bytes]) -> None:
     if lasting:
         disk.hook = failing_from(number, code)
-        result = within(trial.resume)
+        result = in_thread(trial.resume)
     else:
         with disk.failing_at(number, code):
-            result = within(trial.resume)
+            result = in_thread(trial.resume)
     disk.hook = None
     if isinstance(result, BaseException):
         assert_clear(result, code)
@@ -121,7 +103,7 @@ def test_the_first_error_is_the_one_that_is_told(tmp_path: Path) -> None:
             raise OSError(code, os.strerror(code), path)
 
     disk.hook = fail
-    error = within(trial.resume)
+    error = in_thread(trial.resume)
     assert isinstance(error, HoldfastError) and os.strerror(errno.ENOSPC) in str(error)
 
 
@@ -134,9 +116,9 @@ def test_a_lock_that_could_not_be_signed_is_given_back(tmp_path: Path) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     disk.hook = fail
-    assert isinstance(within(trial.resume), StorageError)
+    assert isinstance(in_thread(trial.resume), StorageError)
     disk.hook = None
-    assert within(trial.resume).status == "completed"
+    assert in_thread(trial.resume).status == "completed"
 
 
 def test_a_disk_that_fails_under_a_paid_call_stops_the_run(tmp_path: Path) -> None:
@@ -152,10 +134,10 @@ def test_a_disk_that_fails_under_a_paid_call_stops_the_run(tmp_path: Path) -> No
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     disk.hook = fail
-    assert isinstance(within(lambda: pipe.run(dir=tmp_path)), StorageError)
+    assert isinstance(in_thread(lambda: pipe.run(dir=tmp_path)), StorageError)
     assert len(calls) == 1
     disk.hook = None
-    assert within(lambda: pipe.run(dir=tmp_path)).outputs["step"] == 6
+    assert in_thread(lambda: pipe.run(dir=tmp_path)).outputs["step"] == 6
 
 
 def test_a_closed_store_takes_nothing_more(tmp_path: Path) -> None:

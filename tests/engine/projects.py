@@ -72,3 +72,23 @@ def gated_pipeline(*, gated: bool) -> Pipeline:
         return 1 if gated else 1 // 0
 
     return pipe
+
+
+def waiting_pipeline(phase: str = "One") -> Pipeline:
+    """A gate after all drafts, one of which comes after the review of another: within one phase a circle."""
+    pipe = Pipeline("p")
+
+    @pipe.items("n")
+    def ns() -> list[object]:
+        return ["a", {"id": "b", "after": ["a"]}]
+
+    @pipe.step(each="n", phase="One")
+    def draft(n: str) -> str:
+        return n
+
+    @pipe.step(each="n", phase=phase)
+    def review(draft: str) -> str:
+        return draft
+
+    pipe.gate("ok", after=["draft"])
+    return pipe

@@ -16,7 +16,7 @@ from holdfast.engine.attempt import Attempts
 from holdfast.engine.limits import Limit
 from holdfast.errors import StorageError
 
-from .projects import PATIENCE_S, events_of, in_thread, say
+from .projects import PATIENCE_S, events_of, in_thread, say, waiting_pipeline
 
 
 def gated(*, blocking: bool = True) -> tuple[Pipeline, list[str]]:
@@ -183,29 +183,10 @@ def test_items_follow_each_other_within_a_phase(tmp_path: Path, items: list[obje
 
 def test_items_that_a_gate_makes_wait_for_each_other_are_named(tmp_path: Path) -> None:
     """Where only the items that a function makes show it, the run ends as failed, and says what waits for what."""
-
-    def pipeline(phase: str) -> Pipeline:
-        pipe = Pipeline("p")
-
-        @pipe.items("n")
-        def ns() -> list[object]:
-            return ["a", {"id": "b", "after": ["a"]}]
-
-        @pipe.step(each="n", phase="One")
-        def draft(n: str) -> str:
-            return n
-
-        @pipe.step(each="n", phase=phase)
-        def review(draft: str) -> str:
-            return draft
-
-        pipe.gate("ok", after=["draft"])
-        return pipe
-
-    assert pipeline("One").run(dir=tmp_path).status == "failed"
+    assert waiting_pipeline().run(dir=tmp_path).status == "failed"
     reason = events_of(tmp_path, "run_stopped")[-1]["reason"]
     assert reason.startswith("these wait for each other: review[a] -> ok -> draft[b] -> review[a]; change")
-    assert pipeline("Two").run(dir=tmp_path).status == "paused"
+    assert waiting_pipeline("Two").run(dir=tmp_path).status == "paused"
 
 
 def batched(*, made: bool, **options: Any) -> Pipeline:

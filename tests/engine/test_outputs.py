@@ -323,35 +323,31 @@ def test_a_stream_that_was_left_is_not_part_of_a_later_output(tmp_path: Path, lo
     assert "out.md.part" in {e["path"] for e in aside}
 
 
-@pytest.mark.parametrize("left", ["one\ntwo\nSTREAM_COMPLETE\n", "one\ntwo\n", "one\n", ""])
-def test_a_stream_is_gone_when_its_file_is_adopted(tmp_path: Path, left: str) -> None:
-    """Killed between the sealed file and the end of its stream: the file is adopted, and the stream is gone."""
+def adopt_beside(project: Path, left: bytes, *, streamed: str) -> None:
+    """A run that has only the file of a step that streamed it, and `left` where the stream was."""
     pipe = Pipeline("p")
 
     @pipe.step(writes="out.md")
     def stream(ctx: Context) -> None:
-        ctx.write("one\ntwo\nSTREAM_COMPLETE\n")
+        ctx.write(streamed)
 
-    pipe.run(dir=tmp_path)
-    shutil.rmtree(tmp_path / ".holdfast")
-    (tmp_path / "out.md.part").write_text(left)
-    assert pipe.run(dir=tmp_path).status == "completed"
+    pipe.run(dir=project)
+    shutil.rmtree(project / ".holdfast")
+    (project / "out.md.part").write_bytes(left)
+    assert pipe.run(dir=project).status == "completed"
+
+
+@pytest.mark.parametrize("left", ["one\ntwo\nSTREAM_COMPLETE\n", "one\ntwo\n", "one\n", ""])
+def test_a_stream_is_gone_when_its_file_is_adopted(tmp_path: Path, left: str) -> None:
+    """Killed between the sealed file and the end of its stream: the file is adopted, and the stream is gone."""
+    adopt_beside(tmp_path, left.encode(), streamed="one\ntwo\nSTREAM_COMPLETE\n")
     assert not list(tmp_path.glob("out.md.*"))
 
 
 @pytest.mark.parametrize("left", [b"one\nthree\n", b"\0\0"])
 def test_another_stream_beside_an_adopted_file_is_set_aside(tmp_path: Path, left: bytes) -> None:
     """What a power cut, or an earlier attempt, has left there is no part of the file: it is kept, and told."""
-    pipe = Pipeline("p")
-
-    @pipe.step(writes="out.md")
-    def stream(ctx: Context) -> None:
-        ctx.write("one\ntwo\n")
-
-    pipe.run(dir=tmp_path)
-    shutil.rmtree(tmp_path / ".holdfast")
-    (tmp_path / "out.md.part").write_bytes(left)
-    assert pipe.run(dir=tmp_path).status == "completed"
+    adopt_beside(tmp_path, left, streamed="one\ntwo\n")
     (kept,) = tmp_path.glob("out.md.part*")
     assert (kept.name.startswith("out.md.part.bak."), kept.read_bytes()) == (True, left)
     assert [e["to"] for e in events_of(tmp_path) if e["event"] == "artifact_set_aside"] == [kept.name]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,8 +17,8 @@ from holdfast.runs.auditing import DAMAGED, DIFFERENT, FORBIDDEN, REPEATED, SHOR
 from holdfast.runs.choosing import Request
 from holdfast.runs.history import decode_state, encode_state
 from holdfast.snapshots import read_snapshot, write_snapshot
-from holdfast.stores import readable
 from outside import OUTSIDE
+from refusing import refuse_reading
 
 
 def pipeline() -> Pipeline:
@@ -54,18 +52,6 @@ def flip(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 0x10
     path.write_bytes(data)
-
-
-def refuse_reading(refused: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a user without the right to read it, whoever runs the test."""
-    really = readable.open_regular
-
-    def open_regular(name: str, *rest: Any, **options: Any) -> int:
-        if name == os.fspath(refused):
-            raise PermissionError(errno.EACCES, "Permission denied", name)
-        return really(name, *rest, **options)
-
-    monkeypatch.setattr(readable, "open_regular", open_regular)
 
 
 def test_a_whole_record_has_no_flaw(run: RunLayout) -> None:

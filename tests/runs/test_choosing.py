@@ -18,7 +18,7 @@ from holdfast.journal.codec import close_line
 from holdfast.journal.scan import last_position
 from holdfast.runs.listing import open_project
 from holdfast.runs.traces import LOOKED_AT_MAX
-from holdfast.stores import readable
+from refusing import refuse_reading
 
 
 def writer(calls: list[str], *, overwrite: bool = False) -> Pipeline:
@@ -386,14 +386,7 @@ def test_a_run_that_cannot_be_read_is_not_taken_for_absent(
 
     pipe.run(dir=tmp_path, run_id="older")
     pipe.run(dir=tmp_path, run_id="newer", force=True)
-    really = readable.open_regular
-
-    def refused(path: str, *, dir_fd: int | None = None) -> int:
-        if path.endswith("newer/events.jsonl"):
-            raise OSError(code, os.strerror(code), path)
-        return really(path, dir_fd=dir_fd)
-
-    monkeypatch.setattr(readable, "open_regular", refused)
+    refuse_reading(tmp_path / ".holdfast" / "runs" / "newer" / "events.jsonl", monkeypatch, code)
     with pytest.raises(StorageError, match=os.strerror(code)):
         pipe.run(dir=tmp_path)
     assert calls == ["paid", "paid"]

@@ -1,0 +1,24 @@
+"""Files that cannot be read, whoever runs the test: permissions keep no root out, and no disk fails on demand."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.stores import readable
+
+
+def refuse_reading(refused: Path, monkeypatch: pytest.MonkeyPatch, code: int = errno.EACCES) -> None:
+    """Have each opening of that file fail with the errno `code`."""
+    really = readable.open_regular
+
+    def open_regular(path: str, **options: Any) -> int:
+        if os.path.realpath(path) == os.path.realpath(refused):
+            raise OSError(code, os.strerror(code), path)
+        return really(path, **options)
+
+    monkeypatch.setattr(readable, "open_regular", open_regular)

@@ -41,7 +41,9 @@ def test_every_event_has_a_row_with_exactly_its_fields(event: str) -> None:
 )
 def test_every_field_of_a_snapshot_is_named(struct: type[msgspec.Struct]) -> None:
     """Whatever a snapshot or a file record may hold is on the page."""
-    missing = [field.name for field in msgspec.structs.fields(struct) if f"`{field.name}`" not in PAGE]
+    begins = "**File records**" if struct is events.FileRecord else "## Snapshots"
+    told = PAGE[PAGE.index(begins) :].partition("\n\nA task is **done**" if begins[0] == "*" else "\n## Seals")[0]
+    missing = [field.name for field in msgspec.structs.fields(struct) if f"`{field.name}`" not in told]
     assert missing == []
 
 
@@ -201,6 +203,15 @@ def test_pack_holds_every_object_that_the_journal_names(project: Path) -> None:
     named |= {event[ref] for event in journal for ref in ("value_ref", "result_ref") if event.get(ref)}
     assert len(named) == 5
     assert named <= set(objects)
+
+
+def test_every_member_of_the_summary_is_named(project: Path) -> None:
+    """Whatever checkpoint.json holds is on the page, but for parameters and tags at its top level."""
+    told = PAGE[PAGE.index("## Views and their stamps") : PAGE.index("### Read back")]
+    (path,) = project.glob(".holdfast/runs/*/checkpoint.json")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    own = [name for name in document if name not in {**document["params"], **document["tags"]}]
+    assert [name for name in own if f"`{name}`" not in told and f'"{name}"' not in told] == []
 
 
 def test_views_carry_fitting_stamps(project: Path) -> None:

@@ -15,6 +15,7 @@ import click
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import addressed, first_of, print_json, say_all
+from holdfast.layout import PACK_SUFFIX
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
@@ -177,7 +178,9 @@ def _actions(actions: Sequence[Action]) -> Iterator[str]:
 def _kind(action: Action) -> tuple[str, str, str]:
     """What is done alike: to the files of one folder, or into one place."""
     folder, to = action.path.rpartition("/")[0], action.to
-    return (action.do, "", to) if to.endswith(".pack") else (action.do, folder, to and f"{to.rpartition('/')[0]}/")
+    if to.endswith(PACK_SUFFIX):
+        return action.do, "", to
+    return action.do, folder, to and f"{to.rpartition('/')[0]}/"
 
 
 def _told(what: str, lines: Sequence[str]) -> Iterator[str]:

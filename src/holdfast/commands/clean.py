@@ -20,7 +20,7 @@ from pathlib import Path
 from holdfast import clock
 from holdfast.errors import StorageError
 from holdfast.journal.scan import scan
-from holdfast.layout import JOURNAL, LOGS_DIR, ProjectLayout
+from holdfast.layout import JOURNAL, LOGS_DIR, LOOSE_DIR, ProjectLayout, loose_path, pack_path
 from holdfast.pipeline.names import check_run_id
 from holdfast.runs.listing import RunInfo, list_runs
 from holdfast.state import COMPLETED
@@ -122,7 +122,7 @@ def _reason(info: RunInfo, rank: int, oldest: float, max_age_days: float, max_ru
 
 
 def _size_of(layout: ProjectLayout, run_id: str) -> int:
-    files = [*_files(layout.run(run_id).dir, skip=""), _pack(layout, run_id)]
+    files = [*_files(layout.run(run_id).dir, skip=""), pack_path(layout.objects, run_id)]
     return sum(os.lstat(path).st_size for path in files if os.path.lexists(path))
 
 
@@ -143,37 +143,29 @@ def _empty_trash(layout: ProjectLayout) -> tuple[dict[str, int], str]:
     trash = _trash(layout)
     loose, why_not = _removable_loose(layout, trash)
     for sha in loose:
-        disk.unlink(os.fspath(_loose(layout, sha)))
+        disk.unlink(os.fspath(loose_path(layout.objects, sha)))
     for folder in trash:
         run_id = folder.name.removeprefix(TRASH_PREFIX)
         # A run begun since under the same id would be using that pack.
-        if not os.path.lexists(layout.run(run_id).dir) and os.path.lexists(_pack(layout, run_id)):
-            disk.unlink(os.fspath(_pack(layout, run_id)))
+        if not os.path.lexists(layout.run(run_id).dir) and os.path.lexists(pack_path(layout.objects, run_id)):
+            disk.unlink(os.fspath(pack_path(layout.objects, run_id)))
         disk.remove_tree(os.fspath(folder))
     return loose, why_not
 
 
-def _pack(layout: ProjectLayout, run_id: str) -> Path:
-    return layout.objects / f"{run_id}.pack"
-
-
-def _loose(layout: ProjectLayout, sha: str) -> Path:
-    return layout.objects / "loose" / sha[:2] / sha[2:]
-
-
 def _removable_loose(layout: ProjectLayout, going: list[Path]) -> tuple[dict[str, int], str]:
     """Loose objects, with their sizes, that only the folders `going` name; or why that cannot be known."""
-    if not going or not os.path.lexists(layout.objects / "loose"):
+    if not going or not os.path.lexists(layout.objects / LOOSE_DIR):
         return {}, ""
     try:
-        named = {sha for sha in _hashes(going) if os.path.lexists(_loose(layout, sha))}
+        named = {sha for sha in _hashes(going) if os.path.lexists(loose_path(layout.objects, sha))}
         if named:
             staying = [path for name in os.listdir(layout.runs) if (path := layout.runs / name) not in going]
             _require_whole(staying)
             named -= _hashes(staying)
     except (_UnprovenError, OSError) as error:
         return {}, str(error)
-    return {sha: os.lstat(_loose(layout, sha)).st_size for sha in named}, ""
+    return {sha: os.lstat(loose_path(layout.objects, sha)).st_size for sha in named}, ""
 
 
 def _require_whole(folders: Iterable[Path]) -> None:

@@ -21,6 +21,7 @@ from holdfast.runs.listing import read_run
 from holdfast.sessions.mending import mend_objects
 from holdfast.snapshots import next_number, plan_rotation, sidecar_of, snapshot_path, snapshots
 from holdfast.state import RunState
+from holdfast.stores.asides import TAIL
 from holdfast.stores.paper import APPEND, COPY, CUT, DELETE, KEEP, SET_ASIDE, WRITE, Action, Paper
 from holdfast.stores.places import is_no_folder, is_something_else, no_files_in
 from holdfast.views.shelf import Obstacle, ViewShelf, is_page
@@ -130,7 +131,7 @@ class Foresight:
         self._has_journal = True
         if not is_damaged:
             if history.tail:
-                self.paper.copy_aside(path, self._run.quarantine, label="tail", do=CUT)
+                self.paper.copy_aside(path, self._run.quarantine, label=TAIL, do=CUT)
             return
         if is_something_else(path):
             self.paper.set_aside(path, self._run.quarantine)

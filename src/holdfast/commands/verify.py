@@ -21,7 +21,7 @@ from pathlib import Path
 
 from holdfast.artifacts import looks as look
 from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError
-from holdfast.layout import ProjectLayout
+from holdfast.layout import ProjectLayout, pack_path
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.runs.auditing import DIFFERENT, FORBIDDEN, SHORTENED, TORN, Flaw, audit
 from holdfast.runs.history import read_history
@@ -141,7 +141,7 @@ class _Verification:
 
     def _prove_pack(self) -> set[str]:
         """The objects of the run's own pack that are whole."""
-        pack = Pack(self._layout.objects / f"{self._report.run_id}.pack")
+        pack = Pack(pack_path(self._layout.objects, self._report.run_id))
         whole: set[str] = set()
         try:
             torn = _scanned(pack)

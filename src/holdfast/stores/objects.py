@@ -1,7 +1,7 @@
 """Every accepted artifact by content hash, so that a lost one is put back for nothing.
 
     objects/RUN_ID.pack         objects up to 1 MiB of one run, only appended to (`packs.py` has the format)
-    objects/loose/ab/cdef...    larger ones, one file each, named by their hash
+    objects/loose/ab/cdef...    larger ones, one file each, named by their hash (`loose.py`)
 
 Crash story. An append may be torn: the next writer moves the torn bytes to quarantine and cuts them off. A
 record is believed only after hashing, so lost or mixed-up blocks are damage, never a wrong object. `put`
@@ -22,14 +22,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.errors import StorageError
+from holdfast.layout import PACK_SUFFIX, pack_path
 from holdfast.stores import asides, atomic, disk, readable, temporaries
+from holdfast.stores.loose import LooseObjects, copy_hashing, hash_file
 from holdfast.stores.packs import Pack, encode_record, read_exactly
-from holdfast.stores.places import room_for_file, room_for_folder
+from holdfast.stores.places import room_for_file
 
 PACKED_MAX = 1 << 20
-_LOOSE_DIR = "loose"
-_PACK_SUFFIX = ".pack"
-_BLOCK = 1 << 20
 _UNWRITTEN_MAX = 1 << 20
 
 
@@ -50,7 +49,8 @@ class ObjectStore:
         self._tmp = tmp
         self._quarantine = quarantine if quarantine is not None else objects / "quarantine"
         self._read_only = read_only
-        self._own = Pack(objects / f"{run_id}{_PACK_SUFFIX}")
+        self._loose = LooseObjects(objects, tmp, self._quarantine, self.damage)
+        self._own = Pack(pack_path(objects, run_id))
         self._own_scanned = False
         self._others: dict[str, Pack] = {}
         self._fd = -1
@@ -72,8 +72,8 @@ class ObjectStore:
         with self._mutex:
             self._writable()
             if len(data) > PACKED_MAX:
-                if not self._kept_loose(sha):
-                    self._put_loose(sha, data)
+                if not self._loose.keeps(sha):
+                    self._loose.put(sha, data)
             elif not self._kept_packed(sha):
                 self._append(sha, data)
             self._trusted.add(sha)
@@ -88,7 +88,7 @@ class ObjectStore:
         temp, writer = self._fresh_temp()
         try:
             try:
-                sha, size = _copy_hashing(path, writer, temp)
+                sha, size = copy_hashing(path, writer, temp)
             finally:
                 os.close(writer)
             self._take_in(Path(temp), sha)
@@ -105,7 +105,7 @@ class ObjectStore:
                 atomic.copy_range(reader, 0, size, writer, temp)
             finally:
                 os.close(writer)
-            if _hash_file(Path(temp)) != sha:
+            if hash_file(Path(temp)) != sha:
                 return False
             if size > PACKED_MAX:
                 self._take_in(Path(temp), sha)
@@ -122,14 +122,13 @@ class ObjectStore:
 
     def lacks(self, sha: str) -> bool:
         """Whether neither our pack, as far as it was read, nor a loose file has it: others may drop theirs."""
-        return sha not in self._own.objects and not os.path.lexists(self._loose(sha))
+        return sha not in self._own.objects and not self._loose.has(sha)
 
     def is_rotten(self, sha: str) -> bool:
         """Whether nothing but a loose file has it, and that is not what it says, hashed in full."""
         if sha in self._trusted or sha in self._own.objects:
             return False
-        path = self._loose(sha)
-        return os.path.lexists(path) and _hash_file(path) != sha
+        return self._loose.has(sha) and not self._loose.is_whole(sha)
 
     def mend(self, *, prove: bool = True) -> None:
         """Open our pack and, with `prove`, hash every object; a pack with damage in it is written anew without it.
@@ -176,17 +175,17 @@ class ObjectStore:
                 data = self._read_packed(pack, sha)
                 if data is not None:
                     return data
-        return self._read_loose(sha)
+        return self._loose.read(sha)
 
     def has(self, sha: str) -> bool:
         """Whether an object of this name is there; only `get` proves that it is whole."""
         with self._mutex:
-            return os.path.lexists(self._loose(sha)) or any(True for _ in self._packs_with(sha))
+            return self._loose.has(sha) or any(True for _ in self._packs_with(sha))
 
     def is_whole(self, sha: str) -> bool:
         """Whether the object is somewhere, hashed in full; a large one is not held in memory."""
-        if os.path.lexists(self._loose(sha)):
-            return _hash_file(self._loose(sha)) == sha
+        if self._loose.has(sha):
+            return self._loose.is_whole(sha)
         return self.get(sha) is not None
 
     def copy_to(self, sha: str, dest: Path) -> bool:
@@ -202,25 +201,12 @@ class ObjectStore:
         return is_whole
 
     def _copy_whole(self, sha: str, writer: int, name: str) -> bool:
-        """Large objects are streamed and judged by the hash of what was copied."""
-        if os.path.lexists(self._loose(sha)):
-            if self._copied_loose(sha, writer, name) == sha:
-                return True
-            self.damage.append(f"loose object {sha[:12]} is damaged")
-            return False
+        if self._loose.has(sha):
+            return self._loose.copy(sha, writer, name)
         data = self.get(sha)
         if data is not None:
             disk.write_all(writer, data, name)
         return data is not None
-
-    def _copied_loose(self, sha: str, writer: int, name: str) -> str:
-        """The hash of what was copied; none if what lies there is not to be read as a file."""
-        try:
-            return _copy_hashing(self._loose(sha), writer, name)[0]
-        except OSError as error:
-            if error.errno not in readable.UNREADABLE:
-                raise
-            return ""
 
     def sync(self) -> None:
         """Everything put so far is durable when this returns; costs nothing if nothing was."""
@@ -319,36 +305,12 @@ class ObjectStore:
             return True
         return sha in self._own.objects and self._read_packed(self._own, sha) is not None
 
-    def _kept_loose(self, sha: str) -> bool:
-        """Whether a loose file has it, hashed."""
-        self.damage += room_for_folder(self._dir / _LOOSE_DIR, self._quarantine)
-        path = self._loose(sha)
-        if not os.path.lexists(path):
-            return False
-        if _hash_file(path) == sha:
-            disk.sync_dir(path.parent)  # whoever wrote it may have been killed just before this
-            return True
-        kept_as = asides.set_aside(path, self._quarantine)
-        self.damage.append(f"loose object {sha[:12]} is damaged and kept as {kept_as.name}")
-        return False
-
-    def _put_loose(self, sha: str, data: bytes) -> None:
-        path = self._loose(sha)
-        atomic.make_dirs(path.parent, sync=True)
-        atomic.write_file(path, data, sync=True, tmp_dir=self._tmp)
-
     def _take_in(self, temp: Path, sha: str) -> None:
         """Keep a large file of ours by its name, unless it is kept already."""
         with self._mutex:
-            if sha in self._trusted or self._kept_loose(sha):
-                return
-            path = self._loose(sha)
-            atomic.make_dirs(path.parent, sync=True)
-            atomic.move_file(temp, os.fspath(path), sync=True)
-            self._trusted.add(sha)
-
-    def _loose(self, sha: str) -> Path:
-        return self._dir / _LOOSE_DIR / sha[:2] / sha[2:]
+            if sha not in self._trusted and not self._loose.keeps(sha):
+                self._loose.take(temp, sha)
+                self._trusted.add(sha)
 
     def _read_packed(self, pack: Pack, sha: str) -> bytes | None:
         try:
@@ -358,20 +320,6 @@ class ObjectStore:
         self._collect(pack)
         return data
 
-    def _read_loose(self, sha: str) -> bytes | None:
-        try:
-            data = readable.read_file(self._loose(sha))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            if error.errno not in readable.UNREADABLE:
-                raise
-            data = b""
-        if hashlib.sha256(data).hexdigest() == sha:
-            return data
-        self.damage.append(f"loose object {sha[:12]} is damaged")
-        return None
-
     def _packs_with(self, sha: str) -> Iterator[Pack]:
         """Our pack, then, only if asked further, the others'; each is scanned when it is first needed."""
         if self._fd < 0 and (not self._own_scanned or sha not in self._own.objects):
@@ -380,7 +328,7 @@ class ObjectStore:
             self._collect(self._own)
         if sha in self._own.objects:
             yield self._own
-        if os.path.lexists(self._loose(sha)):
+        if self._loose.has(sha):
             return
         for pack in self._other_packs():
             if sha not in pack.objects:
@@ -395,36 +343,10 @@ class ObjectStore:
         except FileNotFoundError:
             return []
         for name in names:
-            if name.endswith(_PACK_SUFFIX) and name != self._own.path.name and name not in self._others:
+            if name.endswith(PACK_SUFFIX) and name != self._own.path.name and name not in self._others:
                 self._others[name] = Pack(self._dir / name)
         return list(self._others.values())
 
     def _collect(self, pack: Pack) -> None:
         self.damage += pack.damage
         pack.damage.clear()
-
-
-def _hash_file(path: Path) -> str:
-    """The hash of a file of any size; none if it is not to be read as one."""
-    try:
-        fd = readable.open_regular(os.fspath(path))
-    except OSError as error:
-        if error.errno not in readable.UNREADABLE:
-            raise
-        return ""
-    with os.fdopen(fd, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _copy_hashing(source: Path, writer: int, name: str) -> tuple[str, int]:
-    """Copy a file to the open one called `name`; gives hash and size of what was copied."""
-    hasher, size = hashlib.sha256(), 0
-    reader = readable.open_regular(os.fspath(source))
-    try:
-        while block := os.read(reader, _BLOCK):
-            hasher.update(block)
-            size += len(block)
-            disk.write_all(writer, block, name)
-    finally:
-        os.close(reader)
-    return hasher.hexdigest(), size

@@ -283,15 +283,15 @@ class PaperObjects(ObjectStore):
                 self._own.refresh()
                 self._own_scanned = True
             return sha in self._own.objects and self._read_packed(self._own, sha) is not None
-        if not os.path.lexists(self._loose(sha)):
+        if not self._loose.has(sha):
             return False
         if self.is_whole(sha):
             return True
-        self._paper.set_aside(self._loose(sha), self._quarantine)
+        self._paper.set_aside(self._loose.path(sha), self._quarantine)
         return False
 
     def _keep(self, sha: str, size: int) -> None:
-        self._paper.note(KEEP, sha, self._own.path if size <= PACKED_MAX else self._loose(sha))
+        self._paper.note(KEEP, sha, self._own.path if size <= PACKED_MAX else self._loose.path(sha))
 
 
 def _hash_range(reader: int, size: int) -> str:

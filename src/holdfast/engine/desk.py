@@ -14,6 +14,7 @@ from holdfast.artifacts.looks import HALF
 from holdfast.engine.commit import Committer
 from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
+from holdfast.layout import PART_SUFFIX
 from holdfast.stores import disk, temporaries
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
@@ -152,4 +153,4 @@ class EngineDesk:
                 os.close(descriptor)
 
     def fresh_path(self, name: str) -> Path:
-        return temporaries.fresh_output(self._tmp, name.removesuffix(".part"))
+        return temporaries.fresh_output(self._tmp, name.removesuffix(PART_SUFFIX))

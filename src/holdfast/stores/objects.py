@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.errors import StorageError
-from holdfast.layout import PACK_SUFFIX, pack_path
+from holdfast.layout import PACK_SUFFIX, QUARANTINE_DIR, pack_path
 from holdfast.stores import asides, atomic, disk, readable, temporaries
 from holdfast.stores.loose import LooseObjects, copy_hashing, hash_file
 from holdfast.stores.packs import Pack, encode_record, read_exactly
@@ -47,7 +47,7 @@ class ObjectStore:
         self.damage: list[str] = []
         self._dir = objects
         self._tmp = tmp
-        self._quarantine = quarantine if quarantine is not None else objects / "quarantine"
+        self._quarantine = quarantine if quarantine is not None else objects / QUARANTINE_DIR
         self._read_only = read_only
         self._loose = LooseObjects(objects, tmp, self._quarantine, self.damage)
         self._own = Pack(pack_path(objects, run_id))

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast import events as ev
 from holdfast.context import Context
+from holdfast.layout import PART_SUFFIX
 from holdfast.state import OnceRecord
 from holdfast.values import encode_json
 
@@ -57,7 +58,7 @@ class MemoryDesk:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        return self._folder / name.removesuffix(".part")
+        return self._folder / name.removesuffix(PART_SUFFIX)
 
 
 class MemoryContext(Context):
@@ -114,7 +115,7 @@ def context(
         previous=(lambda: previous),
         partial=partial,
         once={key: _recorded(desk, key, result) for key, result in (once or {}).items()},
-        part_path="out.part",
+        part_path=f"out{PART_SUFFIX}",
     )
     made.desk = desk
     return made

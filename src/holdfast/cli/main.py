@@ -34,6 +34,7 @@ from holdfast.errors import (
     StorageError,
     UnprintableError,
 )
+from holdfast.signals import to_be_heard
 from holdfast.streams import give_closed_streams_a_place
 
 PROGRAM = "holdfast"
@@ -120,9 +121,8 @@ def main() -> NoReturn:
 
 def _on_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> None:
     """Handle what asks a process to end; what is ignored stays ignored."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handler)
+    for number in to_be_heard():
+        signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

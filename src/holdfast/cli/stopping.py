@@ -18,9 +18,9 @@ from typing import Any
 
 from holdfast.cli.console import Console
 from holdfast.engine.forked import have_children_take
+from holdfast.signals import to_be_heard
 from holdfast.wording import counted
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DEFAULT = {signal.SIGINT: signal.default_int_handler}
 
 
@@ -67,8 +67,7 @@ class Stopper:
             self._listener = threading.Thread(target=self._listen, name="holdfast-signals", daemon=True)
             self._listener.start()
             self._wakeup_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-            # What is ignored stays ignored: nohup, or a shell that runs us in the background, said so.
-            wanted = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            wanted = to_be_heard()
             self._before = {number: signal.signal(number, self._on_signal) for number in wanted}
             have_children_take({number: _DEFAULT.get(number, signal.SIG_DFL) for number in wanted})
         return self

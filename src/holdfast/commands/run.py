@@ -52,6 +52,7 @@ from holdfast.runs.listing import list_runs, open_project
 from holdfast.sessions.editing import kept_events, wanted
 from holdfast.sessions.session import OpenRun, copied, locked, make_folders
 from holdfast.settings import load_settings
+from holdfast.signals import to_be_heard
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
 from holdfast.views.matrix import shown_status
 from holdfast.views.picture import Picture, decode_spec
@@ -313,18 +314,13 @@ class _Session:
             self._write_views(sync=True)  # no view is older than the journal after a stop
 
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 @contextmanager
 def _handled_signals(stop: Callable[[], None], wanted: bool) -> Iterator[None]:
     """SIGINT and SIGTERM stop the run kindly, if this is the main thread; else the caller has them."""
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield
         return
-    # What is ignored stays ignored: nohup, or a shell that runs us in the background, said so.
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda *_: stop()) for number in heard}
+    before = {number: signal.signal(number, lambda *_: stop()) for number in to_be_heard()}
     have_children_take(before)
     try:
         yield

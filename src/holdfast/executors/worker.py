@@ -19,13 +19,14 @@ from holdfast.context import current_task
 from holdfast.executors.processes import answer_error, answer_value, pack_log, unpack_value
 from holdfast.executors.relaying import Sender
 from holdfast.pipeline.loader import load_pipeline
+from holdfast.signals import ENDING
 from holdfast.streams import Heedless, give_closed_streams_a_place, silence
 from holdfast.values import decode_json
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, _leave_it_to_the_engine)
     give_closed_streams_a_place()
     answers = _Answers(_take_stdout())

@@ -152,7 +152,7 @@ def _needs(picture: Picture) -> str:
         f"- {markdown_code(need.task)}: {markdown_cell(need.why) or 'waits'}\n  - {command_words(need.command)}"
         for need in picture.needs()
     ]
-    return _section("Needs a person", and_more(needs))
+    return section("Needs a person", and_more(needs))
 
 
 def _phases(picture: Picture) -> str:
@@ -162,7 +162,7 @@ def _phases(picture: Picture) -> str:
         standing = picture.state.phases.get(f"phase:{phase.name}", "")
         said = f": {markdown_cell(standing)}" if standing.startswith("refused") else ""
         lines.append(f"{number}. {one} {markdown_cell(phase.name)} ({words}{said})")
-    return _section("Phases", lines)
+    return section("Phases", lines)
 
 
 def _single_steps(picture: Picture) -> str:
@@ -175,7 +175,7 @@ def _single_steps(picture: Picture) -> str:
     lines = [f"| {first} | state | title |", "| --- | --- | --- |"]
     for column, one in zip(table.columns, row.marks, strict=True):
         lines.append(f"| {markdown_cell(column.name)} | {one} | {markdown_cell(column.title)} |")
-    return _section("Steps", lines)
+    return section("Steps", lines)
 
 
 # --- fan-outs --------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _fan_out(picture: Picture, table: Matrix) -> str:
         lines += rows
     if not lines:
         lines.append("There are no items.")
-    return _section(f"Each {markdown_cell(table.var)}", lines)
+    return section(f"Each {markdown_cell(table.var)}", lines)
 
 
 def _unknown_items(picture: Picture, var: str) -> Iterator[str]:
@@ -260,7 +260,7 @@ def _gates(picture: Picture) -> str:
         spec = specs.get(step_of(gate))
         ask = f": {markdown_cell(spec.ask)}" if spec and spec.ask else ""
         lines.append(f"- {one} {markdown_code(gate)} ({standing or 'not reached yet'}){ask}")
-    return _section("Gates", lines)
+    return section("Gates", lines)
 
 
 def _orphans(picture: Picture) -> str:
@@ -268,10 +268,11 @@ def _orphans(picture: Picture) -> str:
     if not orphans:
         return ""
     said = "On record, but the pipeline no longer has them. Their files are kept."
-    return _section("No longer in the pipeline", [said, "", *and_more(orphans)])
+    return section("No longer in the pipeline", [said, "", *and_more(orphans)])
 
 
-def _section(title: str, lines: list[str]) -> str:
+def section(title: str, lines: list[str]) -> str:
+    """A heading and what stands below it; "" if nothing does."""
     return _paragraph([f"## {title}", "", *lines]) if lines else ""
 
 

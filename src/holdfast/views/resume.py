@@ -24,7 +24,7 @@ from holdfast.state import (
     WAITS_FOR_PERSON,
 )
 from holdfast.views import letter, matrix
-from holdfast.views.checkpoint import LISTED_MAX, command_words, phase_mark, phase_words
+from holdfast.views.checkpoint import LISTED_MAX, command_words, phase_mark, phase_words, section
 from holdfast.views.issues import decision_lines, issue_lines, state_words
 from holdfast.views.picture import READY, Picture
 from holdfast.views.stamp import stamp
@@ -43,11 +43,11 @@ def render(picture: Picture) -> str:
         _overview(picture),
         _progress(picture),
         _outputs(picture) if finished else _incomplete(picture),
-        _section(letter.KNOWN_ISSUES, issue_lines(picture) or ["None."]),
-        _section(letter.DECISIONS, decision_lines(picture)),
+        section(letter.KNOWN_ISSUES, issue_lines(picture) or ["None."]),
+        section(letter.DECISIONS, decision_lines(picture)),
         "" if finished else _next_steps(picture),
         _locations(picture),
-        _section("Cost so far", [f"{cost_line(picture)}."]),
+        section("Cost so far", [f"{cost_line(picture)}."]),
     ]
     return stamp("\n".join(filter(None, parts)), picture.state.run_id, picture.state.seq)
 
@@ -131,7 +131,7 @@ def _overview(picture: Picture) -> str:
         known = len(picture.rows(fan.var))
         more = "" if matrix.is_expanded(picture, fan.var) else " so far; the others are not known yet"
         lines.append(f"- Items of {markdown_code(fan.var)}: {known}{more}")
-    return _section(letter.OVERVIEW, lines)
+    return section(letter.OVERVIEW, lines)
 
 
 def _progress(picture: Picture) -> str:
@@ -146,7 +146,7 @@ def _progress(picture: Picture) -> str:
         lines.append(f"- Current batch: {batch}")
     if picture.state.last_completed:
         lines.append(f"- Finished last: {markdown_code(picture.state.last_completed)}")
-    return _section("Progress", [*lines, *_by_step(picture)])
+    return section("Progress", [*lines, *_by_step(picture)])
 
 
 def _counted(picture: Picture) -> Iterator[str]:
@@ -203,7 +203,7 @@ def _incomplete(picture: Picture) -> str:
         rest = list(levels.values())[LISTED_MAX:]
         counted = ", ".join(f"{rest.count(level)} {level}" for level in _MEANING if level in rest)
         lines += ["", f"... and {len(rest)} more: {counted}. {letter.CUT_SHORT}"]
-    return _section("Incomplete tasks", lines)
+    return section("Incomplete tasks", lines)
 
 
 def _next_steps(picture: Picture) -> str:
@@ -222,7 +222,7 @@ def _next_steps(picture: Picture) -> str:
     if len(needs) > LISTED_MAX:
         steps.append(f"... and {len(needs) - LISTED_MAX} more that need a person: `holdfast status`")
     steps.append(f"Continue: {markdown_code(picture.continue_command())}")
-    return _section("Next steps", [f"{number}. {step}" for number, step in enumerate(steps, start=1)])
+    return section("Next steps", [f"{number}. {step}" for number, step in enumerate(steps, start=1)])
 
 
 def _cut_off(picture: Picture) -> str:
@@ -253,7 +253,7 @@ def _outputs(picture: Picture) -> str:
             accepted = record.accepted if record is not None and record.status == COMPLETED else None
             files = [markdown_code(file.path) for file in accepted.files] if accepted else []
         lines += [f"- {markdown_cell(step.title)}: {file}" for file in files]
-    return _section("Outputs", lines)
+    return section("Outputs", lines)
 
 
 def _locations(picture: Picture) -> str:
@@ -275,12 +275,8 @@ def _locations(picture: Picture) -> str:
             lines.append(f"- {markdown_cell(step.title)} writes {markdown_code(path)}")
         if step.appends is not None:
             lines.append(f"- {markdown_cell(step.title)} keeps {markdown_code(step.appends)}, a section an item")
-    return _section("Where things are", lines)
+    return section("Where things are", lines)
 
 
 def _json(value: object) -> str:
     return markdown_code(exact_json(value))
-
-
-def _section(title: str, lines: list[str]) -> str:
-    return "\n".join([f"## {title}", "", *lines]) + "\n" if lines else ""

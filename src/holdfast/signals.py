@@ -1,0 +1,12 @@
+"""The signals that ask a process to end."""
+
+from __future__ import annotations
+
+import signal
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def to_be_heard() -> list[signal.Signals]:
+    """Those of them that are not ignored: nohup, or a shell that runs us in the background, said so."""
+    return [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]

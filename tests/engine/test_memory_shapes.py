@@ -345,6 +345,19 @@ def test_the_memory_of_another_run_is_not_taken_over(tmp_path: Path) -> None:
     assert (tmp_path / FILE).read_bytes() == before
 
 
+def test_a_memory_file_that_is_all_that_is_left_brings_its_run_back(tmp_path: Path) -> None:
+    """A section does not say which parameters it was made with: it is no proof that they were others."""
+    first = run(simple(), tmp_path)
+    before = texts(tmp_path / FILE)
+    for lost in (".holdfast", "a.md", "b.md", "c.md"):
+        shutil.rmtree(tmp_path / lost) if lost == ".holdfast" else (tmp_path / lost).unlink()
+    ran: list[str] = []
+    result = run(simple(ran), tmp_path)
+    assert (result.status, result.run_id) == ("completed", first.run_id)
+    assert sorted(ran) == ["text[a]", "text[b]", "text[c]"]
+    assert texts(tmp_path / FILE) == before
+
+
 def test_with_overwrite_sections_of_another_run_are_replaced_not_adopted(tmp_path: Path) -> None:
     """They were made from something else; objects/ keeps them."""
     run(simple(own_files=True, overwrite=True), tmp_path)

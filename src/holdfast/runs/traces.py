@@ -23,7 +23,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.names import check_run_id
-from holdfast.pipeline.nodes import split_task_id, step_of, task_id
+from holdfast.pipeline.nodes import Node, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import tail_seal
 from holdfast.runs.destinations import fields_of, known_items
@@ -133,9 +133,7 @@ def refuse_other_inputs(
     graph = build_graph(_with_items(spec, found.values()), {})
     inputs = Inputs(graph, RunState(params=dict(params)), None, Path())
     seals_by_task = {seal.task: seal for seal in found.values()}
-    roots = [
-        n for n in graph.tasks() if n.id in seals_by_task and not n.parents and not getattr(n.spec, "reads", ())
-    ]
+    roots = [node for node in graph.tasks() if node.id in seals_by_task and not _takes_from_others(node)]
     versions = {node.id: seals_by_task[node.id].step_version for node in roots}  # a raised one is no other wish
     digests = {node.id: inputs.digest(node, inputs.parts(node, versions[node.id])) for node in roots}
     if digests and not any(seals_by_task[task].input_digest == digest for task, digest in digests.items()):
@@ -144,6 +142,11 @@ def refuse_other_inputs(
             f"{path} belongs to run {seal.run}, whose record is lost and whose parameters were others.",
             fix=way_on + _OTHER_WAYS,
         )
+
+
+def _takes_from_others(node: Node) -> bool:
+    """Whether a task is made from outputs of others, a section's `sources` among them, or from files outside."""
+    return bool(node.parents or node.material or getattr(node.spec, "reads", ()))
 
 
 def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal], way_on: str) -> None:

@@ -112,7 +112,7 @@ def chapters(project: Project) -> Pipeline:
 
     @pipe.step(writes="book.md", copy=project.copy, after=["look"])
     def book(ctx: Context, draft: dict[str, Any]) -> str:
-        return project.call(ctx, "".join(one["text"] for one in draft.values()))
+        return project.call(ctx, "".join(f"{one['text']}{one['size']}\n" for one in draft.values()))
 
     return pipe
 

@@ -5,6 +5,7 @@ A sample of the places is tried, drawn with a printed seed; HOLDFAST_CRASH_POINT
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,35 @@ def test_an_answer_about_an_edit_is_carried_out_once(tmp_path: Path, choice: str
         left.check(told, words)
         assert left.has(WORDS), words
         assert left.bodies() == ends[0], words
+
+
+@COPIES
+def test_an_answer_about_an_edit_in_a_lost_run_is_carried_out_once(tmp_path: Path, copy: bool) -> None:
+    """What the old seals knew of cost and value stands in those of the edit, and nobody is asked twice."""
+    before = waiting(tmp_path / "before", copy=copy)
+    approved(before)
+    before.edit("drafts/c1.md")
+    shutil.rmtree(before.layout.runs)
+    assert before.run(chapters(before)).status == "paused"
+    ends: list[tuple[float, dict[str, list[bytes]]]] = []
+
+    def answer(project: Project) -> None:
+        people.decide(project.layout, RUN_ID, "draft[c1]", "keep")
+        project.say("answered")
+        result = project.run(chapters(project))
+        assert result.status == "completed", project.asked()
+        ends.append((result.cost_usd, project.bodies()))
+
+    for left, told, words in cuts(before, answer, tmp_path / "cuts", SAMPLE):
+        result = left.run(chapters(left))
+        if "answered" not in told and left.asked() == {"draft[c1]"}:
+            answer(left)
+        else:
+            assert result.status == "completed", f"{words}: {left.asked()}"
+            assert result.cost_usd == ends[0][0], words
+        left.check(told, words)
+        assert left.has(WORDS), words
+        assert left.bodies() == ends[0][1], words
 
 
 @COPIES

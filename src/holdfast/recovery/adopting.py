@@ -7,7 +7,6 @@ at best, and takes them over again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -52,9 +51,29 @@ class Adopting:
         seen = [file_seen(node, *one) for one in found]
         files = tuple([self.keep_copy(*one) for one in seen])
         if decision.about != "sealed":
-            bodies = {record.path: body for record, body in seen}
-            self.seal_anew(node, Accepted(files), parts, digest_, _version_of(node, _seal_of(found)), bodies)
+            self._seal_found(node, found, seen, parts, digest_)
         return [*aside, self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
+
+    def _seal_found(
+        self,
+        node: Node,
+        found: Sequence[tuple[str, str, Look]],
+        seen: Sequence[tuple[ev.FileRecord, bytes]],
+        parts: Mapping[str, str],
+        digest_: str,
+    ) -> None:
+        """Seal what is adopted as one set; what an older seal knows of cost and value goes on into the new ones.
+
+        Edited files come last: killed before that, the next run finds the edit, and not two sets.
+        """
+        old = _seal_of(found)
+        accepted = Accepted(tuple([record for record, _ in seen]), value_ref=old.value_digest if old else "")
+        seal = self._seal_against(node, accepted, parts, digest_, _version_of(node, old))
+        if old is not None:
+            seal = seals.vary(seal, cost_usd=old.cost_usd, tokens=old.tokens)
+        edited = {path for _, path, how in found if how.kind == look.CHANGED}
+        for record, body in sorted(seen, key=lambda one: one[0].path in edited):
+            self.artifacts.reseal(record, seal, body=body, sync=True)
 
     def _adoption(
         self,
@@ -152,23 +171,22 @@ class Adopting:
         return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
 
     def seal_anew(
-        self,
-        node: Node,
-        accepted: Accepted,
-        parts: Mapping[str, str],
-        digest_: str,
-        version: int,
-        bodies: Mapping[str, bytes] = MappingProxyType({}),
+        self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
     ) -> None:
         """Seal the files of a task against these inputs, as made by this version of its step.
 
         Synced: they are written anew, and until that is on record nothing else leads to what was in them.
         """
+        seal = self._seal_against(node, accepted, parts, digest_, version)
+        for file in accepted.files:
+            self.artifacts.reseal(file, seal, sync=True)
+
+    def _seal_against(
+        self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
+    ) -> Seal:
         made_from = {"input_digest": comparable(digest_, parts), "inputs": shorten(parts)}
         record = replace(self.state.task(node.id), version=version, **made_from)
-        seal = set_seal(self.state.run_id, node, record, accepted)
-        for file in accepted.files:
-            self.artifacts.reseal(file, seal, body=bodies.get(file.path), sync=True)
+        return set_seal(self.state.run_id, node, record, accepted)
 
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:

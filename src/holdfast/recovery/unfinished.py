@@ -101,7 +101,9 @@ def _adopt_sealed(evidence: Evidence) -> Decision | None:
             return None
         if not _may_fit(evidence, seal):
             return None
-    return Decision(ADOPT, "whole and sealed, only the record was missing", tuple(evidence.files), "sealed")
+    # An answer that was carried out, but for the record of it, holds: whose edit it was is not forgotten.
+    about = "kept" if evidence.record.decided == "keep" else "sealed"
+    return Decision(ADOPT, "whole and sealed, only the record was missing", tuple(evidence.files), about)
 
 
 def _is_value_due(evidence: Evidence) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,32 @@ def test_a_plain_file_opens_no_gate_that_is_put_before_it(tmp_path: Path) -> Non
     assert gated_pipeline(gated=False).run(dir=tmp_path).status == "failed"
     assert gated_pipeline(gated=True).run(dir=tmp_path).status == "paused"
     assert not events_of(tmp_path, "gate_approved")
+
+
+@pytest.mark.parametrize(("marker", "ending"), [("META_COMPLETE", "<!-- META_COMPLETE -->\n"), (None, "")])
+def test_files_of_which_some_got_their_seals_are_adopted_all_the_same(
+    tmp_path: Path, marker: str | None, ending: str
+) -> None:
+    """Whoever adopts several files seals one after the other and may be killed in between: it is one set."""
+    project = Plain(tmp_path, {"page": "page.md", "notes": "notes.md"}, None, marker)
+    for name in ("page", "notes"):
+        (tmp_path / f"{name}.md").write_text(f"the {name} of an agent\n{ending}")
+    plain = (tmp_path / "notes.md").read_bytes()
+    run_id = project.run().run_id
+    (tmp_path / "notes.md").write_bytes(plain)
+    shutil.rmtree(tmp_path / ".holdfast")
+    result = project.run()
+    assert (result.status, result.run_id, project.made) == ("completed", run_id, [])
+    assert project.received == {"page": "the page of an agent\n", "notes": "the notes of an agent\n"}
+
+
+def test_a_plain_file_beside_a_sealed_one_of_another_set_is_not_adopted(tmp_path: Path) -> None:
+    """The seal says with which bytes it belongs together: others prove nothing."""
+    project = Plain(tmp_path, {"page": "page.md", "data": "data.md"}, None, "META_COMPLETE")
+    for name in ("page", "data"):
+        (tmp_path / f"{name}.md").write_text("of an agent\n<!-- META_COMPLETE -->\n")
+    project.run()
+    (tmp_path / "data.md").write_text("of somebody else\n<!-- META_COMPLETE -->\n")
+    shutil.rmtree(tmp_path / ".holdfast")
+    project.run()
+    assert project.made == ["meta"]

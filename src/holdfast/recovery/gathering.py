@@ -12,12 +12,12 @@ from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import UNKNOWN, Inputs
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.products import part_path
+from holdfast.artifacts.products import part_path, set_digest
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.backups import Backups
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory
-from holdfast.recovery.seeing import as_taken
+from holdfast.recovery.seeing import as_taken, file_seen
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
@@ -192,6 +192,7 @@ class Gathering:
             if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
                 streamed = self.artifacts.files.look(part_path(path), names, None)
                 parts[part_path(path)] = as_taken(node, key, path, streamed)
+        files = _as_before_sealing(node, paths, files) if len(files) > 1 else files
         seals = [seen.seal for seen in files.values() if seen.seal is not None and seen.seal.value_digest]
         lost = any(self.artifacts.rest_of(seal) is None for seal in seals) if seals else False
         current = self._without_superseded(record, files, value_lost=lost)
@@ -289,6 +290,21 @@ class Gathering:
             if name in names or ("ctx" in node.spec.sources and part_path(name) in names):
                 return False
         return True
+
+
+def _as_before_sealing(node: Node, paths: Mapping[str, str], files: dict[str, Look]) -> dict[str, Look]:
+    """The files as others had left them, if whoever adopted them was killed when some had got their seals.
+
+    Such a seal names the set of all of them as they lie there.
+    """
+    kinds = {found.kind for found in files.values()}
+    if look.SEALED not in kinds or kinds - {look.SEALED} not in ({look.MARKED}, {look.HALF}):
+        return files
+    found = set_digest([file_seen(node, key, path, files[path])[0] for key, path in paths.items()])
+    if any(seen.seal is not None and seen.seal.set_digest != found for seen in files.values()):
+        return files
+    (kind,) = kinds - {look.SEALED}
+    return {path: replace(seen, kind=kind) for path, seen in files.items()}
 
 
 def _sealed_version(files: Mapping[str, Look]) -> int:

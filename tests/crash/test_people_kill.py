@@ -172,7 +172,12 @@ def turn_back_in_todos(project: Project) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("turn_back", [turn_back_on_page, turn_back_in_todos])
+def turn_back_in_both(project: Project) -> None:
+    turn_back_on_page(project)
+    turn_back_in_todos(project)
+
+
+@pytest.mark.parametrize("turn_back", [turn_back_on_page, turn_back_in_todos, turn_back_in_both])
 def test_a_task_turned_back_in_a_view_is_done_again_once(
     tmp_path: Path, turn_back: Callable[[Project], None]
 ) -> None:

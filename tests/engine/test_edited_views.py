@@ -99,6 +99,19 @@ def test_a_row_of_todos_turned_back_is_a_request_to_redo(book: Book) -> None:
     assert (edited["source"], edited["wanted"]) == ("todos.db", "redo")
 
 
+def test_two_views_that_ask_for_the_same_are_both_heard_once(book: Book) -> None:
+    """Whichever of them is there still after a kill, or again after a power cut, asks for nothing new."""
+    book.run()
+    book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
+    book.sql("UPDATE todos SET status = 'pending' WHERE id = 'draft[ch01]'")
+    edited = {name: (book.root / name).read_bytes() for name in ("checkpoint.md", ".holdfast/todos.db")}
+    assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
+    assert [event["source"] for event in events_of(book.root, "view_edited")] == ["checkpoint.md", "todos.db"]
+    for name, data in edited.items():
+        (book.root / name).write_bytes(data)
+        assert (book.run().status, book.made) == ("completed", []), name
+
+
 def test_a_remark_in_todos_is_kept_and_told(book: Book) -> None:
     """A description written by hand asks for nothing; it is kept in a copy, which is on record."""
     book.run()

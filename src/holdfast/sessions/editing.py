@@ -22,22 +22,20 @@ from holdfast.recovery.sources import Views, read_unfinished
 from holdfast.runs.looking import draw_run
 from holdfast.state import COMPLETED, RunState
 from holdfast.views.claims import Claims
-from holdfast.views.edits import TURNED_BACK, WANTED_DONE, WANTED_REDO, Wish, wishes
+from holdfast.views.edits import TURNED_BACK, WANTED_REDO, Wish, wishes
 from holdfast.views.picture import Picture
 from holdfast.views.shelf import Kept, ViewShelf
 
 
 def wanted(layout: ProjectLayout, edited: Sequence[Claims], now: Picture) -> list[ev.Event]:
     """What the edited views ask for that has not happened yet; `now` is the run as it is."""
-    found: dict[tuple[str, str], Wish] = {}
+    found: list[Wish] = []
     for claims in edited:
         is_ours = _is_of(claims, now)
         then = _at(layout, now.state.run_id, claims.seq) if is_ours else now
         heard = _heard(layout.run(now.state.run_id), claims) if is_ours else set()
-        for wish in wishes(claims, then):
-            if (wish.task, wish.wanted) not in heard:
-                found.setdefault((wish.task, wish.wanted), wish)
-    return [event for wish in found.values() for event in _events(wish, now.state)]
+        found += [wish for wish in wishes(claims, then) if (wish.task, wish.wanted) not in heard]
+    return list(_events(found, now.state))
 
 
 def foreseen_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState) -> list[ev.Event]:
@@ -64,8 +62,8 @@ def lost_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState, view
     if page is None or then is None or (then.run_id, then.seq) != (page.run_id, page.seq):
         return []
     back = {task: said for task, said in page.tasks.items() if said in TURNED_BACK and task not in then.tasks}
-    found = (Wish(task, page.source, WANTED_REDO, said, COMPLETED) for task, said in back.items())
-    return [event for wish in found for event in _events(wish, state)]
+    found = [Wish(task, page.source, WANTED_REDO, said, COMPLETED) for task, said in back.items()]
+    return list(_events([wish for wish in found if state.task(wish.task).status == COMPLETED], state))
 
 
 def turned_back(events: Iterable[ev.Event]) -> dict[str, str]:
@@ -86,15 +84,19 @@ def _is_of(claims: Claims, now: Picture) -> bool:
     return claims.is_stamped and claims.run_id == now.state.run_id
 
 
-def _events(wish: Wish, state: RunState) -> Iterator[ev.Event]:
-    is_done = state.task(wish.task).status == COMPLETED
-    said = ev.ViewEdited(source=wish.source, step_id=wish.task, wanted=wish.wanted, said=wish.said, was=wish.was)
-    if wish.wanted == WANTED_DONE:
-        if not is_done and state.task(wish.task).claimed != wish.source:
-            yield said
-    elif is_done and wish.task not in state.recalls:
-        yield said
-        yield ev.RewindRequested(step_id="", targets={wish.task: ""})
+def _events(found: Iterable[Wish], state: RunState) -> Iterator[ev.Event]:
+    """Each view is heard, also where another asks for the same: it may be there still when that has been done."""
+    sent_back = set(state.recalls)
+    for wish in found:
+        record = state.task(wish.task)
+        is_done = record.status == COMPLETED
+        if wish.wanted == WANTED_REDO or not (is_done or record.claimed == wish.source):
+            yield ev.ViewEdited(
+                source=wish.source, step_id=wish.task, wanted=wish.wanted, said=wish.said, was=wish.was
+            )
+        if wish.wanted == WANTED_REDO and is_done and wish.task not in sent_back:
+            yield ev.RewindRequested(step_id="", targets={wish.task: ""})
+            sent_back.add(wish.task)
 
 
 def _at(layout: ProjectLayout, run_id: str, seq: int) -> Picture:

@@ -348,3 +348,37 @@ def test_an_edit_that_is_kept_is_migrated_before_anybody_takes_it(
     assert not verify(open_project(tmp_path), run.run_id).findings
     assert pipeline(2).run(dir=tmp_path).status == "completed"
     assert len(received) == 2
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("writes", ["plan.json", {"text": "plan.md", "data": "plan.json"}])
+def test_a_killed_migration_is_gone_on_with_by_a_newer_pipeline(tmp_path: Path, writes: Any, copy: bool) -> None:
+    """The files have the form of version 2, the record that of 1: they are no edit, and no step is taken twice."""
+    project = Planned(tmp_path, writes, copy=copy)
+    received: list[Any] = []
+
+    def pipeline(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(writes=writes, version=version, copy=copy)
+        def plan() -> dict[str, Any]:
+            return {"text": "text\n", "data": ["made"], "rest": ["made"]}
+
+        @pipe.step(version=version)
+        def one(plan: Any) -> None:
+            received.append(plan)
+
+        for old in range(1, version):
+            pipe.migration("plan", old)(
+                lambda value, to=old + 1: {
+                    "text": f"{value['text']}to {to}\n",
+                    **{key: [*value[key], to] for key in ("data", "rest")},
+                }
+            )
+        return pipe
+
+    for version in (1, 2):
+        pipeline(version).run(dir=tmp_path)
+    project.forget("value_migrated")
+    assert pipeline(3).run(dir=tmp_path).status == "completed"
+    assert received[-1] == {"text": "text\nto 2\nto 3\n", "data": ["made", 2, 3], "rest": ["made", 2, 3]}

@@ -294,15 +294,14 @@ class Acting:
         made_from = {"input_digest": comparable(digest_, parts), "inputs": _as_known(record, parts)}
         now = replace(record, version=node.spec.version, **made_from)
         seal = seals.vary(task_seal(node.id, node.spec, self.state.run_id, now), known_as=record.output_digest)
-        migrated = self._left_by_migration(node, decision, accepted)
-        events = _decided_before(node, decision, record, is_left=migrated is not None)
-        if migrated is None:
-            try:
-                migrated = self._migrated(node, record, seal)
-            except LostValueError as error:  # cut off before, and the old form has no copy
-                reason = f"its migration was cut off: {error}"
-                paths = tuple(file.path for file in accepted.files)
-                return self._redo(node, replace(decision, reason=reason, paths=paths), parts, digest_)
+        left, version = self._left_by_migration(node, decision, accepted)
+        events = _decided_before(node, decision, record, is_left=left is not None)
+        try:
+            migrated = self._migrated(node, left or accepted, version or record.version, seal)
+        except LostValueError as error:  # cut off before, and the old form has no copy
+            reason = f"its migration was cut off: {error}"
+            paths = tuple(file.path for file in accepted.files)
+            return self._redo(node, replace(decision, reason=reason, paths=paths), parts, digest_)
         return [
             *events,
             ev.ValueMigrated(
@@ -316,23 +315,33 @@ class Acting:
             ),
         ]
 
-    def _left_by_migration(self, node: Node, decision: Decision, accepted: Accepted) -> Accepted | None:
-        """The files as a migration left them that was killed before its record; None if one is still the old."""
-        files, rest = [], None
-        for file in accepted.files:
-            seen = decision.looks.get(file.path)
-            if seen is None or seen.seal is None or seen.seal.step_version != node.spec.version:
-                return None
-            rest = self.artifacts.rest_of(seen.seal)
+    def _left_by_migration(
+        self, node: Node, decision: Decision, accepted: Accepted
+    ) -> tuple[Accepted | None, int]:
+        """The files as a migration left them that was killed before its record, and the version of that form.
+
+        None if one of them is still the old, or is of another version: the pipeline may have been edited since.
+        """
+        looks = [decision.looks.get(file.path) for file in accepted.files]
+        seals_found = [seen.seal for seen in looks if seen is not None and seen.seal is not None]
+        versions = {seal.step_version for seal in seals_found}
+        rests = {self.artifacts.rest_of(seal) for seal in seals_found}
+        is_left = len(seals_found) == len(looks) and versions and self.state.task(node.id).version not in versions
+        if not is_left or len(versions) > 1 or None in rests:
+            return None, 0
+        files = []
+        for file, seen in zip(accepted.files, looks, strict=True):
+            assert seen is not None and seen.seal is not None
             is_same = seen.seal.sha256 == file.sha256
             files.append(file if is_same else self.adopting.keep_copy(*file_seen(node, file.key, file.path, seen)))
-        return Accepted(tuple(files), value_ref=rest) if rest is not None else None
+        return Accepted(tuple(files), value_ref=rests.pop() or ""), versions.pop()
 
-    def _migrated(self, node: Node, record: TaskState, seal: Seal) -> Accepted:
-        """The output in the form of the step's version, stored."""
-        accepted = record.accepted or Accepted()
-        rungs = self._gathering.chain(node, record.version) or ()
-        output = migrated(node.id, record.version, rungs, self.artifacts.load(accepted))
+    def _migrated(self, node: Node, accepted: Accepted, version: int, seal: Seal) -> Accepted:
+        """The output of that version in the form of the step's, stored."""
+        if version == node.spec.version:
+            return accepted
+        rungs = self._gathering.chain(node, version) or ()
+        output = migrated(node.id, version, rungs, self.artifacts.load(accepted))
         try:
             if accepted.files:
                 return self.artifacts.store_again(node.spec, accepted, output, seal)

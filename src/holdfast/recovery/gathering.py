@@ -179,7 +179,7 @@ class Gathering:
     def _is_migrated(self, node: Node, found: Look, seal: Seal) -> bool:
         record = self.state.task(node.id)
         ours = (seal.run, seal.round) == (self.state.run_id, record.round)
-        is_newer = record.version < node.spec.version == seal.step_version
+        is_newer = record.version < seal.step_version <= node.spec.version
         return ours and is_newer and digest(found.body) == seal.sha256
 
     def _open_facts(self, node: Node, record: TaskState, paths: Mapping[str, str]) -> _Facts:

@@ -124,7 +124,7 @@ def test_a_file_without_a_copy_is_set_aside_when_its_value_is_made_again(tmp_pat
     shutil.rmtree(tmp_path / ".holdfast")
     assert pipe.run(dir=tmp_path).status == "completed"
     asides = {event["path"]: event["reason"] for event in events_of(tmp_path, "artifact_set_aside")}
-    assert asides["report.md"] == "its value was lost with the record, and is needed"
+    assert asides["report.md"] == "whole, but the value beside it is lost"
 
 
 def test_a_remade_value_that_does_not_fit_is_asked_about(research: Research) -> None:

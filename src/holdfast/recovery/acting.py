@@ -187,7 +187,8 @@ class Acting:
     def _redo(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         events: list[ev.Event] = []
         record = self.state.task(node.id)
-        why = decision.reason if decision.about in (decisions.REFUSED, decisions.VALUE) else ""
+        words = {decisions.REFUSED: decision.reason, decisions.VALUE: "whole, but the value beside it is lost"}
+        why = words.get(decision.about, "")
         for path in dict.fromkeys((*decision.paths, *self._new_paths(node, record))):
             found = decision.looks.get(path) or self._look(node, record, path)
             events += self._put_away(node.id, path, found, why)

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Context, Pipeline
 from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
 
 from . import victim
 from .harness import Trial, texts, uninterrupted
 from .medium import HOWS, Medium
+from .people_victim import Project
 from .test_kill import ALL, SEED
 
 SAMPLE = 6
@@ -106,3 +108,37 @@ def test_a_second_power_cut_loses_no_more_than_the_first(
         assert last.resume(copy=copy).status == "completed"
         _check_what_was_told(medium.told(place) + second.told(later), last, place)
         assert texts(last.artifacts()) == texts(expected)
+
+
+def _folders(project: Project) -> Pipeline:
+    """Folders that come to be for a file with a copy, and for a stream; then a file without one is put there."""
+    pipe = Pipeline("people")
+
+    @pipe.step(writes="one/copied.md")
+    def copied(ctx: Context) -> str:
+        return project.call(ctx, "there is a copy of this\n")
+
+    @pipe.step(writes="one/bare.md", copy=False)
+    def bare(ctx: Context, copied: str) -> str:
+        return project.call(ctx, "there is only this\n")
+
+    @pipe.step(writes="two/deep/streamed.md", copy=False)
+    def streamed(ctx: Context, bare: str) -> None:
+        ctx.write(project.call(ctx, "line by line\n"))
+
+    return pipe
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_file_without_a_copy_is_not_lost_with_its_folder(tmp_path: Path, how: str) -> None:
+    """The folder was made for a file that nobody syncs: its name is durable all the same before anyone is told."""
+    first = Project(tmp_path / "first")
+    first.folder.mkdir()
+    first.medium = medium = Medium(first.folder)
+    with medium.recording():
+        assert first.run(_folders(first)).status == "completed"
+    for place in [number for number, op in enumerate(medium.ops, 1) if op.words.startswith("ack ")]:
+        left = Project(tmp_path / f"cut{place}")
+        medium.cut(place, left.folder, random.Random(f"{SEED} {place} {how}"), how)
+        assert left.run(_folders(left)).status == "completed", place
+        left.check(medium.told(place), f"cut after operation {place}; HOLDFAST_CRASH_SEED={SEED}")

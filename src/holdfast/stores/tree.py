@@ -4,6 +4,9 @@ Every folder on the way is opened by name beneath the one above it, never follow
 are kept (a bounded number) and compared with what their name means now, at every use but those within a
 twentieth of a second of the last look, so that a replaced folder is noticed. A folder in use by one thread
 stays open while another evicts it: its descriptor is closed when the last user lets go.
+
+Crash story: whoever wants a file synced has the names of all folders above it synced first, also of those that
+were there already. They may have been made for a file that needs no sync, or by a process that was killed.
 """
 
 from __future__ import annotations
@@ -28,10 +31,11 @@ _NO_NAMES = ("", ".", "..")
 class _Folder:
     """An open directory, closed when nobody refers to it any more."""
 
-    __slots__ = ("fd", "identity", "seen_at")
+    __slots__ = ("fd", "identity", "is_durable", "seen_at")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self.is_durable = False  # whether its name is known to have been synced
         self.identity = _identity(os.fstat(fd))
         self.seen_at = clock.monotonic()  # when its name last led here
 
@@ -170,7 +174,7 @@ class WorkTree:
 
     def make_durable(self, rel: str) -> None:
         """Sync a file that somebody else wrote, and its name."""
-        folder, name = self._parent(rel)
+        folder, name = self._parent(rel, sync=True)
         descriptor = disk.open_file(name, os.O_RDONLY, dir_fd=folder.fd)
         try:
             disk.sync_file(descriptor, rel)
@@ -225,7 +229,8 @@ class WorkTree:
         """The open folder that holds `rel`, and its name there."""
         above, _, name = rel.rpartition("/")
         known = self._folders.get(above)  # no lock: whoever has a folder keeps it open by having it
-        if known is not None and _is_fresh(known) and name not in _NO_NAMES and "\0" not in name:
+        is_name = name not in _NO_NAMES and "\0" not in name
+        if known is not None and is_name and _is_fresh(known) and (known.is_durable or not sync):
             return known, name
         *folders, name = _parts(rel)
         return self._walk(folders, create, sync), name
@@ -237,22 +242,31 @@ class WorkTree:
         return folder
 
     def _step_into(self, parent: _Folder, key: str, name: str, create: bool, sync: bool) -> _Folder:
-        known = self._folders.get(key)
-        if known is not None and _is_fresh(known):
-            return known
-        now = clock.monotonic()
-        status = _stat_or_make(parent, name, create, sync)
-        if known is not None and known.identity == _identity(status):
-            known.seen_at = min(now, parent.seen_at)  # its own name may lead elsewhere as soon as one above does
-            return known
-        folder = _open_folder(parent, key, status)
-        folder.seen_at = min(now, parent.seen_at)
+        folder = self._folders.get(key)
+        if folder is None or not _is_fresh(folder):
+            folder = self._looked_at(parent, key, name, create)
+        if sync and not folder.is_durable:
+            disk.sync_dir(parent.fd)
+            folder.is_durable = True
+        return folder
+
+    def _looked_at(self, parent: _Folder, key: str, name: str, create: bool) -> _Folder:
+        """The folder that its name leads to now: the known one, or another."""
+        known, now = self._folders.get(key), clock.monotonic()
+        status = _stat_or_make(parent, name, create)
+        is_known = known is not None and known.identity == _identity(status)
+        folder = known if is_known and known is not None else _open_folder(parent, key, status)
+        folder.seen_at = min(now, parent.seen_at)  # its own name may lead elsewhere as soon as one above does
+        if not is_known:
+            self._keep(key, folder)
+        return folder
+
+    def _keep(self, key: str, folder: _Folder) -> None:
         with self._mutex:
             self._folders.pop(key, None)
             self._folders[key] = folder
             if len(self._folders) > _FOLDERS_KEPT:
                 del self._folders[next(iter(self._folders))]  # the one opened longest ago
-        return folder
 
 
 def _is_fresh(folder: _Folder) -> bool:
@@ -269,7 +283,7 @@ def _parts(rel: str) -> list[str]:
     return parts
 
 
-def _stat_or_make(parent: _Folder, name: str, create: bool, sync: bool) -> os.stat_result:
+def _stat_or_make(parent: _Folder, name: str, create: bool) -> os.stat_result:
     try:
         return os.stat(name, dir_fd=parent.fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -279,8 +293,6 @@ def _stat_or_make(parent: _Folder, name: str, create: bool, sync: bool) -> os.st
         disk.mkdir(name, dir_fd=parent.fd)
     except FileExistsError:
         pass  # someone else was faster; the check that follows is the same
-    if sync:
-        disk.sync_dir(parent.fd)
     return os.stat(name, dir_fd=parent.fd, follow_symlinks=False)
 
 

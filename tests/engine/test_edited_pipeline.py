@@ -92,6 +92,26 @@ def test_another_marker_is_put_into_the_seals_of_finished_files(tmp_path: Path, 
     ]
 
 
+def test_another_marker_is_put_into_the_seal_beside_a_file_that_is_healed(tmp_path: Path) -> None:
+    """What lies beside it, whole, gets the new marker in the same run: a second one has nothing to do."""
+
+    def marked(marker: str) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(writes={"text": "a.md", "data": "a.json"}, marker=marker)
+        def write() -> Any:
+            return {"text": "a", "data": [1]}
+
+        return pipe
+
+    marked("OLD").run(dir=tmp_path)
+    (tmp_path / "a.md").unlink()
+    marked("NEW").run(dir=tmp_path)
+    assert (tmp_path / "a.json.seal").read_text().startswith("<!-- NEW ")
+    marked("NEW").run(dir=tmp_path)
+    assert len(events_of(tmp_path, "task_kept")) == 1
+
+
 def test_a_renamed_step_keeps_its_work(tmp_path: Path) -> None:
     """With `was`, nothing is redone, neither the step nor what consumed it."""
     ran: list[str] = []

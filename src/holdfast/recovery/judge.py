@@ -250,8 +250,8 @@ class Judge:
 
 
 def _has_other_marker(node: Node, decision: Decision) -> bool:
-    """Whether files were adopted that have another marker than their step has now: its name may be another."""
-    if decision.action != decisions.ADOPT or decision.about != "sealed":
+    """Whether files that were adopted, or lie beside a healed one, have another marker than their step has now."""
+    if decision.action != decisions.HEAL and (decision.action, decision.about) != (decisions.ADOPT, "sealed"):
         return False
     wanted = getattr(node.spec, "marker", None) or ""
     return any(found.seal is not None and found.seal.marker != wanted for found in decision.looks.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import oracles
+from .pages import check_views
 from .world import World
 
 MANNERS = (
@@ -22,7 +23,9 @@ def run(world: World) -> str:
     world.has_kept_edits |= "keep" in more
     said = world.go(*more)
     oracles.expect_code(world, said, (0, 1, 3) if "--no-retry" in more else (0, 3))
-    oracles.check_views(world)
+    check_views(world, said.code)
+    if said.code == 0 and not {"--only-needed", "--quick"} & set(more):
+        oracles.check_whole(world)
     return ""
 
 
@@ -30,7 +33,7 @@ def run_killed(world: World) -> str:
     """At an operation on the disk, or at a line that a body writes."""
     torn = world.dice.choice(["", ":torn"])
     if world.dice.random() < 0.6:
-        said = world.go(kill_at=f"{world.dice.randrange(1, 90)}{torn}")
+        said = world.go(trouble=f"{world.dice.randrange(1, 90)}{torn}")
     else:
         said = world.go(stop=f"{world.dice.randrange(1, 25)}:KILL")
     oracles.expect_code(world, said, (0, 3, -9))
@@ -41,7 +44,7 @@ def run_interrupted(world: World) -> str:
     said = world.go(stop=f"{world.dice.randrange(1, 20)}:{world.dice.choice(['INT', 'TERM'])}")
     oracles.expect_code(world, said, (0, 3, 130))
     if said.code == 130:
-        oracles.check_views(world)
+        check_views(world, said.code)
     return ""
 
 
@@ -78,7 +81,7 @@ def recover(world: World) -> str:
 
 
 def recover_killed(world: World) -> str:
-    said = world("recover", "soak.py", kill_at=str(world.dice.randrange(1, 60)))
+    said = world("recover", "soak.py", trouble=str(world.dice.randrange(1, 60)))
     oracles.expect_code(world, said, (0, 2, 3, -9))
     return ""
 
@@ -96,7 +99,7 @@ def look(world: World) -> str:
 
 def approve(world: World) -> str:
     for gate in world.sketch.gates:
-        world("approve", gate.name, kill_at=moment(world))
+        world("approve", gate.name, trouble=moment(world))
     return ""
 
 
@@ -112,13 +115,13 @@ def decide(world: World) -> str:
     if choice == "keep" and not world.is_edited(world.oldest(task)):
         return "nothing to keep"  # something out of date would stand, and rightly
     world.note("asked", world.oldest(task))
-    said = world("decide", task, choice, kill_at=moment(world))
+    said = world("decide", task, choice, trouble=moment(world))
     world.has_kept_edits |= choice == "keep"
     return f"{task} {choice} -> {said.code}"
 
 
 def retry(world: World) -> str:
-    world("retry", "--all", kill_at=moment(world))
+    world("retry", "--all", trouble=moment(world))
     return ""
 
 

@@ -117,6 +117,9 @@ def note_loss(world: World, path: Path) -> None:
     for what in lost:
         world.note("lost", what)
         world.note_whole()
+    if "record" in lost:  # a file that was to be moved first lies where nobody looks any more
+        for task in sorted({owner.task for owner in world.owners().values()} - world.whole_tasks()):
+            world.note("lost", "file", task)
 
 
 def stash(world: World) -> str:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-import sqlite3
-from contextlib import closing
-from typing import Any
 
 from .artifacts import check_artifacts
+from .pages import check_views
 from .processes import Said
 from .spending import check_cost, check_payments, check_runs
 from .world import BrokenError, World
@@ -38,43 +36,6 @@ def is_fair_refusal(world: World, said: Said) -> bool:
 
 
 # --- after each command ------------------------------------------------------------------------------------------
-
-
-def check_views(world: World) -> None:
-    """`list`, `status`, RESUME.md, checkpoint.md, checkpoint.json and todos.db say the same."""
-    if not world.journal.is_file():
-        return
-    status = world.status()
-    done, total = status["totals"]["completed"], status["totals"]["tasks"]
-    said = {"status": (done, total)}
-    listed = next(one for one in world("list", "--json").json() if one["run_id"] == status["run_id"])
-    said["list"] = (listed["done"], listed["total"])
-    said["checkpoint.md"] = counts(world, "checkpoint.md", r"Progress: (\d+) of (\d+)")
-    said["RESUME.md"] = counts(world, "RESUME.md", r"Finished: (\d+) of (\d+)")
-    said["todos.db"] = (sum(row == "done" for row in rows(world, status)), total)
-    cells = (world.root / "checkpoint.md").read_text().split("## Legend")[0]
-    said["cells"] = (len(re.findall(r"\| ✅", cells)), total)
-    if are_items_guessed(world, status):
-        return
-    if len(set(said.values())) != 1:
-        raise BrokenError(f"views disagree: {said}")
-
-
-def are_items_guessed(world: World, status: Any) -> bool:
-    """After a loss, pages list the items that files suggest until the function that makes them has run."""
-    is_open = any(task["id"] in ("xs", "ys") and task["status"] != "completed" for task in status["tasks"])
-    return is_open and ["lost", "record"] in world.log()
-
-
-def counts(world: World, name: str, pattern: str) -> tuple[int, int]:
-    found = re.search(pattern, (world.root / name).read_text())
-    return (int(found[1]), int(found[2])) if found else (-1, -1)
-
-
-def rows(world: World, status: Any) -> list[str]:
-    tasks = {task["id"] for task in status["tasks"]}
-    with closing(sqlite3.connect(world.state / "todos.db")) as connection:
-        return [row[1] for row in connection.execute("SELECT id, status FROM todos") if row[0] in tasks]
 
 
 def check_recover(world: World) -> None:
@@ -204,10 +165,8 @@ def chosen(world: World, task: str, command: str, text: str) -> str:
 
 def check_end(world: World, undisturbed: World) -> None:
     """Everything that is promised of a run that says it is complete."""
-    check_views(world)
-    said = world("verify", "--json")
-    if said.code != 0:
-        raise BrokenError(f"verify after the end: {said.text[-3000:]}")
+    check_views(world, 0)
+    check_whole(world)
     check_no_op(world)
     check_recover(world)
     check_words(world)
@@ -216,6 +175,13 @@ def check_end(world: World, undisturbed: World) -> None:
     check_cost(world)
     check_runs(world)
     check_artifacts(world, undisturbed, finish)
+
+
+def check_whole(world: World) -> None:
+    """Exit status 0 means that every task is complete and verified."""
+    said = world("verify", world.run_id, "--json")
+    if said.code != 0:
+        raise BrokenError(f"verify after the end: {said.text[-3000:]}")
 
 
 def check_no_op(world: World) -> None:

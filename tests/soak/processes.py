@@ -1,10 +1,15 @@
 """Real processes of the command line, forked from one that has imported everything: each costs milliseconds.
 
 This file, run as a script, reads one job a line and answers with the exit status; two files have what was printed.
+
+What goes wrong with the disk, `trouble`, is said as N (killed before the N-th operation), N:torn (half of that write
+happens first), N:ENOSPC (that operation fails, whatever the errno is called) or N:ENOSPC+ (and so does every later one
+that needs room).
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -19,6 +24,7 @@ from typing import Any
 PATIENCE_S = 60  # a hang is a failure, not a wait
 KILLED = -signal.SIGKILL
 HUNG = -signal.SIGALRM
+NEEDS_ROOM = ("write", "mkdir")
 
 
 @dataclass(frozen=True)
@@ -47,10 +53,10 @@ class Processes:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )
 
-    def __call__(self, directory: Path, *words: str, env: Mapping[str, str], kill_at: str = "") -> Said:
+    def __call__(self, directory: Path, *words: str, env: Mapping[str, str], trouble: str = "") -> Said:
         assert self._server.stdin is not None and self._server.stdout is not None
         files = {name: str(self.folder / name) for name in ("out", "err")}
-        job = {"dir": str(directory), "argv": list(words), "env": dict(env), "kill_at": kill_at, **files}
+        job = {"dir": str(directory), "argv": list(words), "env": dict(env), "trouble": trouble, **files}
         self._server.stdin.write(json.dumps(job) + "\n")
         self._server.stdin.flush()
         code = int(self._server.stdout.readline())
@@ -93,7 +99,6 @@ def serve() -> None:
 def become(job: dict[str, Any]) -> None:
     """Be the process of that command."""
     from holdfast.cli.main import main
-    from holdfast.stores import disk
 
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
@@ -103,10 +108,28 @@ def become(job: dict[str, Any]) -> None:
     sys.argv = ["holdfast", *job["argv"]]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.alarm(PATIENCE_S)
-    operation, _, how = job["kill_at"].partition(":")
-    if operation:
-        disk.kill_at(int(operation), torn=how == "torn")
+    if job["trouble"]:
+        prepare(*job["trouble"].partition(":")[::2])
     main()
+
+
+def prepare(operation: str, how: str) -> None:
+    """Have the disk give out, or the process die, at an operation that is to come."""
+    from holdfast.stores import disk
+
+    if how in ("", "torn"):
+        disk.kill_at(int(operation), torn=how == "torn")
+        return
+    error, passed = getattr(errno, how.rstrip("+")), 0
+
+    def fail(op: str, path: str) -> None:
+        nonlocal passed
+        passed += 1
+        is_due = passed > int(operation) and op in NEEDS_ROOM if how.endswith("+") else passed == int(operation)
+        if is_due:
+            raise OSError(error, os.strerror(error), path)
+
+    disk.hook = fail
 
 
 if __name__ == "__main__":

@@ -222,12 +222,12 @@ class World:
 
     # --- commands ------------------------------------------------------------------------------------------
 
-    def __call__(self, *words: str, stop: str = "", kill_at: str = "") -> Said:
+    def __call__(self, *words: str, stop: str = "", trouble: str = "") -> Said:
         """One command; whatever it was, it must not fall over, and one that only looks must not touch anything."""
         before = self.entries() if words[0] in LOOKING or "--dry-run" in words else None
         env = {"SOAK_OUTSIDE": str(self.outside), "SOAK_STOP": stop or "0:KILL"}
-        said = self.start(self.root, *words, env=env, kill_at=kill_at)
-        stopped = f" stopped at {stop or kill_at}" if stop or kill_at else ""
+        said = self.start(self.root, *words, env=env, trouble=trouble)
+        stopped = f" stopped at {stop or trouble}" if stop or trouble else ""
         self.told.append(f"holdfast {' '.join(words)}{stopped} -> {said.code}")
         self.note("did", words[0], str(said.code))
         if "Traceback" in said.text or said.code in (INTERNAL_ERROR, HUNG):
@@ -237,7 +237,7 @@ class World:
         return said
 
     def status(self) -> Any:
-        return self("status", "--json").json()
+        return self("status", *([self.run_id] if self.run_dir.exists() else []), "--json").json()
 
     def param_words(self) -> list[str]:
         return [word for name, value in self.params.items() for word in ("-p", f"{name}={value}")]
@@ -256,9 +256,9 @@ class World:
     def has_begun(self) -> bool:
         return self.state.exists() or any((self.root / path).exists() for path in self.owners())
 
-    def go(self, *more: str, stop: str = "", kill_at: str = "") -> Said:
+    def go(self, *more: str, stop: str = "", trouble: str = "") -> Said:
         """Start or continue; a run that ended of itself has the parameters on record."""
-        said = self(*self.run_words(), *more, stop=stop, kill_at=kill_at)
+        said = self(*self.run_words(), *more, stop=stop, trouble=trouble)
         if said.code in (0, 3):
             self.are_params_new = False
         if not self.run_dir.exists():  # all was lost, and nothing had its id

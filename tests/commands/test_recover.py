@@ -17,6 +17,7 @@ from holdfast.errors import LockedError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.nodes import Node
 from holdfast.runs.choosing import Request
+from holdfast.runs.listing import list_runs, read_picture
 from holdfast.settings import Settings
 from holdfast.stores.lock import EngineLock
 from holdfast.views import letter
@@ -438,3 +439,16 @@ def test_a_lost_file_of_a_step_that_was_renamed_gets_its_new_marker_at_once(tmp_
     recover(new.compile(), layout, request)
     assert "<!-- SKETCH_COMPLETE " in (tmp_path / "plan.md").read_text()
     assert recover(new.compile(), layout, request).recorded == 0
+
+
+def test_a_run_that_stops_before_its_items_are_known_again_draws_the_ones_on_record(book: Book) -> None:
+    """Views and result count the adopted tasks of items whose function has yet to run, as `status` does."""
+    book.lose(".holdfast", "book.md")
+    result = book.run(budget_usd=0.1)
+    assert result.status == "paused" and "bind" not in book.ran
+    assert {"draft[one]", "score[two]", "draft[three]"} <= set(result.picture.tasks)
+    assert "| one | ✅ |" in (book.root / "checkpoint.md").read_text()
+    [listed] = list_runs(ProjectLayout(book.root))
+    assert (listed.done, listed.total) == (result.picture.done, result.picture.total)
+    drawn = read_picture(ProjectLayout(book.root), result.run_id)
+    assert (listed.done, listed.total) == (drawn.done, drawn.total)

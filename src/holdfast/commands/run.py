@@ -28,7 +28,7 @@ from holdfast.engine.board import Board
 from holdfast.engine.collecting import seldom
 from holdfast.engine.commit import Recorded
 from holdfast.engine.desk import EngineDesk
-from holdfast.engine.drawing import draw_graph
+from holdfast.engine.drawing import draw_both, draw_graph
 from holdfast.engine.forked import have_children_take
 from holdfast.engine.keeper import Keeper
 from holdfast.engine.runner import Limits, Runner
@@ -44,11 +44,11 @@ from holdfast.errors import (
 from holdfast.executors.base import Executor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph, in_order
+from holdfast.pipeline.graph import Graph, build_graph, in_order
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.runs.choosing import Choice, Request, choose
-from holdfast.runs.listing import list_runs, open_project
+from holdfast.runs.listing import list_runs, load_value, open_project
 from holdfast.sessions.editing import kept_events, wanted
 from holdfast.sessions.session import OpenRun, copied, locked, make_folders
 from holdfast.settings import load_settings
@@ -277,11 +277,20 @@ class _Session:
 
     def picture(self) -> Picture:
         """The run as it is now, drawn while nothing moves."""
-        picture: Picture = self.committer.exclusively(self._draw)
-        return picture
+        return self._drawn()[0]
 
-    def _draw(self) -> Picture:
-        return draw_graph(self.runner.graph, copied(self.state))
+    def _drawn(self) -> tuple[Picture, Graph]:
+        drawn: tuple[Picture, Graph] = self.committer.exclusively(self._draw)
+        return drawn
+
+    def _draw(self) -> tuple[Picture, Graph]:
+        """Items whose function has yet to run again are those that tasks on record speak of, as for any reader."""
+        graph, state = self.runner.graph, copied(self.state)
+        picture = draw_graph(graph, state)
+        unknown = sum(task not in graph.nodes for task in state.tasks)
+        if not unknown or unknown == len(picture.orphans()):
+            return picture, graph
+        return draw_both(state, lambda accepted: load_value(self.open.objects, accepted))
 
     def _wishes(self) -> list[ev.Event]:
         """What somebody wants who edited a view. A lost run's views are evidence, and have been read as such."""
@@ -298,9 +307,9 @@ class _Session:
             self.runner.hear(kept)
 
     def _write_views(self, *, sync: bool) -> list[ev.ArtifactSetAside]:
-        picture = self.picture()
+        picture, graph = self._drawn()
         self.open.journal.sync()  # a view never knows more than the journal keeps
-        return kept_events(self.layout, self.views.write(picture, self.runner.graph, sync=sync))
+        return kept_events(self.layout, self.views.write(picture, graph, sync=sync))
 
     def _last_words(self) -> None:
         """Snapshot and views at the stop. If the disk is full, the journal has everything all the same."""

@@ -95,6 +95,14 @@ def test_a_lost_value_is_redone_unless_it_went_with_the_record() -> None:
     assert action(evidence(rebuilt, value_lost=True, wanted=True)) == decisions.REDO
 
 
+def test_a_lost_value_is_redone_also_if_the_files_beside_it_could_be_put_back() -> None:
+    """Healed files alone would leave a finished task without its value."""
+    found = evidence(DONE, value_lost=True, files=one_file(look.DAMAGED), healable={"drafts/a.md": True})
+    decision = decide(found, Policy())
+    assert (decision.action, decision.paths) == (decisions.REDO, ("drafts/a.md",))
+    assert action(replace(found, record=replace(DONE, value_lost=True))) == decisions.HEAL
+
+
 def test_a_kept_edit_is_set_aside_where_its_lost_value_is_made_again() -> None:
     """The step must run for its value: the person's text is beside the new one."""
     record = replace(DONE, evidence="kept", value_lost=True)

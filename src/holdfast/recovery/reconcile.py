@@ -81,9 +81,12 @@ def _decide_completed(evidence: Evidence, policy: Policy) -> Decision:
     if changed and policy.on_changed != "restore":
         return _decide_changed(changed, policy)
     bad = tuple(path for path, found in evidence.files.items() if found.kind != look.SEALED)
-    if bad:
-        return _decide_damaged(evidence, bad, policy)
-    return _decide_value_lost(evidence, policy) if evidence.value_lost else _decide_intact(evidence)
+    if not bad and not evidence.value_lost:
+        return _decide_intact(evidence)
+    found = [_decide_damaged(evidence, bad, policy)] if bad else []
+    found += [_decide_value_lost(evidence, policy)] if evidence.value_lost else []
+    # Files that could be put back do not make up for a value that has to be made again.
+    return next((decision for decision in found if decision.action == REDO), found[0])
 
 
 def _may_lack(evidence: Evidence, policy: Policy) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import HoldfastError, Pipeline
 from holdfast.commands import people
-from holdfast.errors import FormatTooNewError, StorageError, UsageError
+from holdfast.errors import FormatTooNewError, StorageError, UnknownRunError, UsageError
 from holdfast.journal.codec import close_line
 from holdfast.journal.scan import last_position
 from holdfast.runs.listing import open_project
@@ -140,6 +140,16 @@ def test_force_starts_anew_and_sets_aside_what_is_in_its_way(tmp_path: Path) -> 
     assert second.status == "completed" and second.run_id != first.run_id
     assert len(calls) == 4
     assert len(list(tmp_path.glob("out.md.bak.*"))) == 1
+
+
+def test_a_folder_that_a_kill_left_before_the_first_line_is_no_run_to_resume(tmp_path: Path) -> None:
+    """Begun anew under its id, without --force, it would ask about every file that it was to set aside."""
+    calls: list[str] = []
+    writer(calls).run(dir=tmp_path)
+    (tmp_path / ".holdfast" / "runs" / "second").mkdir()
+    with pytest.raises(UnknownRunError, match="before anything of it was recorded"):
+        writer(calls).run(dir=tmp_path, resume="second")
+    assert writer(calls).run(dir=tmp_path, run_id="second", force=True).status == "completed"
 
 
 def test_resume_can_change_a_parameter(tmp_path: Path) -> None:

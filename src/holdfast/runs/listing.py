@@ -121,7 +121,7 @@ def list_runs(layout: ProjectLayout, *, but: str = "", strict: bool = False) -> 
     """
     read = _read_info if strict else run_info
     found = [read(layout, run_id) for run_id in run_ids(layout) if run_id != but]
-    found = [info for info in found if not info.problem or _has_begun(layout.run(info.run_id))]
+    found = [info for info in found if not info.problem or has_begun(layout.run(info.run_id))]
     return sorted(found, key=lambda info: (info.ordinal, info.run_id), reverse=True)
 
 
@@ -169,7 +169,7 @@ def _mark(run: RunLayout) -> Position | None:
         return None
 
 
-def _has_begun(run: RunLayout) -> bool:
+def has_begun(run: RunLayout) -> bool:
     """Whether anything was ever recorded: a process killed before its first line leaves a folder, but no run."""
     if snapshots(run.dir):
         return True

@@ -11,7 +11,7 @@ from .bodies import digest
 from .pipelines import Step
 from .world import MEMORY, BrokenError, World, overrides
 
-CHANGES = ("change_topic", "change_inbox", "change_items", "raise_version")
+CHANGES = ("change_topic", "change_inbox", "change_items", "change_title", "raise_version")
 _SECTION = re.compile(rb"<!-- holdfast section=(\S+) bytes=(\d+) -->\n")
 
 
@@ -49,7 +49,7 @@ def behind_lost_values(world: World) -> set[str]:
     has_changed = world.has_kept_edits or any(line[-1] in CHANGES for line in lines)
     behind: set[str] = set()
     for step in world.sketch.steps:
-        takes = {*step.takes, *step.sources, step.head} - {""}
+        takes = step.names() - {*step.keeps, *step.after}
         is_unknown = has_changed and any(not world.sketch.step(name).paths() for name in takes)
         if takes & behind or is_unknown or is_believed_reviewed(world, step):
             behind.add(step.name)
@@ -94,7 +94,7 @@ def kept_words(world: World, mine: dict[str, bytes]) -> dict[str, str]:
     made = {(line[1], line[2]) for line in world.log() if line[0] == "made"}
     for name, content in mine.items():
         text = content.decode(errors="replace")
-        is_kept = world.has_kept_edits and name.endswith(".md") and name in owners
+        is_kept = world.has_kept_edits and seals.is_inline(name) and name in owners
         if name in owners and "PERSON-" in text and not is_kept:
             raise BrokenError(f"an edit of {name} was trusted, and nobody said so")
         # A flipped bit in a text is an edit, too, as far as anybody can tell.

@@ -8,14 +8,18 @@ often the run was disturbed, gets the same bytes. SOAK_OUTSIDE names a folder ou
     overrides.json  "TASK KEY" -> what that task gives instead: how an undisturbed run gets a person's words
 
 SOAK_STOP=N:SIGNAL sends the engine that signal at its N-th line of the log; `delete PATH` or `spoil PATH` instead
-does that to a file.
+does that to a file, and `say [WORDS]` (JSON) has a command run beside the engine; `spoken` has how it ended.
 """
 
+import asyncio
 import hashlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,7 @@ OUTSIDE = Path(os.environ.get("SOAK_OUTSIDE", "."))
 _STOP_AT, _, _SIGNAL = os.environ.get("SOAK_STOP", "0:KILL").partition(":")
 _ENGINE = int(os.environ.get("SOAK_ENGINE", "0"))
 _COUNTING = threading.Lock()
+NEVER = threading.Event()
 _lines = 0
 
 
@@ -52,10 +57,20 @@ def meddle() -> None:
     what, _, path = _SIGNAL.partition(" ")
     if not path:
         os.kill(_ENGINE, getattr(signal, f"SIG{what}"))
+    elif what == "say":
+        speak(json.loads(path))
     elif Path(path).is_file() and what == "delete":
         Path(path).unlink()
     elif Path(path).is_file():
         Path(path).write_bytes(b"spoiled" + Path(path).read_bytes())
+
+
+def speak(words: list[str]) -> None:
+    """Another process of the command line."""
+    env = os.environ | {"SOAK_STOP": "0:KILL"}
+    command = [sys.executable, "-m", "holdfast", *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+    (OUTSIDE / "spoken").write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
 
 
 def override(task: str, key: str = "") -> str | None:
@@ -79,7 +94,7 @@ def polished(output: Any) -> str | None:
     """A check: the first round of some steps is refused."""
     if "unpolished" not in str(output):
         return None
-    tell("refused", str(output).split()[1])
+    tell("refused", str(output).partition("# ")[2].split()[0])
     return "it is unpolished"
 
 
@@ -91,6 +106,18 @@ def failing() -> list[str]:
 def in_order() -> str | None:
     """A checklist: something is not in order for now."""
     return "not yet" if "checklist" in failing() else None
+
+
+QUIRKS: dict[str, Callable[[str, str], str]] = {
+    "": lambda text, name: text,
+    "crlf": lambda text, name: text.replace("\n", "\r\n"),
+    "mark": lambda text, name: "\ufeff" + text,
+    "blank": lambda text, name: text + "\n \n\n",
+    "marker": lambda text, name: f"{text}<!-- {name.upper()}_COMPLETE -->\n",
+    "quoted": lambda text, name: f"```\n<!-- {name.upper()}_COMPLETE -->\n```\n{text}",
+    "wide": lambda text, name: f"\u202e| 海藻 | \x1b[31m\n{text}\u0085\u2028end",
+}
+"""How a text may be unusual; each is given the step's oldest name."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +137,10 @@ class Body:
     blind: bool = False  # the output says nothing about the inputs
     reads: str = ""
     large_calls: bool = False
-    takes_partial: bool = False
+    hangs_first: bool = False  # until it is timed out
+    spends: bool = False  # outside of any paid call
+    quirk: str = ""  # of its text
+    rounds: int = 99
 
 
 @dataclass
@@ -127,6 +157,8 @@ class Job:
     def made_from(self) -> str:
         """Everything that the output depends on, and whether it was sent back."""
         told = {name: digest(value) for name, value in self.inputs.items()}
+        if self.ctx is not None and self.ctx.item.get("title"):
+            told["title"] = digest(self.ctx.item["title"])
         if self.body.reads and self.ctx is not None:
             told["reads"] = digest(
                 "".join(path.read_text() for path in sorted(Path(self.ctx.dir).glob(self.body.reads)))
@@ -144,13 +176,39 @@ class Job:
             raise RuntimeError("out of order")
         if self.body.objects_to:
             self.object_if_unrevised()
+        if self.body.spends and self.ctx is not None:
+            tell("spend", self.task)
+            self.ctx.usage(cost_usd=0.001)
 
     def object_if_unrevised(self) -> None:
-        target = self.inputs[self.body.objects_to]
-        if "revised" in target or "PERSON" in target:
+        """To the text that it takes; one that takes those of all items, to each that is not revised."""
+        target, options = self.inputs[self.body.objects_to], {"rounds": self.body.rounds, "keep": self.body.keeps}
+        texts = target if isinstance(target, dict) else {"": target}
+        poor = [item for item, text in texts.items() if "revised" not in text and "PERSON" not in text]
+        if not poor:
             return
+        if isinstance(target, dict):
+            for item in poor:
+                tell("rewind", f"{self.body.objects_to}[{item}]")
+            raise Rewind({f"{self.body.sends_to}[{item}]": "Please revise it." for item in poor}, **options)
         tell("rewind", self.task.replace(self.body.name, self.body.objects_to, 1))
-        raise Rewind(self.body.sends_to, feedback="Please revise it.", rounds=99, keep=self.body.keeps)
+        raise Rewind(self.body.sends_to, feedback="Please revise it.", **options)
+
+    def hangs(self) -> bool:
+        """Whether it is to wait for what never comes: once in the life of a task."""
+        mark = OUTSIDE / f"hung-{self.task.replace('/', '-')}"
+        if not self.body.hangs_first or mark.exists():
+            return False
+        mark.touch()
+        return True
+
+    def wait_until_refused(self) -> None:
+        """A thread cannot be ended: it goes on until its context refuses it."""
+        assert self.ctx is not None
+        for _ in range(1000):
+            NEVER.wait(0.03)
+            self.ctx.tag(waited=True)
+        tell("zombie", self.task)
 
     def calls(self) -> list[str]:
         return [f"call{number}" for number in range(self.body.pays)]
@@ -190,7 +248,7 @@ class Job:
             lines.append("unpolished")
         if body.revisable and self.ctx is not None and self.ctx.feedback:
             lines.append("revised")
-        return "\n".join(lines) + "\n"
+        return QUIRKS[body.quirk]("\n".join(lines) + "\n", body.name)
 
     def give_text(self) -> str:
         return self.text()
@@ -253,6 +311,8 @@ class Job:
 def work(body: Body, ctx: Context, **inputs: Any) -> Any:
     job = Job(body, task_of(body, ctx.task_id), inputs, ctx)
     job.begin()
+    if job.hangs():
+        job.wait_until_refused()
     for key in job.calls():
         job.keep(key, ctx.once(key, job.call, key))
         ctx.usage(cost_usd=0.01, output_tokens=10)
@@ -262,6 +322,8 @@ def work(body: Body, ctx: Context, **inputs: Any) -> Any:
 async def work_async(body: Body, ctx: Context, **inputs: Any) -> Any:
     job = Job(body, task_of(body, ctx.task_id), inputs, ctx)
     job.begin()
+    if job.hangs():
+        await asyncio.Event().wait()
     for key in job.calls():
         job.keep(key, await ctx.once(key, job.call_async, key))
         ctx.usage(cost_usd=0.01, output_tokens=10)
@@ -272,6 +334,8 @@ def work_elsewhere(body: Body, items: list[str], **inputs: Any) -> Any:
     """In a process of its own, without a context."""
     job = Job(body, f"{body.name}[{'/'.join(items)}]" if items else body.name, inputs)
     job.begin()
+    if job.hangs():
+        NEVER.wait()
     return job.end()
 
 

@@ -10,6 +10,7 @@ from .world import World
 
 
 def change_topic(world: World) -> str:
+    note_moved(world, {step.name for step in world.sketch.steps if "{topic}" in step.folder})
     world.params["topic"] = world.dice.choice(["kelp", "sand", "foam"])
     world.are_params_new = True
     return world.params["topic"]
@@ -29,6 +30,20 @@ def change_items(world: World) -> str:
         )
         world.write_pipeline()
     return f"{world.items()}"
+
+
+def change_title(world: World) -> str:
+    """A field of a given item: what is made for it is out of date."""
+    if not world.items() or "x" in world.sketch.made_by:
+        return "no items"
+    item = world.dice.choice(world.items())
+    world.sketch.titles[item] = world.dice.choice(["Roots", "Fronds"])
+    for step in world.sketch.steps:
+        for one in world.items_of(step):
+            if one.partition("/")[0] == item and step.manner == "process":  # its output does not tell
+                world.note("asked", f"{step.name}[{one}]")
+    world.write_pipeline()
+    return f"{world.sketch.titles}"
 
 
 def change_inbox(world: World) -> str:
@@ -79,13 +94,17 @@ def migrate(world: World) -> str:
 def change_paths(world: World) -> str:
     """The files of a step belong elsewhere from now on."""
     step = world.dice.choice(world.sketch.steps)
-    if ["lost", "record"] in world.log():  # nobody may know any more where they were
-        for owner in world.owners().values():
-            if owner.step.name == step.name:
-                world.note("lost", "file", owner.task)
+    note_moved(world, {step.name})
     step.folder = "" if step.folder else "elsewhere/"
     world.write_pipeline()
     return f"{step.name} {step.folder}"
+
+
+def note_moved(world: World, steps: set[str]) -> None:
+    """After a loss, nobody may know any more where the files of these steps were."""
+    if ["lost", "record"] in world.log():
+        for task in sorted({owner.task for owner in world.owners().values() if owner.step.name in steps}):
+            world.note("lost", "file", task)
 
 
 def drop_step(world: World) -> str:

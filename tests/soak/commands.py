@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 from . import oracles
+from .mishaps import note_loss
 from .pages import check_views
-from .world import World
+from .pipelines import FILE
+from .processes import Said
+from .world import BrokenError, World
 
 MANNERS = (
     ["--on-changed", "restore"],
@@ -48,6 +53,91 @@ def run_interrupted(world: World) -> str:
     return ""
 
 
+def run_on_failing_disk(world: World) -> str:
+    """Once, or for good from some operation on."""
+    how = world.dice.choice(["ENOSPC", "ENOSPC+", "EIO", "EMFILE", "EROFS"])
+    said = world.go(trouble=f"{world.dice.randrange(1, 90)}:{how}")
+    oracles.expect_code(world, said, (0, 3, 6))
+    return how
+
+
+def storm(world: World) -> str:
+    """Killed again and again, early."""
+    for _ in range(world.dice.randrange(2, 6)):
+        said = world.go(trouble=str(world.dice.randrange(1, 40)))
+        oracles.expect_code(world, said, (0, 3, -9))
+    return ""
+
+
+def run_spoken_to(world: World) -> str:
+    """Somebody says or asks something while an engine is at work."""
+    words, codes = something_said(world)
+    spoken = world.outside / "spoken"
+    spoken.unlink(missing_ok=True)
+    said = world.go(stop=f"{world.dice.randrange(1, 25)}:say {json.dumps(words)}")
+    oracles.expect_code(world, said, (0, 3))
+    if not spoken.exists():
+        world.destroyed |= {word for word in words if word in world.tokens}
+        return "not said"
+    answered = Said(*json.loads(spoken.read_text()))
+    (world.said if answered.code == 0 else world.destroyed).update(word for word in words if word in world.tokens)
+    if answered.code not in codes or "Traceback" in answered.text:
+        raise BrokenError(f"{words} beside an engine gave {answered.code}: {answered.text[-2000:]}")
+    return f"{words} -> {answered.code}"
+
+
+def something_said(world: World) -> tuple[list[str], tuple[int, ...]]:
+    """Words of a command, and the exit statuses that are right while an engine runs."""
+    kind = world.dice.choice(["say", "say", "engine", "look"])
+    if kind == "look":
+        words = world.dice.choice(["status", "list", "plan", "verify", "events", "scan"])
+        return [words, *world.dice.choice([[], ["--json"]])], (0, 4)
+    if kind == "engine":
+        words = world.dice.choice(["run soak.py", "resume", "recover", "clean"])
+        return words.split(), (5,)
+    task = world.dice.choice(world.tasks())
+    token = world.new_token()
+    choices = [
+        ["note", token],
+        ["reject", task, "--to", task, "--feedback", token],
+        ["decide", task, "redo"],
+        ["retry", "--all"],
+        *(["approve", gate.name] for gate in world.sketch.gates),
+    ]
+    words = world.dice.choice(choices)
+    if words[0] in ("reject", "decide"):
+        world.note("asked", world.oldest(task))
+    if token not in words:
+        world.destroyed.add(token)
+    return words, (0,) if words[0] in ("note", "retry") else (0, 2)
+
+
+def run_anew(world: World) -> str:
+    """The same from the beginning; what the run before made is set aside."""
+    before, world.run_id = world.run_id, f"soak{world.dice.randrange(10**6)}"
+    world.note("asked", "*")
+    world.note("anew")
+    words = ["run", FILE, "--force", "--run-id", world.run_id, *world.param_words()]
+    said = world(*words, trouble=moment(world, within=90))
+    oracles.expect_code(world, said, (0, 3, 6, -9))
+    world.are_params_new = said.code not in (0, 3)
+    if not world.is_begun():
+        world.run_id = before
+    return world.run_id
+
+
+def clean(world: World) -> str:
+    """Records of completed runs are removed: theirs are files of a lost run from now on."""
+    dry = world.dice.random() < 0.2
+    if not dry and world.journal.is_file() and world.status().get("status") == "completed":
+        note_loss(world, world.state)
+    before = world.present_tokens()
+    said = world("clean", "--max-runs", "0", *(["--dry-run"] if dry else []), trouble="" if dry else moment(world))
+    world.destroyed |= before - world.present_tokens()
+    oracles.expect_code(world, said, (0, 6, -9))
+    return ""
+
+
 def run_foreseen(world: World) -> str:
     oracles.check_plan(world)
     return ""
@@ -67,7 +157,11 @@ def run_meddled_with(world: World) -> str:
 
 def redo(world: World) -> str:
     task = world.dice.choice(world.tasks())
-    world.note("asked", world.oldest(task))
+    if world.dice.random() < 0.3:
+        task = task.partition("[")[0]
+    for one in world.tasks():
+        if task in (one, one.partition("[")[0]):
+            world.note("asked", world.oldest(one))
     said = world.go("--redo", task)
     if "there is no step or task" not in said.text:  # of items that nobody knows yet
         oracles.expect_code(world, said, (0, 3))
@@ -81,8 +175,9 @@ def recover(world: World) -> str:
 
 
 def recover_killed(world: World) -> str:
-    said = world("recover", "soak.py", trouble=str(world.dice.randrange(1, 60)))
-    oracles.expect_code(world, said, (0, 2, 3, -9))
+    how = world.dice.choice(["", "", ":torn", ":ENOSPC", ":ENOSPC+", ":EIO"])
+    said = world("recover", "soak.py", trouble=f"{world.dice.randrange(1, 60)}{how}")
+    oracles.expect_code(world, said, (0, 2, 3, 6, -9))
     return ""
 
 
@@ -106,15 +201,19 @@ def approve(world: World) -> str:
 def reject(world: World) -> str:
     task = world.dice.choice(world.tasks())
     world.note("asked", world.oldest(task))
-    return f"{task} {world.say('reject', task, '--to', task, '--feedback').text}"
+    whose = world.dice.choice([task, *(gate.name for gate in world.sketch.gates)])
+    return f"{task} {world.say('reject', whose, '--to', task, '--feedback').text}"
 
 
 def decide(world: World) -> str:
     """Beforehand, unasked."""
-    task, choice = world.dice.choice(world.tasks()), world.dice.choice(["redo", "restore", "keep"])
+    task, choice = (
+        world.dice.choice(world.tasks()),
+        world.dice.choice(["redo", "restore", "keep", "skip", "continue"]),
+    )
     if choice == "keep" and not world.is_edited(world.oldest(task)):
         return "nothing to keep"  # something out of date would stand, and rightly
-    world.note("asked", world.oldest(task))
+    world.note("asked", "*" if choice == "skip" else world.oldest(task))  # what needs it is left out, too
     said = world("decide", task, choice, trouble=moment(world))
     world.has_kept_edits |= choice == "keep"
     return f"{task} {choice} -> {said.code}"
@@ -129,6 +228,8 @@ def note(world: World) -> str:
     return world.say("note").text
 
 
-def moment(world: World) -> str:
-    """When a short command is killed; mostly never."""
-    return str(world.dice.randrange(1, 12)) if world.dice.random() < 0.2 else ""
+def moment(world: World, within: int = 12) -> str:
+    """When a command is killed, or the disk fails it; mostly never."""
+    if world.dice.random() < 0.75:
+        return ""
+    return f"{world.dice.randrange(1, within)}{world.dice.choice(['', '', ':torn', ':ENOSPC', ':EIO'])}"

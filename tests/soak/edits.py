@@ -6,12 +6,14 @@ import re
 import sqlite3
 from contextlib import closing
 
+from holdfast import seals
+
 from .world import MEMORY, World
 
 
 def edit_artifact(world: World) -> str:
     """A person's words somewhere above the seal."""
-    names = [name for name in world.owners() if name.endswith(".md") and (world.root / name).is_file()]
+    names = [name for name in world.owners() if seals.is_inline(name) and (world.root / name).is_file()]
     if not names:
         return "nothing there"
     name = world.dice.choice(names)

@@ -46,6 +46,7 @@ DEFINED_BY = {"thread": "def", "async": "async def", "process": "def"}
 WORKS_BY = {"thread": "work", "async": "await work_async", "process": "work_elsewhere"}
 INBOX = "inbox/*.txt"
 PHASES = ("One", "Two")
+QUIRKS = ("crlf", "mark", "blank", "marker", "quoted", "wide")
 
 
 @dataclass
@@ -71,11 +72,22 @@ class Step:
     head: str = ""
     objects_to: str = ""  # until that one is revised
     keeps: list[str] = field(default_factory=list)
+    suffix: str = ".md"  # of a text
+    on_failure: str = ""
+    after: list[str] = field(default_factory=list)  # without taking anything
 
     def paths(self) -> dict[str, str]:
         """Key -> template of each of its files; a section's file is shared, and not here."""
         stem = {"": self.name, "x": f"{self.name}/{{x}}", "y": f"{self.name}/{{x}}-{{y}}"}[self.each]
-        return {key: self.folder + path.replace("{stem}", stem) for key, path in FILES.get(self.kind, {}).items()}
+        files = FILES.get(self.kind, {})
+        return {
+            key: self.folder + path.replace("{stem}", stem).replace(".md", self.suffix)
+            for key, path in files.items()
+        }
+
+    def names(self) -> set[str]:
+        """The steps that it depends on, or speaks of."""
+        return {*self.takes, *self.sources, self.head, *self.keeps, *self.after} - {""}
 
     def migrations(self) -> range:
         """The versions whose outputs are brought along: the last ones."""
@@ -84,12 +96,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Gate:
-    """A gate after a step, or after each batch of items."""
+    """A gate after a step, after each batch of items, or after a phase."""
 
     name: str
     after: str
     blocking: bool = True
     each: bool = False
+    phase: str = ""
 
 
 @dataclass
@@ -102,6 +115,8 @@ class Sketch:
     chained: bool = False
     batches: bool = False
     gates: list[Gate] = field(default_factory=list)
+    titles: dict[str, str] = field(default_factory=dict)  # of items
+    overwrite: bool = False
     dropped: list[Step] = field(default_factory=list)  # that were in it, and may come back
 
     def step(self, name: str) -> Step:
@@ -109,7 +124,7 @@ class Sketch:
 
     def unneeded(self) -> list[Step]:
         """Those that nothing else in the pipeline names."""
-        named = {name for step in self.steps for name in (*step.takes, *step.sources, step.head, *step.keeps)}
+        named = {name for step in self.steps for name in step.names()}
         named |= {gate.after for gate in self.gates} | set(self.made_by.values())
         return [step for step in self.steps if step.name not in named and not step.objects_to]
 
@@ -133,6 +148,9 @@ def draw(dice: Random) -> Sketch:
     if dice.random() < 0.4:
         is_loop = has_phases and (sketch.chained or sketch.batches)
         sketch.gates.append(Gate("ok", dice.choice(sketch.steps).name, dice.random() < 0.7 and not is_loop))
+    if has_phases and dice.random() < 0.3:
+        sketch.gates.append(Gate("phase_ok", "", dice.random() < 0.7, phase=PHASES[0]))
+    sketch.overwrite = dice.random() < 0.3
     if "x" in sketch.items and not has_phases and not _gathers_between(sketch) and dice.random() < 0.25:
         after = dice.choice([step.name for step in sketch.steps if step.each == "x"] or [""])
         sketch.gates += [Gate("batch_ok", after, each=True)] if after else []
@@ -151,9 +169,16 @@ def _step(name: str, sketch: Sketch, dice: Random) -> Step:
         step.manner = "thread"
     step.copy = dice.random() < 0.8 or step.kind in ("value", "large_value")
     step.on_partial = dice.choice(["redo", "continue", "ask"]) if step.kind == "stream" else "redo"
+    step.on_failure = "skip" if dice.random() < 0.15 else ""
+    step.suffix = dice.choice([".md", ".md", ".html", ".txt"])
+    step.folder = "{topic}/" if dice.random() < 0.1 else ""
+    if dice.random() < 0.1:
+        step.after = [dice.choice(sketch.steps).name]
+    step.traits = {"hangs_first": dice.random() < 0.06, "quirk": dice.choice(["", "", *QUIRKS])}
     if step.manner != "process":
         step.reads = dice.random() < 0.15
-        step.traits = {
+        step.traits |= {
+            "spends": dice.random() < 0.2,
             "pays": dice.choice([0, 1, 1, 2]),
             "large_calls": dice.random() < 0.3,
             "fails_first": dice.random() < 0.15,
@@ -189,6 +214,9 @@ def _add_objections(sketch: Sketch, dice: Random) -> None:
         sketch.steps.append(blind)
     review = Step("review", dice.choice(["text", "value"]), each=target.each, takes=takes, traits={"pays": 1})
     review.objects_to = target.name
+    review.traits["rounds"] = dice.choice([99, 99, 1])
+    if target.each == "x" and dice.random() < 0.3:
+        review.each = ""  # objects to all items at once
     review.keeps = [step.name for step in sketch.steps if step.name == "witness"]
     sketch.steps.append(review)
 
@@ -206,7 +234,7 @@ def _gathers_between(sketch: Sketch) -> bool:
     """Whether a step of an item takes something of all items by way of another: within a phase, a loop."""
     gathering: set[str] = set()
     for step in sketch.steps:
-        takes = {*step.takes, *step.sources, step.head} - {""}
+        takes = step.names()
         if step.each and gathering & takes:
             return True
         if not step.each and (gathering & takes or any(sketch.step(name).each for name in takes)):
@@ -228,11 +256,15 @@ def written(sketch: Sketch) -> str:
         for version in step.migrations()
     ]
     lines += [
-        f"pipe.gate({gate.name!r}, after=[{sketch.step(gate.after).now!r}], blocking={gate.blocking}"
+        f"pipe.gate({gate.name!r}, {_place(gate, sketch)}, blocking={gate.blocking}"
         + (', each="x")' if gate.each else ")")
         for gate in sketch.gates
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).replace("OVERWRITE", str(sketch.overwrite)) + "\n"
+
+
+def _place(gate: Gate, sketch: Sketch) -> str:
+    return f"phase={gate.phase!r}" if gate.phase else f"after=[{sketch.step(gate.after).now!r}]"
 
 
 _HEAD = '''"""Made from a seed."""
@@ -243,11 +275,11 @@ from holdfast import Context, Pipeline
 
 from bodies import Body, in_order, polished, work, work_async, work_elsewhere
 
-pipe = Pipeline("soak", params={"topic": (str, "kelp"), "n": (int, 2)})
+pipe = Pipeline("soak", params={"topic": (str, "kelp"), "n": (int, 2)}, overwrite=OVERWRITE)
 
 
-def order(ids: list, *, chained: bool, batches: bool) -> list:
-    items = [{"id": one} for one in ids]
+def order(ids: list, *, chained: bool, batches: bool, titles: dict) -> list:
+    items = [{"id": one} | ({"title": titles[one]} if one in titles else {}) for one in ids]
     for number, item in enumerate(items):
         if chained and number:
             item["after"] = [ids[number - 1]]
@@ -259,7 +291,7 @@ def order(ids: list, *, chained: bool, batches: bool) -> list:
 
 
 def _items(sketch: Sketch) -> str:
-    manner = f"chained={sketch.chained}, batches={sketch.batches}"
+    manner = f"chained={sketch.chained}, batches={sketch.batches}, titles={sketch.titles}"
     nested = (
         f'@pipe.items("y", each="x")\ndef ys(x: str) -> list:\n    return {sketch.items["y"]}\n'
         if "y" in sketch.items
@@ -308,6 +340,8 @@ def _options(step: Step, sketch: Sketch) -> dict[str, str]:
         "executor": "process" if step.manner == "process" else "",
         "reads": INBOX if step.reads else "",
         "on_partial": step.on_partial if step.kind == "stream" else "",
+        "on_failure": step.on_failure,
+        "after": [sketch.step(name).now for name in step.after],
     }
     chosen = {key: repr(value) for key, value in options.items() if value}
     chosen |= {} if step.copy else {"copy": "False"}
@@ -315,6 +349,8 @@ def _options(step: Step, sketch: Sketch) -> dict[str, str]:
         chosen["check"] = "polished"
     if step.traits.get("fails_first") or step.traits.get("refused_first"):
         chosen |= {"retries": "3", "backoff": "0.001"}
+    if step.traits.get("hangs_first"):
+        chosen |= {"timeout": "0.3", "retries": "9", "backoff": "0.001"}
     return chosen
 
 

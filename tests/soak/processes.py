@@ -2,9 +2,8 @@
 
 This file, run as a script, reads one job a line and answers with the exit status; two files have what was printed.
 
-What goes wrong with the disk, `trouble`, is said as N (killed before the N-th operation), N:torn (half of that write
-happens first), N:ENOSPC (that operation fails, whatever the errno is called) or N:ENOSPC+ (and so does every later one
-that needs room).
+`trouble` says what goes wrong with the disk: N (killed before the N-th operation), N:torn (half of that write
+happens first), N:ENOSPC (that operation fails), N:ENOSPC+ (so does every later one that needs room).
 """
 
 from __future__ import annotations

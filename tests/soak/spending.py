@@ -43,9 +43,9 @@ def may_pay_again(world: World, call: tuple[str, ...], since: list[list[str]]) -
 def check_cost(world: World) -> None:
     """`total_cost_usd` is all that was spent: never more, and without kills and losses never less."""
     lines = world.log()
-    spent = 0.01 * sum(line[0] == "pay" for line in lines)
+    spent = 0.01 * sum(line[0] == "pay" for line in lines) + 0.001 * sum(line[0] == "spend" for line in lines)
     said = world.status()["total_cost_usd"]
-    is_quiet = not any(line[0] == "lost" or line[-1] in ("-9", "130") for line in lines)
+    is_quiet = not any(line[0] in ("lost", "anew") or line[-1] in ("-9", "130", "6") for line in lines)
     if said > spent + 1e-9 or (is_quiet and said < spent - 1e-9):
         raise BrokenError(f"cost {said}, but {spent} was spent")
 

@@ -113,7 +113,8 @@ class World:
                 x, _, y = item.partition("/")
                 task = f"{step.name}[{item}]" if item else step.name
                 for key, path in step.paths().items():
-                    found[path.replace("{x}", x).replace("{y}", y)] = Owner(task, step, key)
+                    known = path.replace("{x}", x).replace("{y}", y).replace("{topic}", self.params["topic"])
+                    found[known] = Owner(task, step, key)
         return found
 
     def tasks(self) -> list[str]:
@@ -237,7 +238,7 @@ class World:
         return said
 
     def status(self) -> Any:
-        return self("status", *([self.run_id] if self.run_dir.exists() else []), "--json").json()
+        return self("status", *([self.run_id] if self.is_begun() else []), "--json").json()
 
     def param_words(self) -> list[str]:
         return [word for name, value in self.params.items() for word in ("-p", f"{name}={value}")]
@@ -245,13 +246,18 @@ class World:
     def run_words(self) -> list[str]:
         """The command that starts or continues the run, with the parameters that are wanted now."""
         params = self.param_words()
-        if not self.run_dir.exists():
+        if not self.is_begun():
             return (
                 ["run", FILE, "--run-id", self.run_id, *params] if not self.has_begun() else ["run", FILE, *params]
             )
         if self.are_params_new:
             return ["run", FILE, "--resume", self.run_id, *params]
         return self.dice.choice([["run", FILE, *params], ["resume", self.run_id]])
+
+    def is_begun(self) -> bool:
+        """Whether the run can be named: a process killed before its first line leaves a folder, but no run."""
+        has_line = self.journal.is_file() and b"\n" in self.journal.read_bytes()
+        return self.run_dir.exists() and (has_line or ["lost", "record"] in self.log())
 
     def has_begun(self) -> bool:
         return self.state.exists() or any((self.root / path).exists() for path in self.owners())
@@ -261,8 +267,9 @@ class World:
         said = self(*self.run_words(), *more, stop=stop, trouble=trouble)
         if said.code in (0, 3):
             self.are_params_new = False
-        if not self.run_dir.exists():  # all was lost, and nothing had its id
-            self.run_id = next((path.name for path in self.state.glob("runs/*")), self.run_id)
+        if not self.is_begun():  # all was lost, or nothing was ever recorded, and nothing had its id
+            begun = sorted(self.state.glob("runs/*/events.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+            self.run_id = begun[-1].parent.name if begun else self.run_id
         return said
 
 

@@ -96,5 +96,7 @@ def is_wanted_anew(world: World, task: str, signature: str, since: list[list[str
         return True
     if any(line[:2] == ["run", task] and line[2] != signature for line in since):
         return True
-    # One that says nothing of its inputs was kept against others, and they may have changed again.
-    return bool(world.step_of(task).traits.get("blind")) and any(line[0] == "rewind" for line in since)
+    # What one takes that says nothing of its inputs may have been others meanwhile, against which it was kept.
+    step = world.step_of(task)
+    taken = {task.replace(step.name, name, 1) for name in step.takes} if step.traits.get("blind") else set()
+    return any(line[0] == "run" and line[1] in taken for line in since)

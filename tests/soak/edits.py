@@ -81,6 +81,43 @@ def turn_back_cell(world: World) -> str:
     return f"character {place}"
 
 
+def edit_letter(world: World) -> str:
+    """Somebody writes into RESUME.md, or takes its stamp away."""
+    path = world.root / "RESUME.md"
+    if not path.is_file() or path.is_symlink():
+        return "nothing there"
+    text = path.read_text(errors="replace")
+    if world.dice.random() < 0.3:
+        text = text[: text.rfind("<!-- holdfast view")]
+    place = world.dice.choice([found.start() for found in re.finditer("^", text, re.MULTILINE)])
+    path.write_text(f"{text[:place]}{world.new_token()} this.\n{text[place:]}")
+    return str(place)
+
+
+def edit_rows(world: World) -> str:
+    """Rows of todos.db that are claimed, renamed, added or deleted."""
+    path = world.state / "todos.db"
+    if not path.is_file() or path.is_symlink():
+        return "nothing there"
+    task, token = world.dice.choice(world.tasks()), world.new_token()
+    statement, values = world.dice.choice(
+        [
+            ("UPDATE todos SET status = 'done' WHERE id = ?", (task,)),
+            ("UPDATE todos SET description = ? WHERE id = ?", (token, task)),
+            ("INSERT INTO todos (id, title, status) VALUES (?, 'more', 'pending')", (token,)),
+            ("DELETE FROM todo_deps WHERE todo_id = ?", (task,)),
+        ]
+    )
+    try:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            changed = connection.execute(statement, values).rowcount
+    except sqlite3.DatabaseError:
+        changed = 0
+    if not changed or token not in values:
+        world.destroyed.add(token)
+    return f"{statement} {values}"
+
+
 def claim_cell(world: World) -> str:
     """A task that is not finished turned to done in checkpoint.md."""
     path = world.root / "checkpoint.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import changes, commands, edits, mishaps
+from . import changes, commands, edits, mishaps, others
 from .world import World
 
 Action = Callable[[World], str]
@@ -57,6 +57,12 @@ ACTIONS: dict[Action, int] = {
     mishaps.lose_folder: 1,
     edits.edit_half: 1,
     mishaps.swap: 1,
+    edits.edit_letter: 1,
+    edits.edit_rows: 1,
+    others.run_another: 1,
+    others.agent_writes: 1,
+    others.set_clock: 1,
+    others.change_settings: 1,
 }
 
 

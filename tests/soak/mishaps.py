@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scenarios.damages import cut, delete, empty, flip, folder, garbage, link, tail_lost, zeros
 
-from .world import MEMORY, VIEWS, World
+from .world import MEMORY, VIEWS, BrokenError, World
 
 DAMAGES = (delete, delete, empty, cut, cut, flip, zeros, garbage, tail_lost, folder, link)
 
@@ -25,7 +25,21 @@ def damage_artifact(world: World) -> str:
         world.note("lost", "file", "memory")
     else:
         world.note("lost", "file", owners[name.removesuffix(".seal")].task)
-    return destroy(world, world.root / name, world.dice.choice(DAMAGES))
+    is_watched = world.dice.random() < 0.2 and is_whole(world)
+    before = (world.root / name).read_bytes()
+    told = destroy(world, world.root / name, world.dice.choice(DAMAGES))
+    path = world.root / name
+    is_same = path.is_file() and not path.is_symlink() and path.read_bytes() == before
+    if is_watched and not is_same and world("verify", world.run_id).code != 4:
+        raise BrokenError(f"verify does not see it: {told}")
+    return told
+
+
+def is_whole(world: World) -> bool:
+    """Whether the run is complete, and nothing is wrong with it."""
+    if not world.is_begun() or world.status().get("status") != "completed":
+        return False
+    return world("verify", world.run_id).code == 0
 
 
 def damage_state(world: World) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -107,6 +108,8 @@ def become(job: dict[str, Any]) -> None:
     sys.argv = ["holdfast", *job["argv"]]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.alarm(PATIENCE_S)
+    if int(job["env"]["CLOCK_OFFSET_S"]):
+        runpy.run_path(str(Path(__file__).parent.parent / "scenarios" / "wrong_clock" / "sitecustomize.py"))
     if job["trouble"]:
         prepare(*job["trouble"].partition(":")[::2])
     main()

@@ -21,10 +21,11 @@ from holdfast import seals
 from .pipelines import FILE, Sketch, Step, draw, written
 from .processes import HUNG, Processes, Said
 
-INTERNAL_ERROR = 70
+INTERNAL_ERROR, REFUSED = 70, 2
 VIEWS = ("checkpoint.md", "RESUME.md")
 DRAWN = (*VIEWS, "checkpoint.json", "progress.md", "todos.db")
 LOOKING = ("status", "list", "plan", "why", "events", "verify", "scan")
+PEOPLE = ("approve", "reject", "decide", "retry", "note", "why")
 MEMORY = "memory.md"
 PASSING = (".lock", "/logs", "todos.db-journal")  # as far as names end
 
@@ -62,6 +63,8 @@ class World:
     stashed: Path | None = None  # where the project lies as it was at some time
     has_kept_edits: bool = False
     are_params_new: bool = True  # whether the run's record may have others
+    has_others: bool = False  # runs with other parameters in the same folder
+    clock_s: int = 0  # how far the clock is off
 
     def __post_init__(self) -> None:
         self.root, self.outside = self.folder / "project", self.folder / "outside"
@@ -223,17 +226,24 @@ class World:
 
     # --- commands ------------------------------------------------------------------------------------------
 
-    def __call__(self, *words: str, stop: str = "", trouble: str = "") -> Said:
-        """One command; whatever it was, it must not fall over, and one that only looks must not touch anything."""
-        before = self.entries() if words[0] in LOOKING or "--dry-run" in words else None
-        env = {"SOAK_OUTSIDE": str(self.outside), "SOAK_STOP": stop or "0:KILL"}
+    def __call__(self, *words: str, stop: str = "", trouble: str = "", outside: Path | None = None) -> Said:
+        """One command; whatever it was, it must not fall over, and one that only looks must not touch anything.
+
+        `outside` is where bodies of another run than the one that is watched write.
+        """
+        if self.has_others and words[0] in PEOPLE and "--run" not in words:
+            words = (words[0], "--run", self.run_id, *words[1:])
+        before = self.entries()
+        env = {"SOAK_OUTSIDE": str(outside or self.outside), "SOAK_STOP": stop or "0:KILL"}
+        env |= {"CLOCK_OFFSET_S": str(self.clock_s)}
         said = self.start(self.root, *words, env=env, trouble=trouble)
         stopped = f" stopped at {stop or trouble}" if stop or trouble else ""
         self.told.append(f"holdfast {' '.join(words)}{stopped} -> {said.code}")
-        self.note("did", words[0], str(said.code))
+        self.note("other" if outside else "did", words[0], str(said.code))
         if "Traceback" in said.text or said.code in (INTERNAL_ERROR, HUNG):
             raise BrokenError(f"fell over with {said.code}: {said.text[-3000:]}")
-        if before is not None and self.entries() != before:
+        is_look = words[0] in LOOKING or "--dry-run" in words or said.code == REFUSED
+        if is_look and self.entries() != before:
             raise BrokenError(f"{words} changed {set(before.items()) ^ set(self.entries().items())}")
         return said
 

@@ -461,3 +461,25 @@ def test_recover_leaves_such_a_file_to_the_run_which_asks_nobody(tmp_path: Path)
     ran.clear()
     assert story(2, ran).run(dir=tmp_path, resume=run_id, concurrency=1).status == "completed"
     assert ran == ["plan", "chapter[a]", "chapter[b]"]
+
+
+def test_a_section_all_of_whose_sources_are_left_out_is_not_to_run(tmp_path: Path) -> None:
+    """`plan` leaves out what the run then leaves out."""
+    pipe = Pipeline("p")
+    pipe.items("part", ["a", "b"])
+
+    @pipe.step(each="part")
+    def text(part: str) -> str:
+        if part == "a":
+            raise RuntimeError("no")
+        return part
+
+    @pipe.step(each="part", appends="notes.md", sources="text")
+    def notes(source: str) -> str:
+        return source
+
+    layout = ProjectLayout(tmp_path)
+    decide(layout, pipe.run(dir=tmp_path).run_id, "text[a]", "skip")
+    planned = {task.id: task.reason for task in make_plan(pipe.compile(), layout).tasks}
+    assert planned["notes[a]"] == "text[a] was skipped"
+    assert pipe.run(dir=tmp_path).picture.record("notes[a]").status == "skipped"

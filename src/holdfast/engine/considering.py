@@ -22,6 +22,7 @@ from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.collecting import seldom
+from holdfast.engine.scheduler import skipped_producer
 from holdfast.engine.survey import Survey
 from holdfast.pipeline.compiling import Check
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
@@ -144,7 +145,7 @@ class Considering:
         if node.id in board.state.recalls:  # sent back before this process began, or before the node was made
             board.scheduler.recall(node)
             return
-        skipped = _skipped_parent(node)
+        skipped = skipped_producer(node)
         if skipped:
             self._skip(node, skipped)
             return
@@ -338,12 +339,3 @@ def _behind(barrier: Node, is_lost: bool) -> Iterator[Node]:
 
 def _leaves_files(task: Node) -> bool:
     return task.kind == "step" and bool(task.spec.writes or task.spec.appends)
-
-
-def _skipped_parent(node: Node) -> str:
-    for parent in node.parents:
-        if parent.condition == SKIPPED:
-            return parent.id
-    # A section may be made from any of its sources: it is left out only if all of them were.
-    nothing_left = node.material and all(source.condition == SKIPPED for source in node.material)
-    return node.material[0].id if nothing_left and "source" in node.spec.sources else ""

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.engine.limits import Limit, make_limits
 from holdfast.pipeline.graph import Graph
-from holdfast.pipeline.nodes import HELD, OK, OPEN, SATISFIED, SETTLE, Node
+from holdfast.pipeline.nodes import HELD, OK, OPEN, SATISFIED, SETTLE, SKIPPED, Node
 
 
 class Scheduler:
@@ -250,3 +250,13 @@ def _is_fed(consumer: Node, producer: Node) -> bool:
     if consumer.is_virtual:
         return consumer.kind != "order"
     return producer in consumer.parents or producer in consumer.material or producer.kind == "items"
+
+
+def skipped_producer(node: Node) -> str:
+    """The task without whose output this one cannot be made, and which was left out; "" if there is none."""
+    for parent in node.parents:
+        if parent.condition == SKIPPED:
+            return parent.id
+    # A section may be made from any of its sources: it is left out only if all of them were.
+    nothing_left = node.material and all(source.condition == SKIPPED for source in node.material)
+    return node.material[0].id if nothing_left and "source" in node.spec.sources else ""

@@ -23,7 +23,7 @@ from holdfast.artifacts.inputs import UNKNOWN, Inputs
 from holdfast.decisions import BEHIND, Decision
 from holdfast.engine.considering import was_passed
 from holdfast.engine.drawing import recorded_graph
-from holdfast.engine.scheduler import Scheduler
+from holdfast.engine.scheduler import Scheduler, skipped_producer
 from holdfast.folding import fold
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.inferring import Items
@@ -176,9 +176,9 @@ class Walker:
         return standing is None and was_passed(node, self.state, self.judge.is_proved)
 
     def _consider_task(self, node: Node) -> None:
-        skipped = [parent.id for parent in node.parents if parent.condition == SKIPPED]
+        skipped = skipped_producer(node)
         if skipped:
-            self.notes.note(node, Decision(decisions.SKIP, f"{skipped[0]} was skipped"))
+            self.notes.note(node, Decision(decisions.SKIP, f"{skipped} was skipped"))
             self._scheduler.settle(node, SKIPPED)
             return
         fresh = [parent.id for parent in node.parents if parent.id in self.fresh] if self.fresh else []

@@ -48,7 +48,8 @@ from holdfast.pipeline.graph import Graph, build_graph, in_order
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.runs.choosing import Choice, Request, choose
-from holdfast.runs.listing import list_runs, load_value, open_project
+from holdfast.runs.listing import list_runs, open_project
+from holdfast.runs.looking import loading
 from holdfast.sessions.editing import kept_events, wanted
 from holdfast.sessions.session import OpenRun, copied, locked, make_folders
 from holdfast.settings import load_settings
@@ -290,7 +291,7 @@ class _Session:
         unknown = sum(task not in graph.nodes for task in state.tasks)
         if not unknown or unknown == len(picture.orphans()):
             return picture, graph
-        return draw_both(state, lambda accepted: load_value(self.open.objects, accepted))
+        return draw_both(state, loading(self.open.objects))
 
     def _wishes(self) -> list[ev.Event]:
         """What somebody wants who edited a view. A lost run's views are evidence, and have been read as such."""

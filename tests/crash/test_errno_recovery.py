@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.projects import in_thread
 
 from holdfast.stores import disk
 
 from . import victim
 from .harness import Trial
-from .test_errno import CODES, assert_clear, failing_from, within
+from .test_errno import CODES, assert_clear, failing_from
 from .test_kill import ALL, SEED
 from .test_kill_recovery import check, finished, lost, rescue
 
@@ -47,11 +48,11 @@ def damaged(finished: Trial, folder: Path) -> Trial:
 def tried(call: Callable[[], Any], number: int, code: int, lasting: bool) -> Any:
     if lasting:
         disk.hook = failing_from(number, code)
-        outcome = within(call)
+        outcome = in_thread(call)
         disk.hook = None
         return outcome
     with disk.failing_at(number, code):
-        return within(call)
+        return in_thread(call)
 
 
 def points(calm: Callable[[], Any], salt: str) -> list[int]:

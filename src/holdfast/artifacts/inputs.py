@@ -225,7 +225,7 @@ class Inputs:
 
     def head_of(self, node: Node) -> Node | None:
         """The task whose text opens the memory file that `node` has a section in, if one does."""
-        head = getattr(node.spec, "head", None)
+        head = node.spec.head
         if head is None:
             return None
         return self.graph.nodes[self.graph.related(head, node.path, self.graph.fan_of(node.spec.name))]

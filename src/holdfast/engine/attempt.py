@@ -28,7 +28,6 @@ from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.rewind import Rewind
-from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, RunState
 from holdfast.stores import temporaries
@@ -108,8 +107,7 @@ class Attempts:
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
         if node.material and "source" in spec.sources:
             self._note_source(attempt)
-        timeout = spec.timeout if isinstance(spec, StepSpec) else None
-        attempt.call = Call(node.id, self.compiled.functions[spec.name], arguments, timeout, spec.name)
+        attempt.call = Call(node.id, self.compiled.functions[spec.name], arguments, spec.timeout, spec.name)
         return attempt.call
 
     def _note_source(self, attempt: Attempt) -> None:
@@ -198,7 +196,7 @@ class Attempts:
         error = outcome.error
         assert error is not None
         if outcome.timed_out:
-            timeout = getattr(attempt.node.spec, "timeout", None) or 0
+            timeout = attempt.node.spec.timeout or 0
             return Verdict(error=error, kind="timeout", message=f"timed out after {timeout:g} s")
         if issubclass(type(error), Rewind):
             return _sent_back(error)

@@ -140,7 +140,7 @@ class Outcomes:
             self.board.committer.record(event)
         if self._may_retry(spec, verdict, failures):
             self._try_again(attempt, verdict, failures, duration)
-        elif getattr(spec, "on_failure", "review") == "skip":
+        elif spec.on_failure == "skip":
             self._exit_failed(attempt, verdict, STATUS_SKIPPED, duration)
             self.board.scheduler.settle(node, SKIPPED)
         else:
@@ -153,14 +153,14 @@ class Outcomes:
         return verdict.kind != "definition" and may_retry(
             verdict.error,
             failures=failures,
-            retries=getattr(spec, "retries", 0),
+            retries=spec.retries,
             retry_on=compiled.retry_on.get(spec.name, ()),
             no_retry_on=compiled.no_retry_on.get(spec.name, ()),
         )
 
     def _try_again(self, attempt: Attempt, verdict: Verdict, failures: int, duration: float) -> None:
         node = attempt.node
-        delay = retry_delay_s(getattr(node.spec, "backoff", 1.0), failures, verdict.error, self._rng)
+        delay = retry_delay_s(node.spec.backoff, failures, verdict.error, self._rng)
         self._exit_failed(attempt, verdict, FAILED, duration, delay)
         if not attempt.overran:  # else when its thread has come back: no retry overlaps it
             self.board.scheduler.delay(node, clock.monotonic() + delay)

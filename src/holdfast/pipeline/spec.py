@@ -6,7 +6,7 @@ draw the graph of a run without loading, or trusting, the pipeline's file.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -68,6 +68,20 @@ class ItemsSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sources: dict[str, Source] = {}
     given: tuple[dict[str, Any], ...] | None = None  # normalised: every item is a dict with "id"
     is_async: bool = False
+
+    # What a step may say and an items function may not: its task is asked the same questions.
+    reads: ClassVar[tuple[str, ...]] = ()
+    writes: ClassVar[None] = None
+    appends: ClassVar[None] = None
+    head: ClassVar[None] = None
+    marker: ClassVar[None] = None
+    retries: ClassVar[int] = 0
+    backoff: ClassVar[float] = 1.0
+    timeout: ClassVar[None] = None
+    on_partial: ClassVar[None] = None
+    on_failure: ClassVar[str] = "review"
+    version: ClassVar[int] = 1
+    executor: ClassVar[str] = "thread"
 
     @property
     def identity(self) -> str:

@@ -111,9 +111,9 @@ class Gathering:
             recorded=True,
             input_digest=input_digest,
             parts=parts,
-            version=getattr(node.spec, "version", 1),
+            version=node.spec.version,
             kept_by=self.state.keeps.get(node.id, ""),
-            marker=getattr(node.spec, "marker", None),
+            marker=node.spec.marker,
             living_runs=self.living_runs,
             taken=self._taken(node, known) if node.parents else {},
             is_rebuilt=self.state.rebuilt,
@@ -186,7 +186,7 @@ class Gathering:
         """What lies where an unfinished task would write."""
         files: dict[str, Look] = {}
         parts: dict[str, Look] = {}
-        names, marker = node.names, getattr(node.spec, "marker", None)
+        names, marker = node.names, node.spec.marker
         for key, path in paths.items():
             files[path] = as_taken(node, key, path, self.artifacts.files.look(path, names, marker, in_turn=True))
             if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed

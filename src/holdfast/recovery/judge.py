@@ -89,7 +89,7 @@ class Judge:
         reshaped = other_form(spec, record) if record is not None else None
         if reshaped is not None or is_memory(spec):
             return reshaped or self.sections.decide(node, self._policy(spec), parts, input_digest)
-        if record is None and not (isinstance(spec, StepSpec) and spec.writes) and not self.state.rebuilt:
+        if record is None and not spec.writes and not self.state.rebuilt:
             return _NOT_STARTED
         paths = self.inputs.paths(node)
         if record is None and not paths:
@@ -168,7 +168,7 @@ class Judge:
 
     def _policy(self, spec: Any) -> Policy:
         """What was said beforehand: by the step, and by the settings or the command line, which win."""
-        wanted = self.policy.on_partial or getattr(spec, "on_partial", None) or "redo"
+        wanted = self.policy.on_partial or spec.on_partial or "redo"
         policy = self._policies.get(wanted)
         if policy is None:
             policy = self._policies[wanted] = replace(self.policy, on_partial=wanted)
@@ -253,7 +253,7 @@ def _has_other_marker(node: Node, decision: Decision) -> bool:
     """Whether files that were adopted, or lie beside a healed one, have another marker than their step has now."""
     if decision.action != decisions.HEAL and (decision.action, decision.about) != (decisions.ADOPT, "sealed"):
         return False
-    wanted = getattr(node.spec, "marker", None) or ""
+    wanted = node.spec.marker or ""
     return any(found.seal is not None and found.seal.marker != wanted for found in decision.looks.values())
 
 

@@ -146,7 +146,7 @@ def refuse_other_inputs(
 
 def _takes_from_others(node: Node) -> bool:
     """Whether a task is made from outputs of others, a section's `sources` among them, or from files outside."""
-    return bool(node.parents or node.material or getattr(node.spec, "reads", ()))
+    return bool(node.parents or node.material or node.spec.reads)
 
 
 def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal], way_on: str) -> None:

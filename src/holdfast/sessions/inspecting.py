@@ -169,7 +169,7 @@ class Inspection:
 
     def _staleness(self, node: Node, record: TaskState) -> Iterator[Finding]:
         """Made from inputs that are no longer the recorded ones. In a run that goes on, that is work to come."""
-        if getattr(node.spec, "appends", None):
+        if node.spec.appends:
             return  # a section once accepted stands
         if node.id in self._state.keeps or any(not self._is_through(parent) for parent in node.parents):
             return

@@ -2,54 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from holdfast.cli.finding import find_lost, load_named, load_recorded, pick_run
 from holdfast.cli.options import run_argument
-from holdfast.cli.running import Manner, carry_out, engine_options, settings_options
+from holdfast.cli.running import Manner, carry_out, engine_options, make_request
 
 
 @click.command("resume", short_help="Continue the newest unfinished run, or the one that is named.")
 @run_argument
 @engine_options
-def command(
-    *,
-    run_id: str | None,
-    directory: str,
-    params: dict[str, str],
-    redo: tuple[str, ...],
-    no_retry: bool,
-    quick: bool,
-    only_needed: bool,
-    as_json: bool,
-    quiet: bool,
-    **options: Any,
-) -> int:
+def command(*, run_id: str | None, directory: str, as_json: bool, quiet: bool, **options: Any) -> int:
     """Continue the newest unfinished run of this project, or the one that is named.
 
     If all are completed, the files of the newest are proved, and mended.
     """
-    from holdfast.runs.choosing import Request
     from holdfast.runs.listing import open_project
-    from holdfast.settings import load_settings
 
     layout = open_project(directory)
-    settings = load_settings(layout.root, settings_options(**options))
+    request = make_request(layout, **options)
     lost = find_lost(layout, run_id)
     if lost is not None:
         compiled, chosen = load_named(layout, lost), lost.run_id
     else:
         chosen = pick_run(layout, run_id)
         compiled = load_recorded(layout, chosen)
-    request = Request(
-        params,
-        resume=chosen,
-        redo=redo,
-        no_retry=no_retry,
-        settings=settings,
-        quick=quick,
-        only_needed=only_needed,
-    )
-    return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))
+    return carry_out(compiled, layout, replace(request, resume=chosen), Manner(directory, as_json, quiet))

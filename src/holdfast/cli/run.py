@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from holdfast.cli.completion import complete_file, complete_run
 from holdfast.cli.finding import find_file
 from holdfast.cli.printing import say_all
-from holdfast.cli.running import Manner, carry_out, engine_options, settings_options
+from holdfast.cli.running import Manner, carry_out, engine_options, make_request
 
 
 @click.command("run", short_help="Start a pipeline, or continue its run with the same parameters.")
@@ -31,28 +31,21 @@ def command(
     force: bool,
     run_id: str | None,
     directory: str,
-    params: dict[str, str],
-    redo: tuple[str, ...],
-    no_retry: bool,
-    quick: bool,
-    only_needed: bool,
     as_json: bool,
     quiet: bool,
     **options: Any,
 ) -> int:
     """Start a pipeline, or continue the newest run of it that has the same parameters."""
     from holdfast.pipeline.loader import load_pipeline
-    from holdfast.runs.choosing import Request, begun_elsewhere
+    from holdfast.runs.choosing import begun_elsewhere
     from holdfast.runs.listing import checked_run_id, open_project
-    from holdfast.settings import load_settings
 
     layout = open_project(directory)
     for given in (resume, run_id):
         if given is not None:
             checked_run_id(given)
-    settings = load_settings(layout.root, settings_options(**options))
+    request = make_request(layout, resume=resume, force=force, run_id=run_id, **options)
     compiled = load_pipeline(file, base=find_file(file, layout))
-    request = Request(params, resume, force, run_id, redo, no_retry, settings, quick, only_needed)
     if _is_folder_assumed() and not (resume or force or run_id or quiet):
         say_all(filter(None, [begun_elsewhere(compiled, layout, request)]), err=True)
     return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))

@@ -1,7 +1,7 @@
 """What `run` and `resume` share: their options, and one run from its first line to its last.
 
 carry_out            checks what can be checked before anything is created, then runs and tells the end
-  _Stopper           Ctrl-C once: stop kindly; twice: at once
+  Stopper            Ctrl-C once: stop kindly; twice: at once
   Tally              what this session did, counted from its events
 """
 
@@ -118,16 +118,22 @@ class Tally:
                 self.is_idle = False
 
 
-def settings_options(
-    concurrency: str | None, budget_usd: str | None, on_partial: str | None, on_changed: str | None
-) -> dict[str, str | None]:
-    """Options as `load_settings` takes them."""
-    return {
-        "concurrency": concurrency,
-        "budget_usd": budget_usd,
-        "on_partial": on_partial,
-        "on_changed": on_changed,
-    }
+def make_request(
+    layout: ProjectLayout,
+    *,
+    concurrency: str | None,
+    budget_usd: str | None,
+    on_partial: str | None,
+    on_changed: str | None,
+    **wishes: Any,
+) -> Request:
+    """The options of `engine_options`, but for how the run is shown: some are settings, the others wishes."""
+    from holdfast.runs.choosing import Request
+    from holdfast.settings import load_settings
+
+    given = {"concurrency": concurrency, "budget_usd": budget_usd}
+    given |= {"on_partial": on_partial, "on_changed": on_changed}
+    return Request(settings=load_settings(layout.root, given), **wishes)
 
 
 def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> int:

@@ -10,6 +10,8 @@ import errno
 import itertools
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast import clock
@@ -98,9 +100,13 @@ def keep_copy(path: Path, into: Path, *, label: str) -> Path:
         os.close(reader)
 
 
-def keep_open(reader: int, name: str, into: Path, *, label: str) -> Path:
-    """As `keep_copy`, of a file that we have open, and that may have lost its name `name`."""
-    return _copy_aside(reader, 0, name, label, into)
+def keep_open(reader: int, name: str, into: Path, *, label: str, start: int = 0) -> Path:
+    """As `keep_copy`, of a file that we have open, from byte `start` on; it may have lost its name `name`."""
+    atomic.make_dirs(into, sync=True)
+    target = _reserve(os.path.join(into, aside_name(name, label)), None, is_dir=False, numbered=True)
+    with _filling(target, None) as writer:
+        atomic.copy_range(reader, start, os.fstat(reader).st_size, writer, target)
+    return Path(target)
 
 
 def copy_beside(name: str, *, dir_fd: int | None) -> str:
@@ -112,17 +118,8 @@ def write_beside(path: Path, data: bytes, *, dir_fd: int | None = None) -> Path:
     """Keep these bytes, durably, as `NAME.bak.TIMESTAMP` beside the file they come from; gives the path."""
     wanted = path.with_name(backup_name(path.name))
     target = _reserve(os.fspath(wanted), dir_fd, is_dir=False, numbered=False)
-    try:
-        writer = disk.open_file(target, os.O_WRONLY, dir_fd=dir_fd)
-        try:
-            disk.write_all(writer, data, target)
-            disk.sync_file(writer, target)
-        finally:
-            os.close(writer)
-    except BaseException:
-        temporaries.discard(target, dir_fd)
-        raise
-    atomic.sync_parent(target, dir_fd)
+    with _filling(target, dir_fd) as writer:
+        disk.write_all(writer, data, target)
     return Path(target)
 
 
@@ -131,25 +128,26 @@ def cut_tail(fd: int, path: Path, keep: int, into: Path) -> Path:
 
     A kill before the cut leaves a copy too many, never one too few.
     """
-    kept_as = _copy_aside(fd, keep, path.name, TAIL, into)
+    kept_as = keep_open(fd, path.name, into, label=TAIL, start=keep)
     disk.truncate(fd, keep, os.fspath(path))
     disk.sync_file(fd, os.fspath(path))
     return kept_as
 
 
-def _copy_aside(reader: int, start: int, name: str, label: str, into: Path) -> Path:
-    target, writer = fresh_file(into, name, label)
+@contextmanager
+def _filling(target: str, dir_fd: int | None) -> Iterator[int]:
+    """The reserved file `target`, open for writing: durable after the block, and gone again if anything fails."""
     try:
+        writer = disk.open_file(target, os.O_WRONLY, dir_fd=dir_fd)
         try:
-            atomic.copy_range(reader, start, os.fstat(reader).st_size, writer, os.fspath(target))
-            disk.sync_file(writer, os.fspath(target))
+            yield writer
+            disk.sync_file(writer, target)
         finally:
             os.close(writer)
     except BaseException:
-        temporaries.discard(os.fspath(target))
+        temporaries.discard(target, dir_fd)
         raise
-    disk.sync_dir(into)
-    return target
+    atomic.sync_parent(target, dir_fd)
 
 
 def aside_name(name: str, label: str = "", at: str = "") -> str:

@@ -36,7 +36,6 @@ class LiveConsole(PlainConsole):
         self._screen = Screen(stderr=True, highlight=False)
         self._logs: deque[Text] = deque(maxlen=LOG_LINES)
         self._drawn_due = 0.0
-        self._shown: Picture | None = None
         self._live = Live(
             console=self._screen,
             auto_refresh=False,
@@ -72,14 +71,13 @@ class LiveConsole(PlainConsole):
         began = clock.monotonic()
         if began < self._drawn_due or self._picture is None:
             return
-        self._shown = self._picture()
-        self._live.update(self._frame(self._shown), refresh=True)
+        self._live.update(self._frame(self._picture()), refresh=True)
         now = clock.monotonic()
         self._drawn_due = now + max(REFRESH_S, 20 * (now - began))
 
     def _frame(self, picture: Picture) -> Group:
         size = self._screen.size
-        running = self._running_lines(size.width)
+        running = self._running_lines()
         logs = list(self._logs)
         room = max(3, size.height - len(running) - len(logs) - 5)
         parts = [*_fitting(text_matrix(picture, size.width, rows_max=max(2, room - 4)), room), Text()]
@@ -91,7 +89,7 @@ class LiveConsole(PlainConsole):
             part.truncate(size.width, overflow="ellipsis")
         return Group(*parts)
 
-    def _running_lines(self, width: int) -> list[Text]:
+    def _running_lines(self) -> list[Text]:
         now = clock.now()
         tasks = sorted(self.progress.running.items(), key=lambda pair: pair[1].since)
         lines = []

@@ -66,7 +66,7 @@ def clean(layout: ProjectLayout, *, max_age_days: float, max_runs: int, dry_run:
             doomed = tuple(_doomed(layout, max_age_days, max_runs))
             leftovers = _trash(layout)
             loose, why_not = _removable_loose(layout, [*leftovers, *(layout.run(d.run_id).dir for d in doomed)])
-            return _result(layout, doomed, leftovers, loose, why_not)
+            return _result(doomed, leftovers, loose, why_not)
         return _clean_locked(layout, max_age_days, max_runs)
     except OSError as error:
         raise StorageError.from_os(error, "clean") from error
@@ -85,18 +85,12 @@ def _clean_locked(layout: ProjectLayout, max_age_days: float, max_runs: int) -> 
         if doomed:
             disk.sync_dir(layout.runs)
         loose, why_not_now = _empty_trash(layout)
-        return _result(layout, doomed, leftovers, loose, why_not or why_not_now)
+        return _result(doomed, leftovers, loose, why_not or why_not_now)
     finally:
         lock.release()
 
 
-def _result(
-    layout: ProjectLayout,
-    doomed: tuple[Doomed, ...],
-    leftovers: list[Path],
-    loose: dict[str, int],
-    why_not: str,
-) -> Cleaned:
+def _result(doomed: tuple[Doomed, ...], leftovers: list[Path], loose: dict[str, int], why_not: str) -> Cleaned:
     finished = tuple(path.name.removeprefix(TRASH_PREFIX) for path in leftovers)
     return Cleaned(doomed, len(loose), sum(loose.values()), finished, why_not)
 

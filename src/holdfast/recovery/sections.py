@@ -157,7 +157,7 @@ class Sections:
         """The events that record a decision. Touches nothing."""
         record = self.inputs.state.task(node.id)
         if decision.action == decisions.ADOPT:
-            return [self._adoption(node, decision, parts, input_digest)]
+            return [self._adoption(node, decision, parts)]
         if decision.action == decisions.KEEP:
             return [self._kept(node, decision)]
         if decision.action == decisions.REDO and record.status == COMPLETED:
@@ -194,9 +194,7 @@ class Sections:
                     found[other.id] = decision
         return found
 
-    def _adoption(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> ev.TaskAdopted:
+    def _adoption(self, node: Node, decision: Decision, parts: Mapping[str, str]) -> ev.TaskAdopted:
         ((path, found),) = decision.looks.items()
         assert found.seal is not None
         file = section_seen(path, found)

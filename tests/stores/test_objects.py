@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import itertools
 import os
 import threading
 from pathlib import Path
@@ -349,6 +350,25 @@ def test_a_pack_with_a_rotten_object_is_written_anew(tmp_path: Path) -> None:
     store.close()
     again = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp", read_only=True)
     assert [again.get(sha) for sha in shas] == [b"first", b"second", b"third"]
+
+
+def test_a_disk_that_fails_while_a_pack_is_mended_leaves_no_litter(tmp_path: Path) -> None:
+    """Whatever operation fails: its errno is told, the store can be closed, and no temporary is left."""
+    for number in itertools.count(1):
+        folder = tmp_path / str(number)
+        store = rotten(folder, b"first", b"second", b"third")
+        try:
+            with disk.failing_at(number, errno.EIO) as operations:
+                store.mend()
+        except OSError as error:
+            assert error.errno == errno.EIO, operations
+        store.close()
+        again = ObjectStore(folder / "objects", "r", folder / "tmp", read_only=True)
+        assert again.get(sha_of(b"third")) == b"third", operations
+        assert not list((folder / "tmp").glob("*")), operations
+        if len(operations) < number:
+            break
+    assert number > 10
 
 
 def test_a_whole_pack_is_not_touched_by_mending(tmp_path: Path) -> None:

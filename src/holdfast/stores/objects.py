@@ -153,17 +153,22 @@ class ObjectStore:
         kept_as = asides.keep_copy(self._own.path, self._quarantine, label="damaged")
         temp, writer = self._fresh_temp()
         try:
-            for sha, (start, size) in sorted(self._own.objects.items(), key=lambda entry: entry[1]):
-                record = encode_record(sha, read_exactly(self._fd, start, size))
-                disk.write_all(writer, record, temp)
-                fresh.add(sha, fresh.end + len(record) - size - 1, size)
-            disk.sync_file(writer, temp)
-        finally:
-            os.close(writer)
-        disk.rename(temp, path)
+            try:
+                for sha, (start, size) in sorted(self._own.objects.items(), key=lambda entry: entry[1]):
+                    record = encode_record(sha, read_exactly(self._fd, start, size))
+                    disk.write_all(writer, record, temp)
+                    fresh.add(sha, fresh.end + len(record) - size - 1, size)
+                disk.sync_file(writer, temp)
+            finally:
+                os.close(writer)
+            disk.rename(temp, path)
+        except BaseException:
+            temporaries.discard(temp)
+            raise
         disk.sync_dir(self._dir)
-        os.close(self._fd)
-        self._fd, self._own = disk.open_file(path, os.O_RDWR | os.O_APPEND), fresh
+        before, self._fd = self._fd, disk.open_file(path, os.O_RDWR | os.O_APPEND)
+        os.close(before)
+        self._own = fresh
         self.damage.append(f"{self._own.path.name} was written anew; the damaged one is kept as {kept_as.name}")
 
     def get(self, sha: str) -> bytes | None:

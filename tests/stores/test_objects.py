@@ -371,6 +371,22 @@ def test_a_disk_that_fails_while_a_pack_is_mended_leaves_no_litter(tmp_path: Pat
     assert number > 10
 
 
+def test_the_first_error_of_a_copy_is_shown_even_if_cleaning_up_fails_too(tmp_path, store, monkeypatch):
+    """ENOSPC on the write is reported although removing the half copy then fails with EIO."""
+    sha = store.put(b"text")
+    store.flush()
+
+    def fail(op: str, path: str) -> None:
+        if op in ("write", "unlink"):
+            raise OSError(errno.ENOSPC if op == "write" else errno.EIO, op)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "hook", fail)
+        with pytest.raises(OSError) as caught:
+            store.copy_to(sha, tmp_path / "copy")
+    assert caught.value.errno == errno.ENOSPC
+
+
 def test_a_whole_pack_is_not_touched_by_mending(tmp_path: Path) -> None:
     """Mending what is whole writes nothing."""
     store = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp", tmp_path / "quarantine")

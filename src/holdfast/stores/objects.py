@@ -202,7 +202,7 @@ class ObjectStore:
         finally:
             os.close(fd)
             if not is_whole:
-                disk.unlink(os.fspath(dest))
+                temporaries.discard(os.fspath(dest))
         return is_whole
 
     def _copy_whole(self, sha: str, writer: int, name: str) -> bool:

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
+from holdfast.commands.clean import clean
 from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.stores.objects import PACKED_MAX
 
 from . import victim
 from .harness import Trial, texts, uninterrupted
@@ -142,3 +144,32 @@ def test_a_file_without_a_copy_is_not_lost_with_its_folder(tmp_path: Path, how: 
         medium.cut(place, left.folder, random.Random(f"{SEED} {place} {how}"), how)
         assert left.run(_folders(left)).status == "completed", place
         left.check(medium.told(place), f"cut after operation {place}; HOLDFAST_CRASH_SEED={SEED}")
+
+
+def _copied_in_both_ways(project: Project, text: str) -> Pipeline:
+    pipe = Pipeline("people", overwrite=True)
+
+    @pipe.step(writes={"small": "small.md", "large": "large.txt"})
+    def make(ctx: Context) -> dict[str, str]:
+        return {"small": project.call(ctx, text), "large": text * PACKED_MAX}
+
+    return pipe
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_clean_that_loses_power_is_finished_by_the_next(tmp_path: Path, how: str) -> None:
+    """Whatever of it the disk has kept, no copy is left behind of which nobody knows any more whose it is."""
+    first = Project(tmp_path / "first")
+    first.folder.mkdir()
+    for name in ("one", "two"):
+        assert first.run(_copied_in_both_ways(first, name), run_id=name, force=True).status == "completed"
+    medium = Medium(first.folder)
+    with medium.recording():
+        clean(first.layout, max_age_days=30, max_runs=1)
+    for place in range(1, len(medium.ops) + 1):
+        left = Project(tmp_path / f"cut{place}")
+        medium.cut(place, left.folder, random.Random(f"{SEED} {place} {how}"), how)
+        clean(left.layout, max_age_days=30, max_runs=1)
+        objects = [path.name for path in left.layout.objects.rglob("*") if path.is_file()]
+        assert len(objects) == 2 and "two.pack" in objects, f"{place}; HOLDFAST_CRASH_SEED={SEED}: {objects}"
+        assert not verify(left.layout, "two").findings, place

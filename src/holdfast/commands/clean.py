@@ -1,8 +1,8 @@
 """Removing finished runs that are too old or too many. The work tree is never touched, nor an unfinished run.
 
 Order, and what a kill leaves. A doomed run's folder is renamed to `.clean-ID` first, so that it is gone from
-the list in one step; then go the large objects that only doomed runs refer to, then its pack, then the
-folder. A `.clean-` folder is therefore the record of an unfinished clean, and the next one finishes it.
+the list in one step; then go the large objects that only doomed runs refer to, and its pack; when that is durable,
+the folder goes. A `.clean-` folder is therefore the record of an unfinished clean, and the next one finishes it.
 
 A large ("loose") object is removed only with proof: a doomed run names it, and no file of any other run does.
 If a remaining run cannot be read to its end, loose objects stay.
@@ -136,13 +136,18 @@ def _empty_trash(layout: ProjectLayout) -> tuple[dict[str, int], str]:
     """Delete what was renamed away: loose objects, packs, folders; the folder last: it is the record."""
     trash = _trash(layout)
     loose, why_not = _removable_loose(layout, trash)
-    for sha in loose:
-        disk.unlink(os.fspath(loose_path(layout.objects, sha)))
+    # A run begun since under the same id would be using that pack.
+    gone = [folder.name.removeprefix(TRASH_PREFIX) for folder in trash]
+    packs = [pack_path(layout.objects, run_id) for run_id in gone if not os.path.lexists(layout.run(run_id).dir)]
+    objects = [
+        *(loose_path(layout.objects, sha) for sha in loose),
+        *(pack for pack in packs if os.path.lexists(pack)),
+    ]
+    for path in objects:
+        disk.unlink(os.fspath(path))
+    for folder in {path.parent for path in objects}:
+        disk.sync_dir(folder)
     for folder in trash:
-        run_id = folder.name.removeprefix(TRASH_PREFIX)
-        # A run begun since under the same id would be using that pack.
-        if not os.path.lexists(layout.run(run_id).dir) and os.path.lexists(pack_path(layout.objects, run_id)):
-            disk.unlink(os.fspath(pack_path(layout.objects, run_id)))
         disk.remove_tree(os.fspath(folder))
     return loose, why_not
 

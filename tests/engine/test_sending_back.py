@@ -353,3 +353,35 @@ def test_files_of_two_rounds_are_no_set(tmp_path: Path) -> None:
     assert (tmp_path / "b.csv").read_text() == "round 0\n"
     result = pipe.run(dir=tmp_path)
     assert result.outputs["review"] == {"a": "round 1\n", "b": "round 1\n"}
+
+
+def test_a_kept_review_whose_file_was_lost_is_put_back_and_kept(tmp_path: Path) -> None:
+    """Both happen in the run that finishes the new round: the next one has nothing to do."""
+    fails = [True]
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="draft.md")
+    def draft(ctx: Context) -> str:
+        if ctx.round and fails[0]:
+            raise RuntimeError("not now")
+        return f"round {ctx.round}\n"
+
+    @pipe.step(writes="kind.md")
+    def kind(draft: str) -> str:
+        assert draft == "round 0\n", "it is to be kept"
+        return "fine\n"
+
+    @pipe.step
+    def strict(draft: str, kind: str) -> str:
+        if draft == "round 0\n":
+            raise Rewind("draft", feedback="again", keep=["kind"])
+        return "fine"
+
+    assert pipe.run(dir=tmp_path).status == "failed"
+    (tmp_path / "kind.md").unlink()
+    fails[0] = False
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert len(events_of(tmp_path, "artifact_healed")) == 1
+    assert len(events_of(tmp_path, "task_kept")) == 1
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert len(events_of(tmp_path, "task_kept")) == 1

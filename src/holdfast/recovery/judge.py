@@ -234,11 +234,16 @@ class Judge:
         if decision.action not in _NO_ACT:
             yield from self._acting.apply(node, decision, parts, input_digest)
         yield from self.bring_home(node)
-        record = self.state.task(node.id)
-        is_back = decision.action in _BRINGS_BACK and record.status == COMPLETED
-        is_older = self._gathering.chain(node, record.version) is not None or _has_other_marker(node, decision)
-        if is_back and is_older:
-            again = self.decide(node, parts, input_digest)  # it is whole, in the form of an older pipeline
+        if decision.action in _BRINGS_BACK and self.state.task(node.id).status == COMPLETED:
+            yield from self._brought_up(node, decision, parts, input_digest)
+
+    def _brought_up(
+        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
+    ) -> Iterator[ev.Event]:
+        """What else is to be done about work that is whole again: to migrate it, to seal it anew, to keep it."""
+        is_older = self._gathering.chain(node, self.state.task(node.id).version) is not None
+        if decision.action == decisions.HEAL or is_older or _has_other_marker(node, decision):
+            again = self.decide(node, parts, input_digest)
             yield from self._acting.apply(node, again, parts, input_digest) if again.action not in _NO_ACT else ()
 
     def _refusal(self, node: Node, load: Callable[[], Any]) -> str:
@@ -250,8 +255,8 @@ class Judge:
 
 
 def _has_other_marker(node: Node, decision: Decision) -> bool:
-    """Whether files that were adopted, or lie beside a healed one, have another marker than their step has now."""
-    if decision.action != decisions.HEAL and (decision.action, decision.about) != (decisions.ADOPT, "sealed"):
+    """Whether files were adopted that have another marker than their step has now: its name may be another."""
+    if decision.action != decisions.ADOPT or decision.about != "sealed":
         return False
     wanted = node.spec.marker or ""
     return any(found.seal is not None and found.seal.marker != wanted for found in decision.looks.values())

@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.commands.run import RunResult
 from holdfast.commands.verify import verify
+from holdfast.journal.log import scan
 from holdfast.layout import ProjectLayout
 from holdfast.stores import disk
 
@@ -23,6 +24,7 @@ from .test_kill import ALL, SEED
 
 POINTS = 330  # at least as many operations as a run has
 SAMPLE = 12
+IDLE = {"run_continued", "run_stopped", "snapshot_written"}
 ROUNDS = len(review_victim.CHAPTERS) + 1  # one chapter is written, and its facts are read, twice
 TOTAL_USD = ROUNDS * (review_victim.DRAFT_USD + review_victim.REVIEW_USD)
 
@@ -103,6 +105,14 @@ def test_a_kill_loses_and_repeats_no_round(
     assert kills
 
 
+def _left_for_later(trial: Trial) -> set[str]:
+    """What one more run finds to do: nothing, after one that ended well."""
+    journal = ProjectLayout(trial.project).run(review_victim.RUN_ID).journal
+    before = len(list(scan(journal)))
+    trial.resume()
+    return {line.event()["event"] for line in list(scan(journal))[before:]} - IDLE
+
+
 def _recorded(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> Medium:
     """A run to its end on a medium that can be cut afterwards; what it tells is noted in place."""
     trial.project.mkdir()
@@ -131,6 +141,7 @@ def test_a_power_cut_loses_and_repeats_no_round(
         story = f"cut after operation {place}; HOLDFAST_CRASH_SEED={SEED}"
         assert not _broken(medium.told(place), after.lines()), story
         _check(after, result, expected, story)
+        assert not _left_for_later(after), story
 
 
 def test_a_new_round_is_in_its_place_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,6 +161,26 @@ def test_another_path_moves_the_file_with_all_that_is_in_it(tmp_path: Path) -> N
     assert (tmp_path / "other/notes.md").read_bytes() == before
 
 
+def test_another_path_moves_a_file_that_a_head_opens(tmp_path: Path) -> None:
+    """The head does not begin it anew there: what a person wrote comes along, and nothing is left behind."""
+
+    def headed(path: str) -> Pipeline:
+        pipe = Pipeline("p")
+        pipe.items("part", ["a", "b"])
+        pipe.step(name="opening")(lambda: "# Notes")
+        pipe.step(name="notes", each="part", appends=path, head="opening")(lambda part: f"about {part}")
+        return pipe
+
+    run(headed(FILE), tmp_path)
+    (tmp_path / FILE).write_text(f"{(tmp_path / FILE).read_text()}A note by hand\n")
+    before = (tmp_path / FILE).read_bytes()
+    for path, left in (("other/notes.md", FILE), (FILE, "other/notes.md")):
+        assert run(headed(path), tmp_path).status == "completed"
+        assert (tmp_path / path).read_bytes() == before
+        assert not (tmp_path / left).exists()
+    assert not events_of(tmp_path, "artifact_healed")
+
+
 def test_another_path_and_the_file_is_lost(tmp_path: Path) -> None:
     """Then the sections are written there anew, for nothing."""
     run(simple(), tmp_path)

@@ -44,6 +44,7 @@ class Remembering:
         """A batch is through, or the head is there: have it in the file; gives the events that record it."""
         step, batch = page.spec, batch_of(page)
         path = self.inputs.memory_path(step, page.path)
+        self._bring_along(step, path)
         if batch is None:
             return self._write(page, path, NOBODY, NOBODY)
         due = frozenset(node.id for node in self._batch(page, batch) if self._is_due(node))
@@ -52,6 +53,21 @@ class Remembering:
     def mend(self, node: Node, path: str) -> list[ev.Event]:
         """Put a section back, and with it whatever else the file has lost; an edit of this one is undone."""
         return self._write(node, path, NOBODY, frozenset({node.id}))
+
+    def _bring_along(self, step: StepSpec, path: str) -> None:
+        """Have a file that is on record elsewhere at `path` before it is begun there: a person's notes are in it.
+
+        Its sections notice that, one by one, when they are judged.
+        """
+        tree = self.inputs.artifacts.tree
+        if tree.exists(path):
+            return
+        records = [self.inputs.state.task(node.id) for node in self.inputs.remembered(step, path)]
+        written = [record.accepted for record in records if record.accepted and _kind(record) == SECTION]
+        for old in dict.fromkeys(accepted.files[0].path for accepted in written):
+            if old != path and tree.exists(old):
+                tree.rename(old, path)
+                return
 
     # --- what belongs there --------------------------------------------------------------------------------
 

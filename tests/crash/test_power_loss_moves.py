@@ -15,6 +15,7 @@ import pytest
 from tests.engine.test_traded_paths import TRADES, Traded
 from tests.engine.test_versions import Planned, add_words
 
+from holdfast import Pipeline
 from holdfast.commands.run import RunResult
 from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
@@ -89,3 +90,33 @@ def test_a_migration_that_loses_power_costs_nothing(
         assert (result.status, after.made) == ("completed", ["two"]), (how, place)
         assert after.received["urls"] == [], (how, place)
         assert verify(ProjectLayout(after.root), result.run_id).findings == [], (how, place)
+
+
+def _glossary(path: str, *, is_headed: bool) -> Pipeline:
+    pipe = Pipeline("p")
+    pipe.items("part", ["a", "b"])
+    pipe.step(name="opening")(lambda: "# Terms")
+    head = {"head": "opening"} if is_headed else {}
+    pipe.step(name="terms", each="part", appends=path, **head)(lambda part: f"terms of {part}")
+    return pipe
+
+
+@pytest.mark.parametrize("is_headed", [True, False], ids=["with a head", "without a head"])
+def test_a_memory_file_that_is_moved_when_the_power_goes_arrives_whole(
+    tmp_path: Path, is_headed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a person wrote into it is nowhere else: the next run has it in the new place, once."""
+    monkeypatch.setattr(disk, "sync_enabled", False)
+    first, new = tmp_path / "first", _glossary("new/terms.md", is_headed=is_headed)
+    first.mkdir()
+    _glossary("terms.md", is_headed=is_headed).run(dir=first)
+    with (first / "terms.md").open("a") as text:
+        text.write("A note by hand\n")
+    before = (first / "terms.md").read_bytes()
+    medium = recorded(first, lambda: new.run(dir=first), monkeypatch)
+    for how, place in cuts(medium, f"glossary {is_headed}"):
+        after = tmp_path / f"{how}{place}"
+        medium.cut(place, after, random.Random(f"{SEED} {place} {how}"), how)
+        assert new.run(dir=after).status == "completed", (how, place)
+        assert (after / "new" / "terms.md").read_bytes() == before, (how, place)
+        assert not (after / "terms.md").exists(), (how, place)

@@ -66,7 +66,7 @@ class Remembering:
         written = [record.accepted for record in records if record.accepted and _kind(record) == SECTION]
         for old in dict.fromkeys(accepted.files[0].path for accepted in written):
             if old != path and tree.exists(old):
-                tree.rename(old, path)
+                tree.rename(old, path, sync=True)
                 return
 
     # --- what belongs there --------------------------------------------------------------------------------

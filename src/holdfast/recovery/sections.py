@@ -243,7 +243,7 @@ class Sections:
         (old,) = decision.paths
         new, tree = self.path(node), self.artifacts.tree
         if tree.exists(old) and not tree.exists(new):
-            tree.rename(old, new)
+            tree.rename(old, new, sync=True)  # a person's notes in it are nowhere else
         return [self._moved(node, decision.reason, "")]
 
     def _moved(self, node: Node, reason: str, kind: str) -> ev.TaskKept:

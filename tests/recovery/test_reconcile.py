@@ -103,6 +103,15 @@ def test_a_lost_value_is_redone_also_if_the_files_beside_it_could_be_put_back() 
     assert action(replace(found, record=replace(DONE, value_lost=True))) == decisions.HEAL
 
 
+def test_an_edit_is_not_kept_where_the_value_beside_it_has_to_be_made_again() -> None:
+    """Kept, it would leave a finished task without its value, and be set aside by the next run unasked."""
+    found = evidence(DONE, value_lost=True, files=one_file(look.CHANGED))
+    assert action(found) == decisions.ASK
+    decision = decide(found, Policy(on_changed="keep"))
+    assert (decision.action, decision.paths) == (decisions.REDO, ("drafts/a.md",))
+    assert action(replace(found, record=replace(DONE, value_lost=True)), on_changed="keep") == decisions.KEEP
+
+
 def test_a_kept_edit_is_set_aside_where_its_lost_value_is_made_again() -> None:
     """The step must run for its value: the person's text is beside the new one."""
     record = replace(DONE, evidence="kept", value_lost=True)

@@ -117,7 +117,7 @@ def check_plan(world: World) -> None:
         # A lost value is there again once another task has given the same one.
         and "objects/" not in one["reason"]
     }
-    if left and done.code == 0:
+    if left and done.code == 0 and not world.failing:  # a step that fails may be left out, with what needs it
         raise BrokenError(f"did not run, although plan said so: {[plan[task] for task in left]}")
 
 

@@ -187,11 +187,9 @@ class Acting:
     def _redo(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         events: list[ev.Event] = []
         record = self.state.task(node.id)
-        words = {decisions.REFUSED: decision.reason, decisions.VALUE: "whole, but the value beside it is lost"}
-        why = words.get(decision.about, "")
         for path in dict.fromkeys((*decision.paths, *self._new_paths(node, record))):
             found = decision.looks.get(path) or self._look(node, record, path)
-            events += self._put_away(node.id, path, found, why)
+            events += self._put_away(node.id, path, found, _why_whole(decision, found))
         if record.status == COMPLETED:
             is_lost = decision.about in (decisions.DAMAGED, decisions.VALUE)
             is_stale = decision.about == decisions.STALE
@@ -363,6 +361,14 @@ _WHY_ASIDE = {
 def _described(found: Look) -> str:
     """What a file that is set aside was."""
     return found.detail if found.kind == look.FOREIGN else _WHY_ASIDE.get(found.kind, found.kind)
+
+
+def _why_whole(decision: Decision, found: Look) -> str:
+    """Why a file is set aside, if not for how it looks."""
+    if decision.about == decisions.REFUSED:
+        return decision.reason
+    is_whole = decision.about == decisions.VALUE and found.kind == look.SEALED
+    return "whole, but the value beside it is lost" if is_whole else ""
 
 
 def _decided_before(node: Node, decision: Decision, record: TaskState, *, is_left: bool) -> list[ev.Event]:

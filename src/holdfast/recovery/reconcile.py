@@ -72,21 +72,18 @@ def _decide_completed(evidence: Evidence, policy: Policy) -> Decision:
     stale = _stale(evidence)
     if stale is not None:
         return stale
-    if evidence.value_lost and evidence.wanted:
-        # What a person let stand is set aside where they find it, also if objects/ has it.
-        is_persons = evidence.record.evidence in KEPT_BY_PERSON
-        aside = tuple(evidence.files) if is_persons else evidence.not_kept_elsewhere()
-        return Decision(REDO, _lost_words(evidence), aside, about=VALUE)
     changed = evidence.of_kind(look.CHANGED)
+    is_asked = changed and policy.on_changed == "ask" and not evidence.wanted
+    if evidence.value_lost and not is_asked and not _may_wait(evidence, policy):
+        return _decide_value_lost(evidence)  # files alone, kept or put back, would not make up for it
     if changed and policy.on_changed != "restore":
         return _decide_changed(changed, policy)
     bad = tuple(path for path, found in evidence.files.items() if found.kind != look.SEALED)
-    if not bad and not evidence.value_lost:
-        return _decide_intact(evidence)
-    found = [_decide_damaged(evidence, bad, policy)] if bad else []
-    found += [_decide_value_lost(evidence, policy)] if evidence.value_lost else []
-    # Files that could be put back do not make up for a value that has to be made again.
-    return next((decision for decision in found if decision.action == REDO), found[0])
+    if bad:
+        return _decide_damaged(evidence, bad, policy)
+    if evidence.value_lost:
+        return Decision(LEAVE, "its value is lost, and nothing unfinished needs it")
+    return _decide_intact(evidence)
 
 
 def _may_lack(evidence: Evidence, policy: Policy) -> bool:
@@ -94,11 +91,16 @@ def _may_lack(evidence: Evidence, policy: Policy) -> bool:
     return policy.only_needed and evidence.consumed and not evidence.wanted
 
 
-def _decide_value_lost(evidence: Evidence, policy: Policy) -> Decision:
-    """A value that nothing has asked for yet. Lost with the record, it waits; else it is like a missing file."""
-    if evidence.record.value_lost or _may_lack(evidence, policy):
-        return Decision(LEAVE, "its value is lost, and nothing unfinished needs it")
-    return Decision(REDO, _lost_words(evidence), evidence.not_kept_elsewhere(), about=VALUE)
+def _may_wait(evidence: Evidence, policy: Policy) -> bool:
+    """Whether a lost value concerns nobody yet. Lost with the record, it waits; else it is like a missing file."""
+    return not evidence.wanted and (evidence.record.value_lost or _may_lack(evidence, policy))
+
+
+def _decide_value_lost(evidence: Evidence) -> Decision:
+    # What a person let stand is set aside where they find it, also if objects/ has it.
+    is_persons = evidence.record.evidence in KEPT_BY_PERSON
+    aside = tuple(evidence.files) if is_persons else evidence.not_kept_elsewhere()
+    return Decision(REDO, _lost_words(evidence), aside, about=VALUE)
 
 
 def _lost_words(evidence: Evidence) -> str:

@@ -17,16 +17,7 @@ from holdfast.pipeline.names import fold
 from holdfast.recovery.sources import read_letter, read_views
 from holdfast.runs import traces
 from holdfast.runs.destinations import refuse_own_file, refuse_shared_path
-from holdfast.runs.listing import (
-    RunInfo,
-    checked_run_id,
-    has_begun,
-    list_runs,
-    read_run,
-    run_ids,
-    run_info,
-    run_layout,
-)
+from holdfast.runs.listing import RunInfo, checked_run_id, list_runs, read_run, run_ids, run_info, run_layout
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED
 from holdfast.values import encode_json
@@ -128,9 +119,6 @@ def _resumed(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         return lost
     if info.problem:
         lost = _lost(compiled, layout, request, run_id)
-        if lost is None and not has_begun(layout.run(run_id)):
-            words = f"Run {run_id} was stopped before anything of it was recorded."
-            raise UnknownRunError(words, fix="Type the command again that was to begin it.")
         return lost or _continued(layout, info, compiled.params.parse(request.params))
     _check_pipeline(compiled, info.pipeline, run_id)
     params = compiled.params.parse(request.params, base=_declared(compiled, info.params))

@@ -121,7 +121,7 @@ def list_runs(layout: ProjectLayout, *, but: str = "", strict: bool = False) -> 
     """
     read = _read_info if strict else run_info
     found = [read(layout, run_id) for run_id in run_ids(layout) if run_id != but]
-    found = [info for info in found if not info.problem or has_begun(layout.run(info.run_id))]
+    found = [info for info in found if not info.problem or _has_begun(layout.run(info.run_id))]
     return sorted(found, key=lambda info: (info.ordinal, info.run_id), reverse=True)
 
 
@@ -169,7 +169,7 @@ def _mark(run: RunLayout) -> Position | None:
         return None
 
 
-def has_begun(run: RunLayout) -> bool:
+def _has_begun(run: RunLayout) -> bool:
     """Whether anything was ever recorded: a process killed before its first line leaves a folder, but no run."""
     if snapshots(run.dir):
         return True
@@ -184,6 +184,11 @@ def has_begun(run: RunLayout) -> bool:
     finally:
         os.close(journal)
     return b"\n" in beginning or len(beginning) == _FIRST_LINE_MAX
+
+
+def _is_bare(run: RunLayout) -> bool:
+    """Whether nothing in the folder says that there ever was a run."""
+    return not _has_begun(run) and set(os.listdir(run.dir)) <= {run.journal.name}
 
 
 def identify(layout: ProjectLayout, run_id: str) -> RunInfo | None:
@@ -311,6 +316,9 @@ def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, mu
         raise StorageError(f"Could not read {run.journal}: {error.strerror}.", fix=fix) from error
     except OSError as error:
         raise StorageError.from_os(error, "read") from error
+    if must_begin and not history.state.run_id and _is_bare(run) and identify(layout, run_id) is None:
+        words = f"Run {run_id} was stopped before anything of it was recorded."
+        raise UnknownRunError(words, fix="Type the command again that was to begin it.")
     if must_begin:
         require_run(history.state, run)
     return history

@@ -267,7 +267,9 @@ class World:
     def is_begun(self) -> bool:
         """Whether the run can be named: a process killed before its first line leaves a folder, but no run."""
         has_line = self.journal.is_file() and b"\n" in self.journal.read_bytes()
-        return self.run_dir.exists() and (has_line or ["lost", "record"] in self.log())
+        lines = self.log()
+        begun_at = max((number for number, line in enumerate(lines) if line == ["anew"]), default=0)
+        return self.run_dir.exists() and (has_line or ["lost", "record"] in lines[begun_at:])
 
     def has_begun(self) -> bool:
         return self.state.exists() or any((self.root / path).exists() for path in self.owners())

@@ -106,6 +106,25 @@ def test_time_may_run_out_while_a_log_line_is_handled(executor: ProcessExecutor)
     assert outcome.timed_out and isinstance(outcome.error, TimeoutError)
 
 
+def test_the_time_of_a_call_runs_from_its_beginning(
+    executor: ProcessExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker may take longer to load the pipeline than a call of it may take."""
+    loaded = tmp_path / "loaded"
+    with (tmp_path / "work.py").open("a") as file:
+        file.write(f"open({str(loaded)!r}, 'w').close()\n")
+    were_loaded = []
+
+    class Watched(threading.Timer):
+        def start(self) -> None:
+            were_loaded.append(loaded.exists())
+            super().start()
+
+    monkeypatch.setattr(threading, "Timer", Watched)
+    assert run(executor, "depth", timeout=PATIENCE_S, value=[1]).value == 1
+    assert were_loaded == [True]
+
+
 def test_a_call_that_cannot_be_sent_costs_no_worker(executor: ProcessExecutor) -> None:
     """The argument is named, and no process is left waiting for it."""
     outcome = run(executor, "depth", value={1, 2})

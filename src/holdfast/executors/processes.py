@@ -1,8 +1,9 @@
 """CPU-bound bodies in worker processes: spawned, never forked, and gone when their parent is.
 
 Each worker is `python -m holdfast.executors.worker FILE.py:NAME`. Parent and worker speak JSON lines over pipes:
-no pickle crosses them. What a body logs comes in lines of its own, before its answer. A worker has the working
-directory of its parent, and watches its standard input; its end, however the parent died, ends the worker.
+no pickle crosses them. What a body logs comes in lines of its own, before its answer; of a call that has a timeout
+a line says that it begins, for its time runs from there, however long a worker takes to be ready. A worker has the
+working directory of its parent, and watches its standard input; its end, however the parent died, ends the worker.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from holdfast.values import decode_json, encode_json
 from holdfast.wording import message_of, raised_at
 
 _LOG = b'{"log":'  # how the line of `pack_log` begins
+BEGUN = b'{"begun":true}'
 
 
 class ProcessExecutor:
@@ -101,15 +103,12 @@ class _Worker:
 
     def run(self, request: bytes, timeout: float | None) -> Outcome:
         self.has_answered = False
-        timed_out = threading.Event()
-        timer = self._deadline(timeout, timed_out)
+        deadline = _Deadline(timeout, self.end)
         try:
-            answer = self._ask(request)
+            answer = self._ask(request, deadline)
         finally:
-            if timer is not None:
-                timer.cancel()
-                timer.join()  # from here on it cannot go off any more
-        if timed_out.is_set():
+            deadline.call_off()
+        if deadline.has_expired:
             return Outcome(error=TimeoutError("timed out"), timed_out=True)
         if not answer.endswith(b"\n"):
             return self._ended()
@@ -131,7 +130,7 @@ class _Worker:
             except BrokenPipeError:
                 pass  # unsent bytes for a worker that is gone
 
-    def _ask(self, request: bytes) -> bytes:
+    def _ask(self, request: bytes, deadline: _Deadline) -> bytes:
         """The answer, a line; what there is of it if the worker ends before that."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
@@ -139,27 +138,43 @@ class _Worker:
             self._process.stdin.flush()
         except BrokenPipeError:
             return b""
-        while (line := self._process.stdout.readline()).startswith(_LOG) and line.endswith(b"\n"):
-            relay(decode_json(line)["log"])
+        while (line := self._process.stdout.readline()).startswith((_LOG, BEGUN)) and line.endswith(b"\n"):
+            if line.startswith(BEGUN):
+                deadline.begin()
+            else:
+                relay(decode_json(line)["log"])
         return line
-
-    def _deadline(self, timeout: float | None, timed_out: threading.Event) -> threading.Timer | None:
-        if timeout is None:
-            return None
-
-        def expire() -> None:
-            timed_out.set()
-            self.end()
-
-        timer = threading.Timer(timeout, expire)
-        timer.daemon = True
-        timer.start()
-        return timer
 
     def _ended(self) -> Outcome:
         status = self._process.wait()
         words = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
         return Outcome(error=RemoteError(f"the worker process ended ({words})"))
+
+
+class _Deadline:
+    """When a call has taken too long; its time runs from `begin` on."""
+
+    def __init__(self, timeout: float | None, end: Callable[[], None]) -> None:
+        self.has_expired = False
+        self._timeout = timeout
+        self._end = end
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        if self._timeout is not None and self._timer is None:
+            self._timer = threading.Timer(self._timeout, self._expire)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def call_off(self) -> None:
+        """From here on it cannot expire any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+
+    def _expire(self) -> None:
+        self.has_expired = True
+        self._end()
 
 
 def _read(answer: bytes) -> Outcome:
@@ -174,7 +189,8 @@ def _read(answer: bytes) -> Outcome:
 def _request(call: Call) -> bytes:
     """The line that asks a worker for a call; ValueRefusedError names an argument that cannot be sent."""
     arguments = {name: pack_value(value, name) for name, value in call.arguments.items()}
-    return msgspec.json.encode({"function": call.function_name, "arguments": arguments}) + b"\n"
+    request = {"function": call.function_name, "arguments": arguments, "timed": call.timeout is not None}
+    return msgspec.json.encode(request) + b"\n"
 
 
 def pack_value(value: Any, where: str = "value") -> list[Any]:

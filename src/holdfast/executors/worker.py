@@ -16,7 +16,7 @@ from types import FrameType
 from typing import IO, Any
 
 from holdfast.context import current_task
-from holdfast.executors.processes import answer_error, answer_value, pack_log, unpack_value
+from holdfast.executors.processes import BEGUN, answer_error, answer_value, pack_log, unpack_value
 from holdfast.executors.relaying import Sender
 from holdfast.pipeline.loader import load_pipeline
 from holdfast.signals import ENDING
@@ -40,7 +40,7 @@ def main() -> None:
             if not functions:
                 functions = load_pipeline(sys.argv[1], base=Path.cwd()).functions
                 Sender(lambda fields: answers.send(pack_log(fields))).install()
-            reply = _run(functions, request)
+            reply = _run(functions, request, answers)
         except BaseException as error:
             reply = answer_error(error)
         answers.send(reply)
@@ -66,8 +66,10 @@ def _leave_it_to_the_engine(number: int, frame: FrameType | None) -> None:
     """A handler, for a signal that is ignored would stay so in whatever the body starts."""
 
 
-def _run(functions: dict[str, Any], request: dict[str, Any]) -> bytes:
+def _run(functions: dict[str, Any], request: dict[str, Any], answers: _Answers) -> bytes:
     arguments = {name: unpack_value(packed) for name, packed in request["arguments"].items()}
+    if request["timed"]:
+        answers.send(BEGUN)
     token = current_task.set(request["function"])
     try:
         value = functions[request["function"]](**arguments)

@@ -35,8 +35,6 @@ from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.wording import message_of, raised_at, writable
 
 QUICK_BYTES_MAX = 64 << 10
-_ENTRY_BYTES = 8
-_NEST_BYTES = 256  # so that deep nesting is soon too large
 
 
 class Attempt(msgspec.Struct, eq=False, weakref=True):
@@ -150,12 +148,12 @@ class Attempts:
     # --- after ---------------------------------------------------------------------------------------------
 
     def is_quick_to_judge(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Whether judging asks nobody else's code and stores nothing large: then any thread may do it."""
+        """Whether judging writes small files and asks nobody else's code: then one thread may do it for all."""
         spec, output = attempt.node.spec, outcome.value
-        if outcome.error is not None or attempt.node.kind == "items" or self.compiled.checks.get(spec.name):
+        if attempt.node.kind == "items" or spec.writes is None:
             return False
-        if spec.writes is None:
-            return _left_after(output, QUICK_BYTES_MAX) >= 0
+        if outcome.error is not None or self.compiled.checks.get(spec.name):
+            return False
         return sum(map(_weight, output.values() if type(output) is dict else (output,))) <= QUICK_BYTES_MAX
 
     def judge_outcome(self, attempt: Attempt, outcome: Outcome) -> Verdict:
@@ -371,22 +369,6 @@ class Attempts:
 
 def _weight(output: Any) -> int:
     return len(output) if type(output) in (str, bytes) else QUICK_BYTES_MAX + 1
-
-
-def _left_after(value: Any, budget: int) -> int:
-    """What is left of a budget of bytes, roughly, after this value; below zero as soon as that is certain."""
-    kind = type(value)
-    if kind is str or kind is bytes:
-        return budget - len(value)
-    if kind is not dict and kind is not list and kind is not tuple:
-        return budget - _ENTRY_BYTES
-    budget -= _NEST_BYTES + _ENTRY_BYTES * len(value)
-    if budget >= 0:
-        for part in (*value, *value.values()) if kind is dict else value:
-            budget = _left_after(part, budget)
-            if budget < 0:
-                break
-    return budget
 
 
 def _sent_back(error: Any) -> Verdict:

@@ -1,7 +1,7 @@
 """Group commit: many finished steps, one append, one sync; whoever finds nobody committing does it.
 
 The thread that finished a body puts its report into the inbox and pumps. If nobody leads, it leads: it stores
-the small outputs of all reports in the inbox, applies them to the state, writes all events with one append, syncs
+the small files of all reports in the inbox, applies them to the state, writes all events with one append, syncs
 once, and delivers. Reports that arrive meanwhile are the next batch. Nothing is handed to another thread, so a
 chain of steps costs one sync each; and of many threads that end at once one works and the others sleep, instead of
 all asking for the interpreter after every write.

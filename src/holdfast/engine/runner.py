@@ -303,7 +303,7 @@ class Runner:
         try:
             outcome = attempt.outcome = self._execute(attempt)
             self._workers.body_ended()
-            if self.committer.has_time() and self.attempts.is_quick_to_judge(attempt, outcome):
+            if self.attempts.is_quick_to_judge(attempt, outcome) and self.committer.has_time():
                 self._commit(Unjudged(self._judged, attempt, outcome))
             else:
                 self._let_a_signal_in(outcome)
@@ -367,19 +367,16 @@ class Runner:
         if self.interrupted and _is_failure(outcome):
             assert outcome.error is not None
             return CutOff(self._outcomes, attempt, describe(outcome.error))
-        token = current_task.set(attempt.node.id)
         try:
             verdict = self.attempts.judge_outcome(attempt, outcome)
         except BaseException as error:
             self.committer.fail(error)  # at once: the commit to come may meet the same disk, and must not mask it
             return Broken(error)
-        finally:
-            current_task.reset(token)
         return Report(self._outcomes, attempt, verdict, outcome.duration)
 
-    def _let_a_signal_in(self, *outcomes: Outcome) -> None:
+    def _let_a_signal_in(self, outcome: Outcome) -> None:
         """Ctrl-C in a terminal also ends what steps have started there, and that may be heard of first."""
-        if not self.interrupted and any(map(_is_failure, outcomes)):
+        if outcome.error is not None and not self.interrupted and _is_failure(outcome):
             clock.sleep(ECHO_S)
 
     # --- the event loop ------------------------------------------------------------------------------------
@@ -431,12 +428,14 @@ class Runner:
         failed = [(attempt, outcome) for attempt, outcome in through if _is_failure(outcome)]
         self._hand_in_all([pair for pair in through if not _is_failure(pair[1])])
         if failed:
-            self._let_a_signal_in(*(outcome for _, outcome in failed))
+            self._let_a_signal_in(failed[0][1])
             self._hand_in_all(failed)
 
     def _hand_in_all(self, through: Sequence[tuple[Attempt, Outcome]]) -> None:
         for attempt, outcome in through:
+            token = current_task.set(attempt.node.id)
             self.committer.submit(self._judged(attempt, outcome))
+            current_task.reset(token)
         self.committer.pump()
 
 

@@ -139,9 +139,9 @@ class Committer:
 
     def record(self, event: ev.Event) -> None:
         """Append an event to the open batch and fold it into the state."""
-        assert self._batch is not None, "record outside a batch"
-        at = self._at
-        seq = self._batch.add(bodies.encode(event), self._ts)
+        batch, at = self._batch, self._at
+        assert batch is not None, "record outside a batch"
+        seq = batch.add(bodies.encode(event), self._ts)
         fold(self.state, event, seq, at)
         self._recorded.append(Recorded(seq, at, event))
 
@@ -150,8 +150,7 @@ class Committer:
         try:
             if self.failed is not None:
                 raise self.failed
-            self._append(entries)
-            if any(entry.durable for entry in entries):
+            if self._append(entries):
                 self._sync()
         except BaseException as error:
             self.failed = self.failed or _told(error)
@@ -177,7 +176,7 @@ class Committer:
             entry = self._inbox.popleft()
             entry.ready()
             entries.append(entry)
-            if clock.monotonic() > enough_at and len(entries) >= BATCH_MIN:
+            if len(entries) >= BATCH_MIN and clock.monotonic() > enough_at:
                 break
         return entries
 
@@ -187,7 +186,9 @@ class Committer:
         # One that took long may have waited for the interpreter; many in a row did not.
         self._sync_s = min(clock.monotonic() - began, self._sync_s * 1.5)
 
-    def _append(self, entries: list[Entry]) -> None:
+    def _append(self, entries: list[Entry]) -> bool:
+        """Write what these entries record, in one append; tells whether anybody waits for it to be durable."""
+        is_awaited = False
         self._guard()
         self._objects.sync()
         batch = self._batch = self._journal.begin()
@@ -196,9 +197,11 @@ class Committer:
         try:
             for line in batch.foreign:
                 self._take_in(line)
-            self._tell_mended()
+            if self._journal.notices:
+                self._tell_mended()
             for entry in entries:
                 entry.apply()
+                is_awaited = is_awaited or entry.durable
             self.on_batch()
             self._objects.sync()  # what the batch itself stored
         except BaseException:
@@ -207,13 +210,14 @@ class Committer:
         finally:
             self._batch = None
         batch.commit()
+        self._has_begun = True
+        return is_awaited
 
     def _tell_mended(self) -> None:
         """Record what a dead appender left, and the journal cut off; of the first look whoever opened it tells."""
         found = self._journal.take_notices()
-        if found and self._has_begun:
+        if self._has_begun:
             self.record(ev.StateMended(findings=tuple(f"the journal: {words}" for words in found)))
-        self._has_begun = True
 
     def _take_in(self, line: Any) -> None:
         """An event that another process recorded: `approve`, `note`, `retry`."""

@@ -49,9 +49,9 @@ def encode_line(seq: int, ts: str, body: bytes, prev: str) -> tuple[bytes, str]:
     """The line for the JSON object `body` (without envelope), and its sum."""
     if body[:1] != b"{" or b"\n" in body:
         raise ValueError("the body of a line must be one JSON object on one line")
-    comma = b"," if len(body) > 2 else b""
-    envelope = (seq, ts.encode(), FORMAT, comma, body[1:-1], prev.encode())
-    return _summed(b'{"seq":%d,"ts":"%b","v":%d%b%b,"prev":"%b"' % envelope)
+    members = body[1:-1]
+    head = f'{{"seq":{seq},"ts":"{ts}","v":{FORMAT}{"," if members else ""}'
+    return _summed(head.encode() + members + f',"prev":"{prev}"'.encode())
 
 
 def close_line(head: bytes, prev: str) -> tuple[bytes, str]:
@@ -61,7 +61,7 @@ def close_line(head: bytes, prev: str) -> tuple[bytes, str]:
 
 def _summed(covered: bytes) -> tuple[bytes, str]:
     digest = sha256(covered).hexdigest()[:16]
-    line = b'%b,"sum":"%b"}\n' % (covered, digest.encode())
+    line = covered + f',"sum":"{digest}"}}\n'.encode()
     if len(line) > LINE_MAX:
         raise ValueRefusedError(
             f"An event of {len(line)} bytes is larger than {LINE_MAX}.",

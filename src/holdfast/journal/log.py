@@ -295,10 +295,10 @@ class EventLog:
             os.close(self._fd)
         self._fd = -1
 
-    def _write(self, data: bytes, position: Position) -> None:
-        before = self.position.offset
+    def _write(self, data: bytes, seq: int, last_sum: str) -> None:
+        before, size = self.position.offset, self._size
+        position = Position(seq, last_sum, before + len(data))
         body = b"\n" + data[:-1] if before else data[:-1]  # the newline of a last line is written with the next
-        size = self._size
         if position.offset > size:
             room = room_after(position.offset) if self._makes_room else 0
             body += b" " * room + b"\n"
@@ -318,27 +318,27 @@ class EventLog:
 class Batch:
     """Lines that are written together. Holds the append lock from `begin` to `commit` or `abort`."""
 
-    __slots__ = ("_lines", "_log", "_offset", "_seq", "_sum", "foreign")
+    __slots__ = ("_lines", "_log", "_seq", "_sum", "foreign")
 
     def __init__(self, log: EventLog, foreign: list[Line]) -> None:
         self.foreign = foreign
         self._log = log
         self._lines: list[bytes] = []
-        self._seq, self._sum, self._offset = log.position.seq, log.position.sum, log.position.offset
+        self._seq, self._sum = log.position.seq, log.position.sum
 
     def add(self, body: bytes, ts: str) -> int:
         """Number and chain the event `body` (a JSON object without envelope); gives its number."""
-        line, self._sum = encode_line(self._seq + 1, ts, body, self._sum)
+        seq = self._seq + 1
+        line, self._sum = encode_line(seq, ts, body, self._sum)
         self._lines.append(line)
-        self._seq += 1
-        self._offset += len(line)
-        return self._seq
+        self._seq = seq
+        return seq
 
     def commit(self) -> None:
         """Write all lines in one write. Durable after the log's `sync`."""
         try:
             if self._lines:
-                self._log._write(b"".join(self._lines), Position(self._seq, self._sum, self._offset))
+                self._log._write(b"".join(self._lines), self._seq, self._sum)
         finally:
             self._log._lock.release()
 

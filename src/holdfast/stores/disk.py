@@ -28,6 +28,7 @@ sync_enabled = os.environ.get("HOLDFAST_FSYNC", "") != "off"
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SYNC_DATA: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 # macOS answers fsync before the drive has the data; only this command, which it alone has, waits for the drive.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # as on a network share
@@ -59,7 +60,10 @@ def open_file(path: str, flags: int, *, dir_fd: int | None = None) -> int:
 
 def write_all(fd: int, data: bytes, path: str = "") -> None:
     """Write all of `data`; a short write is legal and simply continued."""
-    _about_to_write(path, lambda: os.write(fd, data[: len(data) // 2]))
+    torn = _about_to_write(path)
+    if torn is not None:
+        os.write(fd, data[: len(data) // 2])
+        torn.then()
     try:
         done = os.write(fd, data)
         while done < len(data):
@@ -70,7 +74,10 @@ def write_all(fd: int, data: bytes, path: str = "") -> None:
 
 def write_at(fd: int, data: bytes, offset: int, path: str = "") -> None:
     """As `write_all`, from byte `offset` on."""
-    _about_to_write(path, lambda: os.pwrite(fd, data[: len(data) // 2], offset))
+    torn = _about_to_write(path)
+    if torn is not None:
+        os.pwrite(fd, data[: len(data) // 2], offset)
+        torn.then()
     try:
         done = os.pwrite(fd, data, offset)
         while done < len(data):
@@ -79,16 +86,16 @@ def write_at(fd: int, data: bytes, offset: int, path: str = "") -> None:
         raise _named(error, path) from None
 
 
-def _about_to_write(path: str, write_half: Callable[[], object]) -> None:
+def _about_to_write(path: str) -> TornWrite | None:
+    """Count a write and ask the hook; gives its request that only half of it be done."""
     global writes
     writes += 1
-    if hook is None:
-        return
-    try:
-        hook("write", path)
-    except TornWrite as torn:
-        write_half()
-        torn.then()
+    if hook is not None:
+        try:
+            hook("write", path)
+        except TornWrite as torn:
+            return torn
+    return None
 
 
 def sync_file(fd: int, path: str = "") -> None:
@@ -98,7 +105,7 @@ def sync_file(fd: int, path: str = "") -> None:
 
 def sync_data(fd: int, path: str = "") -> None:
     """As `sync_file`, without metadata that reading the data back does not need."""
-    _sync(fd, path, getattr(os, "fdatasync", os.fsync))
+    _sync(fd, path, _SYNC_DATA)
 
 
 def sync_dir(target: str | os.PathLike[str] | int) -> None:

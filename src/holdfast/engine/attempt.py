@@ -47,7 +47,6 @@ class Attempt(msgspec.Struct, eq=False, weakref=True):
     parts: dict[str, str]
     partial: str | None = None
     parent_id: str = ""  # the first producer
-    call: Call | None = None
     ctx: Context | None = None
     outcome: Outcome | None = None
     started: float = 0.0
@@ -105,8 +104,7 @@ class Attempts:
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
         if node.material and "source" in spec.sources:
             self._note_source(attempt)
-        attempt.call = Call(node.id, self.compiled.functions[spec.name], arguments, spec.timeout, spec.name)
-        return attempt.call
+        return Call(node.id, self.compiled.functions[spec.name], arguments, spec.timeout, spec.name)
 
     def _note_source(self, attempt: Attempt) -> None:
         """Record of a section which of its sources it is made from: that is known only once one could be read."""
@@ -204,13 +202,13 @@ class Attempts:
         if attempt.node.kind == "items":
             return self._accept_items(attempt, outcome)
         spec = attempt.node.spec
-        output = self._output(attempt, outcome.value) if outcome.value is None else outcome.value
+        output = outcome.value if outcome.value is not None else self._streamed_output(attempt)
         if spec.writes is not None or spec.appends is not None:
             output = plain_output(spec, output)
+            _refuse_others_files(attempt, output)
         opened = self._heads.get(spec.name)
         if opened and not issubclass(type(output), str):
             raise OutputRefusedError(f"returned {type(output).__name__}, but {opened} begins with its text")
-        _refuse_others_files(attempt, output)
         checks = self.compiled.checks.get(spec.name)
         refusal = self.run_checks(checks, attempt.node, attempt.ctx, output) if checks else ""
         if refusal:
@@ -224,12 +222,11 @@ class Attempts:
             )
         return self._store(attempt, outcome, output)
 
-    def _output(self, attempt: Attempt, value: Any) -> Any:
-        """What the step gave: what it returned, or what it streamed."""
-        streamed = attempt.ctx is not None and attempt.ctx.streamed
-        if value is None and (streamed or attempt.partial is not None):  # half-finished text may have been whole
-            return self._streamed(part_path(self.inputs.paths(attempt.node)[""]))
-        return value
+    def _streamed_output(self, attempt: Attempt) -> Any:
+        """What a step gave that returned nothing: its stream, if any; half-finished text may have been whole."""
+        if not attempt.has_stream:
+            return None
+        return self._streamed(part_path(self.inputs.paths(attempt.node)[""]))
 
     def _streamed(self, path: str) -> str:
         """The text that has grown at `path`. A step may have spoilt it: that is no failure of the disk."""

@@ -18,7 +18,6 @@ from holdfast.events import FileRecord
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.nodes import Node, as_items
-from holdfast.pipeline.spec import ItemsSpec
 from holdfast.state import RunState
 
 
@@ -41,9 +40,8 @@ class Board:
         self.compiled = compiled
         self.inputs = inputs
         self.committer = committer
-        self.prepared: dict[
-            str, tuple[dict[str, str], str, str | None]
-        ] = {}  # inputs, their digest, half-finished text
+        # Of what is queued: inputs, their digest, half-finished text.
+        self.prepared: dict[str, tuple[dict[str, str], str, str | None]] = {}
         self.starting: list[Attempt] = []  # recorded in the open batch
         self.running: dict[str, Attempt] = {}
         self.overruns: dict[str, Attempt] = {}  # timed out, and their threads go on
@@ -56,7 +54,7 @@ class Board:
 
     def through(self, node: Node) -> None:
         """A completed task: an items function first unfolds what it made."""
-        if isinstance(node.spec, ItemsSpec):
+        if node.kind == "items":
             self._expand(node)
         self.scheduler.settle(node)
 

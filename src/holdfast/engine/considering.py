@@ -120,18 +120,22 @@ class Considering:
         """Look at a node whose producers are all through."""
         if node.unmet or node.running or node.queued or node.recalled or node.condition != OPEN:
             return
-        if node.kind == "page":
-            self._turn(node)
-        if node.is_virtual:
-            if node.kind == "order":
-                self.board.on_order()
-            self.board.scheduler.settle(node)
+        if node.is_task:
+            self._consider_task(node)
         elif node.kind == "gate":
             self._consider_gate(node)
         elif node.kind == "phase":
             self._consider_phase(node)
         else:
-            self._consider_task(node)
+            self._pass(node)
+
+    def _pass(self, node: Node) -> None:
+        """A virtual node: what it stands for is through."""
+        if node.kind == "page":
+            self._turn(node)
+        elif node.kind == "order":
+            self.board.on_order()
+        self.board.scheduler.settle(node)
 
     def _turn(self, page: Node) -> None:
         """A memory file gets the sections that are due."""
@@ -141,8 +145,8 @@ class Considering:
                 self._survey.take(event)
 
     def _consider_task(self, node: Node) -> None:
-        board = self.board
-        if node.id in board.state.recalls:  # sent back before this process began, or before the node was made
+        board, state = self.board, self.board.state
+        if node.id in state.recalls:  # sent back before this process began, or before the node was made
             board.scheduler.recall(node)
             return
         skipped = skipped_producer(node)
@@ -151,13 +155,14 @@ class Considering:
             return
         parts = board.inputs.parts(node)
         digest = board.inputs.digest(node, parts)
-        for event in self.judge.reinstate(node, parts, digest):
-            board.committer.record(event)
-        for event in self.judge.bring_home(node):
-            board.committer.record(event)
+        if node.id in state.tasks:  # nothing else can count again, or be elsewhere
+            for event in self.judge.reinstate(node, parts, digest):
+                board.committer.record(event)
+            for event in self.judge.bring_home(node):
+                board.committer.record(event)
         decision = self.judge.decide(node, parts, digest)
         if self._survey is not None:
-            self._survey.add(node, decision, board.state.task(node.id).status == COMPLETED)
+            self._survey.add(node, decision, state.task(node.id).status == COMPLETED)
         for event in self.judge.apply(node, decision, parts, digest):
             board.committer.record(event)
         self._act(node, decision, parts, digest)
@@ -191,8 +196,9 @@ class Considering:
     def _forget_calls(self, node: Node, digest: str) -> None:
         """Begin a new round if the paid calls of this one were made for other inputs: they answer nothing now."""
         calls = self.board.state.once.get(node.id)
-        is_kept = self.board.state.task(node.id).before is not None  # until it begins: its inputs may come back
-        if calls and not is_kept and not all(fits(call, digest) for call in calls.values()):
+        if not calls or self.board.state.task(node.id).before is not None:  # its inputs may come back
+            return
+        if not all(fits(call, digest) for call in calls.values()):
             reason = "what its paid calls were made from has changed"
             self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason))
 
@@ -275,23 +281,24 @@ class Considering:
             board.scheduler.rewound(node)
 
     def _start(self, node: Node) -> None:
-        record = self.board.state.task(node.id)
-        parts, digest, partial = self.board.prepared[node.id]
+        board = self.board
+        record = board.state.task(node.id)
+        number = record.attempt + 1
+        parts, digest, partial = board.prepared.pop(node.id)
         parents = tuple([parent.id for parent in node.parents])
         first = parents[0] if parents else ""
-        attempt = Attempt(node, record.attempt + 1, record.round, digest, parts, partial, first)
-        self.board.committer.record(
+        board.committer.record(
             ev.NodeEntered(
                 step_id=node.id,
                 node=node.spec.name,
                 parent_id=first,
                 parents=parents,
-                round=attempt.round,
-                attempt=attempt.number,
+                round=record.round,
+                attempt=number,
                 partial_chars=len(partial or ""),
             )
         )
-        self.board.starting.append(attempt)
+        board.starting.append(Attempt(node, number, record.round, digest, parts, partial, first))
 
     def heard(self, event: object) -> None:
         """Another process recorded something: a person approved, rejected or asked for another try."""

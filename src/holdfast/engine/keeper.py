@@ -58,8 +58,8 @@ class Keeper:
                 self._thread = threading.Thread(target=self._keep, name="holdfast-keeper", daemon=True)
                 self._thread.start()
         for entry in recorded:
-            event = entry.event
-            if type(event) in _URGENT or (type(event) is ev.NodeExited and event.status != COMPLETED):
+            kind = type(entry.event)
+            if kind in _URGENT or (kind is ev.NodeExited and entry.event.status != COMPLETED):
                 self._urgent.set()
 
     def hurry(self) -> None:

@@ -14,7 +14,6 @@ from holdfast.engine.retry import may_retry, retry_delay_s
 from holdfast.engine.scheduler import made_from
 from holdfast.pipeline.nodes import SETTLE, SKIPPED, Node, split_task_id
 from holdfast.pipeline.rewind import Rewind
-from holdfast.pipeline.spec import ItemsSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, rounds_key
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 
@@ -44,19 +43,16 @@ class Outcomes:
         for event in verdict.set_aside:
             board.committer.record(event)
         board.committer.record(verdict.exited)
-        board.prepared.pop(node.id, None)
         board.made[node.id] = None
         if node.unmet or node.recalled or board.graph.nodes.get(node.id) is not node:
             return
-        if self._made_others(node, verdict):
+        if node.kind == "items" and self._made_others(node, verdict):
             board.rebuild()
         else:
             board.through(node)
 
     def _made_others(self, node: Node, verdict: Verdict) -> bool:
         """Whether an items function made items before, and other ones now."""
-        if not isinstance(node.spec, ItemsSpec):
-            return False
         known = self.board.graph.items.get((node.spec.var, node.path))
         return known is not None and known != verdict.items
 

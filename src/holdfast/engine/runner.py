@@ -273,12 +273,14 @@ class Runner:
     def _dispatch(self, starting: Sequence[Attempt]) -> None:
         jobs: list[Job] = []
         coroutines: list[Attempt] = []
+        running = self.board.running
         for attempt in starting:
-            self.board.running[attempt.node.id] = attempt
-            if attempt.node.spec.is_async:
+            node = attempt.node
+            running[node.id] = attempt
+            if node.spec.is_async:
                 coroutines.append(attempt)
             else:
-                jobs.append(lambda attempt=attempt: self._work_on(attempt))  # type: ignore[misc]
+                jobs.append(functools.partial(self._work_on, attempt))
         if coroutines:
             self._event_loop().start([self._on_loop(attempt) for attempt in coroutines])
         self._workers.add(jobs)
@@ -326,8 +328,8 @@ class Runner:
             call = self._prepared(attempt)
         except Exception as error:
             return Outcome(error=error)
-        spec = attempt.node.spec
-        if isinstance(spec, StepSpec) and spec.executor == "process":
+        node = attempt.node
+        if node.kind == "step" and node.spec.executor == "process":
             return self._process_pool().run(call)
         if call.timeout:
             self._watch(attempt, call.timeout)

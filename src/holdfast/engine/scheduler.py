@@ -43,8 +43,7 @@ class Scheduler:
         """Look at nodes that the graph has made since."""
         fresh, self.graph.fresh = self.graph.fresh, []
         for node in fresh:
-            if node.unmet == 0:
-                self._through(node)
+            self._reconsider(node)
 
     # --- answers to "consider this" ----------------------------------------------------------------------
 
@@ -81,22 +80,19 @@ class Scheduler:
 
     def take(self, now: float) -> Node | None:
         """The best node that may start now, marked running; None if there is none."""
-        best: tuple[int, int, int, Node] | None = None
-        best_heap: list[tuple[int, int, int, Node]] = []
+        best: list[tuple[int, int, int, Node]] | None = None
         for limit, heap in self._ready.items():
             if heap and not heap[0][3].queued:
                 self._drop_stale(heap)
-            if heap and (best is None or heap[0] < best) and (limit is None or self._room(limit, now)):
-                best, best_heap = heap[0], heap
-        if best is None:
-            return None
-        heapq.heappop(best_heap)
-        return self._start(best[3], now)
+            if heap and (best is None or heap[0] < best[0]) and (limit is None or self._room(limit, now)):
+                best = heap
+        return self._start(heapq.heappop(best)[3], now) if best is not None else None
 
     def end(self, node: Node) -> None:
         """Its body is no longer running."""
         self.end_overdue(node)
-        self.give_room(node)
+        if self.limits:
+            self.give_room(node)
 
     def end_overdue(self, node: Node) -> None:
         """A body that had given its room away is no longer running."""
@@ -205,8 +201,8 @@ class Scheduler:
         condition = self._condition(consumer)
         if condition != consumer.condition:
             work.append((consumer, condition))
-        if now and not was and consumer.unmet == 0:
-            self._through(consumer)
+        if now and not was:
+            self._reconsider(consumer)
 
     def _condition(self, node: Node) -> int:
         """What a node's condition is when only its producers have moved."""
@@ -216,18 +212,11 @@ class Scheduler:
             return OPEN
         return node.condition if node.condition != HELD else OPEN
 
-    def _through(self, node: Node) -> None:
-        """All producers are through."""
-        if node.is_virtual:
-            self._change_later(node)
-        else:
-            self._reconsider(node)
-
-    def _change_later(self, node: Node) -> None:
-        # Virtual nodes have nothing to consider; they go through the same queue so that `_change` stays flat.
-        self.to_consider.append(node)
-
     def _reconsider(self, node: Node) -> None:
+        """Have it looked at if all its producers are through.
+
+        Virtual nodes have nothing to consider; they go through the same queue so that `_change` stays flat.
+        """
         if node.unmet == 0 and not node.running and not node.recalled and not node.stuck:
             self.to_consider.append(node)
 

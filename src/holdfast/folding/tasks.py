@@ -46,16 +46,11 @@ def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
 
 
 def _exited(state: RunState, event: ev.NodeExited, at: float) -> None:
-    if event.status == COMPLETED:
-        _completed(state, event, at)
-    else:
+    if event.status != COMPLETED:
         _not_completed(state, event)
-
-
-def _completed(state: RunState, event: ev.NodeExited, at: float) -> None:
-    task = state.task(event.step_id)
+        return
     state.tasks[event.step_id] = replace(
-        task,
+        state.task(event.step_id),
         status=COMPLETED,
         round=event.round,
         attempt=event.attempt,

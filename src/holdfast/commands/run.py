@@ -224,7 +224,8 @@ class _Session:
                 self._last_words()
         self.committer.close(ContextEndedError("the run has ended"))
         picture = self.picture()
-        review = [task for task in picture.tasks if shown_status(picture, task) == NEEDS_REVIEW]
+        asked = picture.tasks if picture.counts.get(NEEDS_REVIEW) else ()
+        review = [task for task in asked if shown_status(picture, task) == NEEDS_REVIEW]
         return RunResult(
             status,
             self.state.run_id,

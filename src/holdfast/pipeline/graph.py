@@ -49,11 +49,10 @@ class Graph:
         self.fresh: list[Node] = []  # made since the caller last took them
         self.unlinked: list[Node] = []  # of the past, without edges as yet
         self.gated: dict[str, list[GateSpec]] = blocking_gates(spec)
-        self.fans = {s.name: spec.fan_path(s.each) for s in spec.producers}
-        self.fans |= {s.var: spec.fan_path(s.var) for s in spec.items}
         self.producers: dict[str, Producer] = {s.name: s for s in spec.producers}
+        self.fans = {name: spec.fan_path(s.each) for name, s in self.producers.items()}
+        self.fans |= {s.var: spec.fan_path(s.var) for s in spec.items}
         self.fan_specs = {s.var: s for s in spec.items}
-        self._taken = {s.name: [t for t in s.sources.values() if t.kind in TAKEN] for s in spec.producers}
         self._steps_of_fan: dict[str, list[StepSpec]] = {}
         self.steps_of_phase: dict[str, list[StepSpec]] = {}
         for step in spec.steps:
@@ -255,7 +254,7 @@ class Graph:
         node.rank = self._weights.get(spec.name, 0) + held
         fan = self.fans[spec.name]
         place = node_id[len(spec.name) :]
-        parents = [self._taken_from(source, path, fan, place) for source in self._taken[spec.name]]
+        parents = [self._taken_from(t, path, fan, place) for t in spec.sources.values() if t.kind in TAKEN]
         if parents:
             node.parents = tuple(parents)
         for parent in parents:

@@ -138,6 +138,8 @@ class PipelineSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     def fan_path(self, var: str | None) -> tuple[str, ...]:
         """The fan-outs around `var`, outermost first, `var` itself last; () outside all."""
+        if var is None:
+            return ()
         path: list[str] = []
         parents = {spec.var: spec.each for spec in self.items}
         while var is not None and var not in path:

@@ -43,7 +43,8 @@ def of_known_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[st
     fields = fields_of(params)
     found: dict[str, Seal] = {}
     for step in spec.steps:
-        found |= itertools.islice(_seals_of_step(spec, step, layout, fields), LOOKED_AT_MAX)
+        if step.writes is not None:
+            found |= itertools.islice(_seals_of_step(spec, step, layout, fields), LOOKED_AT_MAX)
     return found
 
 

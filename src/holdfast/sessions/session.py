@@ -53,7 +53,8 @@ def make_folders(layout: ProjectLayout) -> list[str]:
     atomic.make_dirs(layout.state, sync=True)
     told = room_for_folder(layout.tmp, layout.quarantine) + room_for_file(layout.engine_lock, layout.quarantine)
     for folder in (layout.runs, layout.objects, layout.tmp):
-        atomic.make_dirs(folder, sync=True)
+        atomic.make_dirs(folder, sync=False)
+    disk.sync_dir(layout.state)  # also where they were there: an earlier process may have been killed before this
     return told
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from functools import lru_cache
 
 
 def now() -> float:
     """Seconds since the epoch, to the millisecond that files keep. May jump; never used to order anything."""
-    return round(time.time(), 3)
+    return int(time.time() * 1000) / 1000
 
 
 monotonic = time.monotonic
@@ -18,8 +19,9 @@ sleep = time.sleep
 """Let some seconds pass."""
 
 
+@lru_cache(maxsize=1024)
 def iso(seconds: float) -> str:
-    """`2026-01-09T14:30:22.123Z`, as every file of Holdfast writes a time."""
+    """`2026-01-09T14:30:22.123Z`, as every file of Holdfast writes a time; remembered: each view asks again."""
     whole, millis = divmod(round(seconds * 1000), 1000)
     return f"{_iso_second(whole)}.{millis:03d}Z"
 

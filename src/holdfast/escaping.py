@@ -120,6 +120,8 @@ def exact_json(value: Any) -> str:
 
 def harmless_json(text: str) -> str:
     """The same JSON, with an escape for each character that a terminal or a reader would obey."""
+    if text.isascii() and text.isprintable():
+        return text
     return _UNSAFE_IN_JSON.sub(_json_escape, text)
 
 

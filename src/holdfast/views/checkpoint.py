@@ -173,8 +173,9 @@ def _single_steps(picture: Picture) -> str:
     # A fan-out may be called `step` too: its matrix must not look like this list.
     first = "single step" if any(fan.var.casefold() == "step" for fan in picture.spec.items) else "step"
     lines = [f"| {first} | state | title |", "| --- | --- | --- |"]
-    for column, one in zip(table.columns, row.marks, strict=True):
-        lines.append(f"| {markdown_cell(column.name)} | {one} | {markdown_cell(column.title)} |")
+    for (name, title), one in zip(table.columns, row.marks, strict=True):
+        cell = markdown_cell(name)
+        lines.append(f"| {cell} | {one} | {cell if title == name else markdown_cell(title)} |")
     return section("Steps", lines)
 
 

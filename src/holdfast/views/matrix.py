@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from holdfast.escaping import markdown_cell, terminal
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
@@ -38,8 +39,7 @@ _LABEL_MAX = 40
 _HEADING_MAX = 14
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     name: str
     title: str
 
@@ -251,7 +251,7 @@ def columns(spec: PipelineSpec, var: str | None) -> tuple[Column, ...]:
             after = max((n + 1 for n, member in enumerate(members) if member.name in taken), default=0)
             members.insert(after, fan)
     titles = {step.name: step.title for step in spec.steps}
-    return tuple(Column(member.name, titles.get(member.name, member.name)) for member in members)
+    return tuple([Column(member.name, titles.get(member.name, member.name)) for member in members])
 
 
 def headings(members: Sequence[Column]) -> dict[str, str]:

@@ -47,7 +47,7 @@ def read_stamp(text: str) -> Stamp | None:
 
 def stamp_json(document: dict[str, Any], run_id: str, seq: int) -> bytes:
     """`document` as readable JSON; its last member is the stamp, with the hash of all bytes before that."""
-    body = harmless_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()).encode()
+    body = msgspec.json.format(harmless_json(msgspec.json.encode(document).decode()), indent=2).encode()
     head = body.rstrip(b"}").rstrip() + (b",\n  " if document else b"\n  ")
     mark = {"run": run_id, "seq": seq, "sha256": _sha256(head)}
     return head + _JSON_KEY + b" " + msgspec.json.encode(mark) + b"\n}\n"

@@ -4,7 +4,7 @@ run                  the caller's thread: nudges the first batch, then sleeps un
                      looks now and then whether another process has recorded something
 Considering          inside every commit: what may start (considering.py)
 _deliver             once a batch is durable: dispatch what it started, tell the observers
-_work_on, _hand_in   worker threads: prepare, run the body, judge the outcome, hand it in
+_work_on, _hand_in   worker threads: prepare, run the body (or take what a coroutine gave), judge, hand it in
 Outcomes             inside a commit: what an attempt's end does (outcomes.py, entries.py)
 """
 
@@ -13,11 +13,9 @@ from __future__ import annotations
 import contextvars
 import functools
 import random
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
 from holdfast import clock
 from holdfast import events as ev
@@ -27,30 +25,17 @@ from holdfast.engine.attempt import Attempt, Attempts, describe
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
+from holdfast.engine.coroutines import Coroutines
 from holdfast.engine.deadlines import Deadlines
 from holdfast.engine.entries import Answered, Broken, CutOff, Ending, Heard, Late, Nudge, Overdue, Report, Unjudged
 from holdfast.engine.outcomes import Outcomes
+from holdfast.engine.standing import standing
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
 from holdfast.pipeline.graph import Graph
-from holdfast.pipeline.nodes import OK, SKIPPED, Node
 from holdfast.pipeline.rewind import Rewind
-from holdfast.pipeline.spec import StepSpec
-from holdfast.pipeline.standstill import find_standstill, loop_told
-from holdfast.state import (
-    COMPLETED,
-    FAILED,
-    IN_PROGRESS,
-    NEEDS_REVIEW,
-    PAUSED,
-    USED_UP,
-    WAITS_FOR_PERSON,
-    TaskState,
-)
-
-if TYPE_CHECKING:
-    from holdfast.executors.loop import LoopExecutor, Start
+from holdfast.state import IN_PROGRESS
 
 NAP_MAX_S = 0.5
 ECHO_S = 0.05  # how much later than a step whose child it ended a signal may reach us
@@ -94,14 +79,13 @@ class Runner:
             board, judge, attempts, concurrency=limits.concurrency, budget_usd=limits.budget_usd
         )
         self._inline = InlineExecutor()
-        self._loop: LoopExecutor | None = None
         self._make_processes = process_executor
         self._processes: Executor | None = None
         self.context = contextvars.Context()  # in which the bodies of this run begin
         self._workers = Workers(self.committer.pump, self.committer.has_mail, self.context)
-        self._ended: list[Attempt] = []  # coroutines that are through, on their way to a worker
-        self._is_handing_in = False
-        self._ended_mutex = threading.Lock()
+        self._coroutines = Coroutines(
+            board.compiled, self._workers, self.context, prepare=self._prepared, hand_in=self._hand_in
+        )
         self._deadlines = Deadlines()
         # SimpleQueue.put may be called from a signal handler; an Event may not.
         self._bell: SimpleQueue[None] = SimpleQueue()
@@ -217,38 +201,18 @@ class Runner:
             attempt.overran = True
             if attempt.ctx is not None:
                 attempt.ctx.end("the run was stopped")
-        if self._loop is not None:
-            self._loop.cancel_all()
-        status, reason = self._standing()
+        self._coroutines.cancel_all()
+        status, reason = IN_PROGRESS, "interrupted"
+        if not self.interrupted:
+            status, reason = standing(self.board, budget_usd=self._budget_usd, looked_after=self._looked_after)
         self._commit(Ending(self._outcomes, status, reason))
         if self.committer.failed is not None:
             raise self.committer.failed
         return status
 
-    def _standing(self) -> tuple[str, str]:
-        """The run's status at its end, and why it is not completed."""
-        board = self.board
-        if self.interrupted:
-            return IN_PROGRESS, "interrupted"
-        tasks = (board.state.task(node.id) for node in board.graph.tasks())
-        if board.overruns or any(_failed(task, is_over=not board.over_budget) for task in tasks):
-            return FAILED, USED_UP
-        if board.over_budget:
-            return PAUSED, f"the budget of ${self._budget_usd:g} is used up"
-        unsettled = [
-            n for n in board.graph.nodes.values() if n.condition not in (OK, SKIPPED) and not n.is_virtual
-        ]
-        if any(node.stuck for node in unsettled):
-            return PAUSED, WAITS_FOR_PERSON
-        if unsettled:
-            return FAILED, _stopped_by(find_standstill(board.graph), unsettled)
-        spoiled = board.spoiled() if self._looked_after else []
-        return (FAILED, f"{spoiled[0]} {_SPOILED}") if spoiled else (COMPLETED, "")
-
     def _close(self) -> None:
         self._workers.close()
-        if self._loop is not None:
-            self._loop.close()
+        self._coroutines.close()
         if self._processes is not None:
             self._processes.close()
 
@@ -282,7 +246,7 @@ class Runner:
             else:
                 jobs.append(functools.partial(self._work_on, attempt))
         if coroutines:
-            self._event_loop().start([self._on_loop(attempt) for attempt in coroutines])
+            self._coroutines.start(coroutines)
         self._workers.add(jobs)
 
     def _expire(self, now: float) -> None:
@@ -378,51 +342,8 @@ class Runner:
 
     def _let_a_signal_in(self, outcome: Outcome) -> None:
         """Ctrl-C in a terminal also ends what steps have started there, and that may be heard of first."""
-        if outcome.error is not None and not self.interrupted and _is_failure(outcome):
+        if not self.interrupted and _is_failure(outcome):
             clock.sleep(ECHO_S)
-
-    # --- the event loop ------------------------------------------------------------------------------------
-
-    def _event_loop(self) -> LoopExecutor:
-        if self._loop is None:
-            from holdfast.executors.loop import LoopExecutor  # asyncio is loaded only where steps use it
-
-            self._loop = LoopExecutor(self.context)
-        return self._loop
-
-    def _on_loop(self, attempt: Attempt) -> Start:
-        from holdfast.executors.loop import Start
-
-        spec = attempt.node.spec
-        timeout = spec.timeout if isinstance(spec, StepSpec) else None
-        call = Call(attempt.node.id, self.board.compiled.functions[spec.name], {}, timeout)
-
-        def prepare(call: Call) -> None:
-            current_task.set(attempt.node.id)
-            call.arguments = self._prepared(attempt).arguments
-
-        return Start(call, prepare, lambda outcome: self._ended_on_loop(attempt, outcome))
-
-    def _ended_on_loop(self, attempt: Attempt, outcome: Outcome) -> None:
-        """A coroutine ended. One worker hands in all that end meanwhile; a slow check is left to another."""
-        attempt.outcome = outcome
-        if self.board.compiled.checks.get(attempt.node.spec.name):
-            self._workers.add([lambda: self._hand_in([attempt])])
-            return
-        with self._ended_mutex:
-            self._ended.append(attempt)
-            called, self._is_handing_in = self._is_handing_in, True
-        if not called:
-            self._workers.add([self._hand_in_ended])
-
-    def _hand_in_ended(self) -> None:
-        while True:
-            with self._ended_mutex:
-                ended, self._ended = self._ended, []
-                if not ended:
-                    self._is_handing_in = False
-                    return
-            self._hand_in(ended)
 
     def _hand_in(self, ended: Sequence[Attempt]) -> None:
         """Judge what ran on the loop, in a worker: what went well is one batch, what failed another."""
@@ -446,21 +367,3 @@ def _is_failure(outcome: Outcome) -> bool:
     if outcome.error is None or outcome.cancelled or outcome.timed_out:
         return False
     return not issubclass(type(outcome.error), Rewind)  # without asking it: other people's class
-
-
-_SPOILED = "was spoiled again after it had been made good: a step of this run does that"
-
-
-def _failed(task: TaskState, *, is_over: bool) -> bool:
-    """Whether it used up its attempts; unless all `is_over`, one that failed has another attempt before it."""
-    if task.status == FAILED:
-        return is_over
-    return task.status == NEEDS_REVIEW and task.kind != "rounds"
-
-
-def _stopped_by(loop: Sequence[str], unsettled: Sequence[Node]) -> str:
-    """Why nothing can start although nobody is waited for."""
-    if loop:
-        return loop_told(loop)
-    names = ", ".join(node.id for node in unsettled[:5])
-    return f"nothing can start, though nothing waits for a person: see why {names}"

@@ -51,15 +51,12 @@ def encode_line(seq: int, ts: str, body: bytes, prev: str) -> tuple[bytes, str]:
         raise ValueError("the body of a line must be one JSON object on one line")
     members = body[1:-1]
     head = f'{{"seq":{seq},"ts":"{ts}","v":{FORMAT}{"," if members else ""}'
-    return _summed(head.encode() + members + f',"prev":"{prev}"'.encode())
+    return close_line(head.encode() + members, prev)
 
 
 def close_line(head: bytes, prev: str) -> tuple[bytes, str]:
     """`head`, everything before `,"prev":`, as a whole line chained to `prev`; and its sum."""
-    return _summed(b'%b,"prev":"%b"' % (head, prev.encode()))
-
-
-def _summed(covered: bytes) -> tuple[bytes, str]:
+    covered = head + f',"prev":"{prev}"'.encode()
     digest = sha256(covered).hexdigest()[:16]
     line = covered + f',"sum":"{digest}"}}\n'.encode()
     if len(line) > LINE_MAX:

@@ -246,8 +246,7 @@ class Artifacts:
 
     def load_value(self, value: msgspec.Raw, ref: str) -> Any:
         if not ref:
-            data = bytes(value)
-            return decode_json(data) if data else {}
+            return decode_json(value) if value else {}
         stored = self.objects.get(ref)
         if stored is None:
             raise LostValueError(f"the value {ref[:12]} is missing from objects/ or damaged")

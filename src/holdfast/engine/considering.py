@@ -174,24 +174,24 @@ class Considering:
 
     def _act(self, node: Node, decision: Decision, parts: dict[str, str], digest: str) -> None:
         """Move the scheduler as the decision and the state it left say."""
-        board = self.board
+        board, scheduler = self.board, self.board.scheduler
         record = board.state.task(node.id)
         if decision.action in decisions.WAITS:
-            board.scheduler.hold(node)
+            scheduler.hold(node)
         elif record.status == COMPLETED:
             board.through(node)
         elif record.status == STATUS_SKIPPED:
-            board.scheduler.settle(node, SKIPPED)
+            scheduler.settle(node, SKIPPED)
         elif self._wants_back(node):
             pass  # considered again when what it takes is through again
         else:
             self._forget_calls(node, digest)
             board.prepared[node.id] = (parts, digest, decision.partial)
             half = decision.action in decisions.AGAIN or record.cut_off
-            if node.id in board.scheduler.due:  # considered for another reason: its delay is not over
-                board.scheduler.delay(node, board.scheduler.due[node.id])
+            if node.id in scheduler.due:  # considered for another reason: its delay is not over
+                scheduler.delay(node, scheduler.due[node.id])
             else:
-                board.scheduler.enqueue(node, half=half)
+                scheduler.enqueue(node, half=half)
 
     def _forget_calls(self, node: Node, digest: str) -> None:
         """Begin a new round if the paid calls of this one were made for other inputs: they answer nothing now."""

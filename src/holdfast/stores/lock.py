@@ -234,7 +234,7 @@ def _identity(fd: int) -> tuple[int, int]:
 def _is_at(identity: tuple[int, int], name: str) -> bool:
     """Whether the file of that identity is still the one at the path `name`: one stat, before every append."""
     try:
-        there = os.stat(name, follow_symlinks=False)
+        there = os.lstat(name)
     except FileNotFoundError:
         return False
     return (there.st_ino, there.st_dev) == identity

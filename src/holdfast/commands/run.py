@@ -318,11 +318,12 @@ class _Session:
         if self.committer.failed is not None:
             return
         self.open.say(self._wishes(), durable=False)  # nothing starts any more: the next run takes them up
-        self.open.write_snapshot()
-        kept = self._write_views(sync=True)
-        if kept:
-            self.open.say(kept, durable=False)
-            self._write_views(sync=True)  # no view is older than the journal after a stop
+        with seldom():  # nothing else is at work any more
+            self.open.write_snapshot()
+            kept = self._write_views(sync=True)
+            if kept:
+                self.open.say(kept, durable=False)
+                self._write_views(sync=True)  # no view is older than the journal after a stop
 
 
 @contextmanager

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from holdfast import Pipeline
 from holdfast.engine.commit import Committer, Entry
-from holdfast.engine.runner import Runner
 from holdfast.journal.log import EventLog
 from holdfast.state import RunState
 from holdfast.stores.objects import ObjectStore
@@ -19,16 +17,16 @@ def test_a_run_does_not_end_while_something_waits_to_be_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was submitted while another thread led is considered before the run is called finished."""
-    commit, left = Runner._commit, ["the first entry"]
+    commit, left = Committer.commit, ["the first entry"]
 
-    def leave_the_first_to_others(runner: Runner, entry: Any) -> None:
+    def leave_the_first_to_others(committer: Committer, entry: Entry) -> None:
         if left:
             left.clear()
-            runner.committer.submit(entry)  # as `pump` does when it finds another leader
+            committer.submit(entry)  # as `commit` does when it finds another leader
         else:
-            commit(runner, entry)
+            commit(committer, entry)
 
-    monkeypatch.setattr(Runner, "_commit", leave_the_first_to_others)
+    monkeypatch.setattr(Committer, "commit", leave_the_first_to_others)
     pipe = Pipeline("p")
 
     @pipe.step

@@ -87,6 +87,11 @@ class Committer:
         """Put an entry into the inbox. Somebody must pump."""
         self._inbox.append(entry)
 
+    def commit(self, entry: Entry) -> None:
+        """Have an entry committed: now, or by the thread that is committing already."""
+        self._inbox.append(entry)
+        self.pump()
+
     def pump(self) -> None:
         """Commit until the inbox is empty, unless another thread is already doing so."""
         while self._inbox:
@@ -94,7 +99,7 @@ class Committer:
                 return  # the leader looks into the inbox again after it lets go
             try:
                 while self._inbox:
-                    self._commit()
+                    self._commit_some()
             finally:
                 self._leader.release()
 
@@ -145,7 +150,7 @@ class Committer:
         fold(self.state, event, seq, at)
         self._recorded.append(Recorded(seq, at, event))
 
-    def _commit(self) -> None:
+    def _commit_some(self) -> None:
         entries = self._take()
         try:
             if self.failed is not None:

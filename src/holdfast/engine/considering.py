@@ -185,7 +185,8 @@ class Considering:
         elif self._wants_back(node):
             pass  # considered again when what it takes is through again
         else:
-            self._forget_calls(node, digest)
+            if node.id in board.state.once:
+                self._forget_calls(node, digest)
             board.prepared[node.id] = (parts, digest, decision.partial)
             half = decision.action in decisions.AGAIN or record.cut_off
             if node.id in scheduler.due:  # considered for another reason: its delay is not over
@@ -195,10 +196,9 @@ class Considering:
 
     def _forget_calls(self, node: Node, digest: str) -> None:
         """Begin a new round if the paid calls of this one were made for other inputs: they answer nothing now."""
-        calls = self.board.state.once.get(node.id)
-        if not calls or self.board.state.task(node.id).before is not None:  # its inputs may come back
+        if self.board.state.task(node.id).before is not None:  # until it begins: its inputs may come back
             return
-        if not all(fits(call, digest) for call in calls.values()):
+        if not all(fits(call, digest) for call in self.board.state.once[node.id].values()):
             reason = "what its paid calls were made from has changed"
             self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason))
 

@@ -85,8 +85,7 @@ class EngineDesk:
 
     def commit(self, *events: ev.Event) -> None:
         saying = Saying(self._committer, events, durable=True)
-        self._committer.submit(saying)
-        self._committer.pump()
+        self._committer.commit(saying)
         saying.wait()
 
     async def commit_async(self, *events: ev.Event) -> None:
@@ -98,8 +97,7 @@ class EngineDesk:
         await saying.future
 
     def say(self, event: ev.Event) -> None:
-        self._committer.submit(Saying(self._committer, (event,), durable=False))
-        self._committer.pump()
+        self._committer.commit(Saying(self._committer, (event,), durable=False))
 
     @contextmanager
     def _disk(self) -> Iterator[None]:

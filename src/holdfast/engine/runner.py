@@ -105,16 +105,16 @@ class Runner:
 
     def hear(self, events: Sequence[ev.Event]) -> None:
         """Record what somebody wants while the run goes on, and act on it."""
-        self._commit(Heard(self._considering, events))
+        self.committer.commit(Heard(self._considering, events))
 
     def run(self) -> str:
         """Work until nothing more can be done; gives the run's status. Raises what the disk or a lock said."""
-        self._commit(Nudge())
+        self.committer.commit(Nudge())
         try:
             self._supervise()
             if not self._starts_nothing() and self.committer.exclusively(self.board.look_at_touched):
                 self._looked_after = True
-                self._commit(Nudge())
+                self.committer.commit(Nudge())
                 self._supervise()
             return self._stop()
         finally:
@@ -142,7 +142,7 @@ class Runner:
             self._sleep(self.committer.exclusively(lambda: self._patience(now, give_up_at)))  # noqa: B023
             self._expire(clock.monotonic())
             if self.committer.exclusively(self._something_due):
-                self._commit(Nudge())
+                self.committer.commit(Nudge())
         if self.committer.failed is not None:
             raise self.committer.failed
 
@@ -191,10 +191,6 @@ class Runner:
             waits.append(due)
         return max(0.0, min(waits))
 
-    def _commit(self, entry: Entry) -> None:
-        self.committer.submit(entry)
-        self.committer.pump()
-
     def _stop(self) -> str:
         """End what still runs, and record how the run stands."""
         for attempt in list(self.board.running.values()):
@@ -205,7 +201,7 @@ class Runner:
         status, reason = IN_PROGRESS, "interrupted"
         if not self.interrupted:
             status, reason = standing(self.board, budget_usd=self._budget_usd, looked_after=self._looked_after)
-        self._commit(Ending(self._outcomes, status, reason))
+        self.committer.commit(Ending(self._outcomes, status, reason))
         if self.committer.failed is not None:
             raise self.committer.failed
         return status
@@ -260,7 +256,7 @@ class Runner:
                 and self.board.running.get(attempt.node.id) is attempt
                 and not attempt.overran
             ):
-                self._commit(Overdue(self._outcomes, attempt))
+                self.committer.commit(Overdue(self._outcomes, attempt))
 
     # --- worker threads ------------------------------------------------------------------------------------
 
@@ -270,12 +266,12 @@ class Runner:
             outcome = attempt.outcome = self._execute(attempt)
             self._workers.body_ended()
             if self.attempts.is_quick_to_judge(attempt, outcome) and self.committer.has_time():
-                self._commit(Unjudged(self._judged, attempt, outcome))
+                self.committer.commit(Unjudged(self._judged, attempt, outcome))
             else:
                 self._let_a_signal_in(outcome)
-                self._commit(self._judged(attempt, outcome))
+                self.committer.commit(self._judged(attempt, outcome))
         except BaseException as error:  # a mistake of ours: the run would wait for this attempt for ever
-            self._commit(Broken(error))
+            self.committer.commit(Broken(error))
         finally:
             current_task.reset(token)
 
@@ -283,9 +279,9 @@ class Runner:
         try:
             asking.reasons = self._considering.checklist(asking.phase)
             self._workers.body_ended()
-            self._commit(Answered(self._considering, asking))
+            self.committer.commit(Answered(self._considering, asking))
         except BaseException as error:  # the disk, or a mistake of ours
-            self._commit(Broken(error))
+            self.committer.commit(Broken(error))
 
     def _execute(self, attempt: Attempt) -> Outcome:
         try:

@@ -220,8 +220,7 @@ class OpenRun:
         Another thread may be committing: then that one takes the entry along, and it is waited for.
         """
         awaited = _Awaited(entry)
-        self.committer.submit(awaited)
-        self.committer.pump()
+        self.committer.commit(awaited)
         awaited.over.wait()
         if self.committer.failed is not None:
             raise self.committer.failed

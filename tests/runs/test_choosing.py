@@ -147,9 +147,9 @@ def test_a_folder_that_a_kill_left_before_the_first_line_is_no_run_to_resume(tmp
     calls: list[str] = []
     writer(calls).run(dir=tmp_path)
     (tmp_path / ".holdfast" / "runs" / "second").mkdir()
-    with pytest.raises(UnknownRunError, match="before anything of it was recorded"):
+    with pytest.raises(UnknownRunError, match="Nothing is on record of run second"):
         writer(calls).run(dir=tmp_path, resume="second")
-    with pytest.raises(UnknownRunError, match="before anything of it was recorded"):
+    with pytest.raises(UnknownRunError, match="Nothing is on record of run second"):
         people.note(open_project(tmp_path), "second", "hello")
     assert writer(calls).run(dir=tmp_path, run_id="second", force=True).status == "completed"
 

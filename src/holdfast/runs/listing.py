@@ -317,8 +317,8 @@ def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, mu
     except OSError as error:
         raise StorageError.from_os(error, "read") from error
     if must_begin and not history.state.run_id and _is_bare(run) and identify(layout, run_id) is None:
-        words = f"Run {run_id} was stopped before anything of it was recorded."
-        raise UnknownRunError(words, fix="Type the command again that was to begin it.")
+        words = f"Nothing is on record of run {run_id}: it was stopped before its first line, or that is lost."
+        raise UnknownRunError(words, fix=f"Begin it again: holdfast run FILE.py --run-id {run_id}")
     if must_begin:
         require_run(history.state, run)
     return history

@@ -34,7 +34,11 @@ def is_fair_refusal(world: World, said: Said) -> bool:
     lost = ["lost", "record"] in world.log()
     if said.code == 2 and world.has_others and "belongs to run" in said.text:
         return True
-    return said.code == 2 and lost and bool(re.search(r"other parameters|No run|no run|parameter", said.text))
+    return (
+        said.code == 2
+        and lost
+        and bool(re.search(r"other parameters|No run|no run|parameter|Nothing is on record", said.text))
+    )
 
 
 # --- after each command ------------------------------------------------------------------------------------------
@@ -153,8 +157,8 @@ def answer(world: World) -> None:
     """Carry out the commands that `status` shows."""
     text = world("status", world.run_id).text
     commands = re.findall(r"^ +holdfast ((?:approve|decide|retry|reject) [^\n]*)$", text, re.MULTILINE)
-    foreign = re.findall(r"^  \S+: (\S+) belongs to another run$", text, re.MULTILINE)
-    for name in foreign:
+    foreign = re.findall(r"^  \S+: (.+) belongs to another run$", text, re.MULTILINE)
+    for name in (one for names in foreign for one in names.split(", ")):
         (world.root / name).rename(world.root / f"{name}.moved-away")
     if not commands and not foreign:
         raise BrokenError(f"waits for a person, but names no command: {text}")

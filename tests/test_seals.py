@@ -21,6 +21,7 @@ from holdfast.seals import (
     without_marker,
     write_seal,
 )
+from holdfast.stores.reader import seal_sum
 from holdfast.values import digest
 
 
@@ -91,6 +92,15 @@ def test_every_bit_of_a_seal_line_counts() -> None:
 def test_inputs_that_do_not_read_make_no_seal(inputs: str) -> None:
     """Nearly a seal is no seal, also where only its inputs are wrong."""
     assert read_seal(write_seal(vary(SEAL, inputs=inputs))) is None
+
+
+def test_a_seal_is_read_back_whatever_signs_are_in_its_words() -> None:
+    """Quotes, backslashes and control characters are words like others; bytes that are no text make no seal."""
+    seal = vary(SEAL, task='draft["a\\b"]', marker="A\x01\tB\x7f\u2028", run="\\u0041")
+    line = write_seal(seal)
+    assert read_seal(line) == seal
+    above = line.rpartition(b" sum=")[0].replace(b"\x7f", b"\xff")
+    assert read_seal(b"%b sum=%b -->" % (above, seal_sum(above))) is None
 
 
 def test_a_seal_counts_only_as_the_last_line() -> None:

@@ -12,22 +12,19 @@ the line itself: a seal that was damaged is no seal. Nothing here opens a file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from holdfast.layout import SEAL_SUFFIX
-from holdfast.stores.reader import last_line, seal_sum, seal_words
+from holdfast.stores.reader import SEAL_VERSION, last_line, seal_sum, seal_told
 
-SEAL_VERSION = 1
-_INPUTS = re.compile("[^:,]*:[^:,]*(?:,[^:,]*:[^:,]*)*")
 INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
 
 
-class Seal(msgspec.Struct, frozen=True):
-    """What a seal says."""
+class Seal(msgspec.Struct, frozen=True, array_like=True):
+    """What a seal says; `seal_told` gives the fields in this order."""
 
     task: str
     run: str
@@ -60,6 +57,8 @@ class Sealed(msgspec.Struct, frozen=True):
     body: bytes
     seal: Seal | None
 
+
+_decode = msgspec.json.Decoder(Seal).decode
 
 vary = msgspec.structs.replace
 """A seal with some of its facts changed."""
@@ -128,55 +127,27 @@ def _quoted(text: str) -> str:
 
 def read_seal(line: bytes) -> Seal | None:
     """The seal in one line, or None: nearly a seal is no seal."""
-    return _seal_of(seal_words(line.strip()))
+    return seal_of(seal_told(line.strip()))
 
 
-def _seal_of(words: bytes) -> Seal | None:
-    """The seal with these words, as `seal_words` gives them."""
-    if not words:
-        return None
+def seal_of(told: bytes) -> Seal | None:
+    """The seal that says this, as `seal_told` gives it."""
     try:
-        marker, version, task, run, round_, made, sha256, cost, tokens, others = words.decode().split("\0")
-        if int(version) != SEAL_VERSION:
-            return None
-        more = dict([word.split("=", 1) for word in others.split(" ")[1:]])
-        return Seal(
-            task,
-            run,
-            int(round_),
-            made,
-            sha256,
-            marker,
-            float(cost or 0),
-            int(tokens or 0),
-            more.get("eol") == "added",
-            more.get("set", ""),
-            int(more.get("version", "1")),
-            more.get("kind", "text"),
-            more.get("value", ""),
-            _inputs(more["from"]) if "from" in more else "",
-            more.get("known", ""),
-        )
-    except ValueError:
+        return _decode(told) if told else None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
-def _inputs(text: str) -> str:
-    """The inputs that a seal names, unread; ValueError if they cannot be read."""
-    if _INPUTS.fullmatch(text) is None:
-        raise ValueError(text)
-    return text
+def find_seal(data: bytes) -> tuple[int, bytes]:
+    """Where the last line of a file begins, and what a seal there says. Blank lines below it are forgiven."""
+    start, line = last_line(data)
+    return start, seal_told(line)
 
 
 def take_apart(data: bytes) -> Sealed:
-    """An inline-sealed file as body and seal. Blank lines below the seal are forgiven."""
-    start, line = last_line(data)
-    return taken_apart(data, start, seal_words(line))
-
-
-def taken_apart(data: bytes, start: int, words: bytes) -> Sealed:
-    """As `take_apart`, of a file of which is known where its last line begins, and what a seal there says."""
-    seal = _seal_of(words)
+    """An inline-sealed file as body and seal."""
+    start, told = find_seal(data)
+    seal = seal_of(told)
     return Sealed(data, None) if seal is None else Sealed(data[:start], seal)
 
 

@@ -66,11 +66,11 @@ def look_unread(error: OSError) -> Look:
 
 
 def look_inline(read: Read, tasks: Sequence[str], marker: str | None) -> Look:
-    known = read.covered >= 0
-    sealed = seals.taken_apart(read.data, read.covered, read.words) if known else seals.take_apart(read.data)
-    body, seal = sealed.body, sealed.seal
+    start, told = (read.covered, read.seal) if read.covered >= 0 else seals.find_seal(read.data)
+    seal = seals.seal_of(told)
     if seal is None:
-        return look_unsealed(body, marker)
+        return look_unsealed(read.data, marker)
+    body = read.data[:start]
     if seal.task not in tasks:
         return Look(FOREIGN, f"sealed by {seal.task}", body, seal)
     if digest_of(body, read) == seal.sha256:

@@ -25,19 +25,22 @@ FILES_MIN = 1000
 """For fewer files a second process is not worth its start."""
 
 _FRESH_S = 0.5
-_PASSED_MAX = 500
+_KEPT_MAX = 500
 _BUFFER = 1 << 18
-_HEADER_SIZE = reader.HEADER.size
+_SIZE_BYTES = reader.SIZE_OF_ANSWERS.size
 
 
-class Read(msgspec.Struct, frozen=True, gc=False):
-    """The bytes of a file, and what is known of their hash already."""
+class Read(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The bytes of a file, and what is known of them already."""
 
     data: bytes
-    covered: int = -1  # of how many of the first bytes; the last line begins behind them
+    covered: int = -1  # how many of the first bytes the hash is of; the last line begins behind them
     sha256: str = ""
-    words: bytes = b""  # of a seal in the last line: see `seal_words`
     read_at: float = 0.0
+    seal: bytes = b""  # what a seal in the last line says: see `seal_told`
+
+
+_decode_answers = msgspec.msgpack.Decoder(list[Read | None]).decode
 
 
 class ReadAhead:
@@ -45,17 +48,15 @@ class ReadAhead:
 
     def __init__(self, root: int) -> None:
         self._paths: Sequence[str] = ()
-        self._places: dict[str, int] = {}  # of those not asked for yet
+        self._unasked: set[str] = set()  # of those that have not come
+        self._come: dict[str, Read] = {}  # answers that nobody has asked for yet
         self._next = 0  # the place of the file whose answer comes next
-        self._passed: dict[str, Read] = {}  # answers about files that were not asked for in their turn
         self._received, self._at = b"", 0
-        self._header = (0, 0, 0, b"", 0.0)  # of the answer that comes next, once it has come
         self._process = _start(root)
 
     def send(self, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
         """Say, once, which files to read; those `whole` have no seal inside."""
-        self._paths = paths
-        self._places = {path: place for place, path in enumerate(paths)}
+        self._paths, self._unasked = paths, set(paths)
         signs = [reader.WHOLE if whole else reader.INSIDE for whole in is_whole]
         wanted = [sign + path for sign, path in zip(signs, paths, strict=True)]
         if self._process is not None and self._process.stdin is not None:
@@ -67,24 +68,20 @@ class ReadAhead:
 
     def take(self, path: str, *, patiently: bool = False) -> Read | None:
         """The file, once; None if whoever asks must read it. An answer is waited for only `patiently`."""
-        found = self._taken(path, patiently)
+        found = self._come.pop(path, None)
+        if found is None and path in self._unasked:
+            found = self._received_now(path, patiently)
         return found if found is not None and clock.monotonic() - found.read_at < _FRESH_S else None
 
-    def _taken(self, path: str, patiently: bool) -> Read | None:
-        place = self._places.pop(path, -1)
-        if place < self._next or self._process is None:
-            return self._passed.pop(path, None)
-        found = None
+    def _received_now(self, path: str, patiently: bool) -> Read | None:
+        """The answer about a file, if it comes now; if not, it is not wanted any more."""
         try:
-            while self._next < place and self._has_come(patiently):
-                self._pass_over(self._paths[self._next], self._answer())
-            if self._next == place and self._has_come(patiently):
-                found = self._answer()
+            while path in self._unasked and self._process is not None and self._receive(patiently):
+                self._take_in()
         except EOFError:
             self.close()
-        if self._next == len(self._paths):
-            self.close()
-        return found
+        self._unasked.discard(path)
+        return self._come.pop(path, None)
 
     def close(self) -> None:
         """Let the process go; from now on everybody reads for themselves."""
@@ -95,35 +92,29 @@ class ReadAhead:
             process.stdout.close()
             process.wait()
 
-    def _pass_over(self, path: str, answer: Read | None) -> None:
-        """Keep an answer for whoever asks later; of very many, the oldest is let go."""
-        if answer is not None and path in self._places:
-            self._passed[path] = answer
-            if len(self._passed) > _PASSED_MAX:
-                del self._passed[next(iter(self._passed))]
+    def _take_in(self) -> None:
+        """Keep the answers that have come for whoever asks; of very many, the oldest are let go."""
+        ends = self._at + _SIZE_BYTES + self._size()
+        answers = _decode_answers(memoryview(self._received)[self._at + _SIZE_BYTES : ends])
+        self._at = ends
+        about = self._paths[self._next : self._next + len(answers)]
+        self._come |= {p: read for p, read in zip(about, answers, strict=True) if read and p in self._unasked}
+        self._unasked.difference_update(about)
+        self._next += len(answers)
+        while len(self._come) > _KEPT_MAX:
+            del self._come[next(iter(self._come))]
+        if self._next == len(self._paths):
+            self.close()
 
-    def _has_come(self, patiently: bool) -> bool:
-        """Whether all that is said of the next file has been received."""
-        received = len(self._received) - self._at
-        if received < _HEADER_SIZE and not self._receive(_HEADER_SIZE, patiently):
-            return False
-        self._header = reader.HEADER.unpack_from(self._received, self._at)
-        whole = _HEADER_SIZE + self._header[0] + self._header[2]
-        return received >= whole or self._receive(whole, patiently)
+    def _receive(self, patiently: bool) -> bool:
+        """Whether the next answers have come, all of them."""
+        return self._has_come(_SIZE_BYTES, patiently) and self._has_come(_SIZE_BYTES + self._size(), patiently)
 
-    def _answer(self) -> Read | None:
-        """What is said of the next file, all of which has come."""
-        self._next += 1
-        size, covered, more, sha256, read_at = self._header
-        begins = self._at + _HEADER_SIZE
-        ends = begins + size
-        self._at = ends + more
-        if covered > size:
-            return None
-        received = self._received
-        return Read(received[begins:ends], covered, sha256.hex(), received[ends : self._at], read_at)
+    def _size(self) -> int:
+        (size,) = reader.SIZE_OF_ANSWERS.unpack_from(self._received, self._at)
+        return int(size)
 
-    def _receive(self, size: int, patiently: bool) -> bool:
+    def _has_come(self, size: int, patiently: bool) -> bool:
         """Take in what lies in the pipe; whether so many bytes are here then."""
         assert self._process is not None and self._process.stdout is not None
         while len(self._received) < self._at + size:

@@ -4,15 +4,16 @@
 That is why the form of a seal's line is written down here, where both processes have it.
 
 It takes all paths from its standard input, separated by zeros, relative to the folder whose descriptor is its
-first argument, and gives for each of them, in their order, a header, the bytes, and the words of the seal:
+first argument, and answers about STRETCH of them at a time, in their order: the size of the answers (4 bytes), and
+an array of them in MessagePack, so that whoever takes it has no work with each. An answer is an array, too:
 
-    size of the bytes (4 bytes), how many of them the hash covers (4), size of the words (4), that hash (32),
-    and when it was read, in seconds that only go forward (8)
+    the bytes, how many of them the hash covers, that hash, when it was read, in seconds that only go forward,
+    and what the seal says (JSON, see `seal_told`)
 
 A path follows a sign: "-" for a file that has its seal inside, and the hash is of everything above the last line,
-where that stands; "=" for one that has it beside, and the hash is of all. A file that is large, or cannot be read
-as a plain file, is only said to be UNREAD: whoever wants it opens it and meets the reason. It ends when
-nobody listens any more.
+where that stands; "=" for one that has it beside, and the hash is of all. Of a file that is large, or cannot be
+read as a plain file, the answer is nil: whoever wants it opens it and meets the reason. It ends when nobody
+listens any more.
 """
 
 from __future__ import annotations
@@ -27,10 +28,16 @@ import sys
 import time
 from collections.abc import Iterator
 
-HEADER = struct.Struct("<III32sd")
-UNREAD = HEADER.pack(0, 0xFFFFFFFF, 0, bytes(32), 0.0)
 INSIDE, WHOLE = "-", "="
 SIZE_MAX = 1 << 20
+STRETCH = 32
+SIZE_OF_ANSWERS = struct.Struct(">I")
+SEAL_VERSION = 1
+
+UNREAD = b"\xc0"
+_BEFORE = struct.Struct(">BBI")  # an array of five, of which bytes come first: their size
+_BEHIND = struct.Struct(">BIBB64sBdBI")  # an unsigned number, a text, a fraction, and the size of bytes again
+_ANSWERS = struct.Struct(">BI")
 
 # The words that every seal has, in their order; what follows them differs from seal to seal.
 _SEAL = re.compile(
@@ -40,9 +47,10 @@ _SEAL = re.compile(
 _SUM_DIGITS = 12
 _ALWAYS = (b"holdfast", b"task", b"run", b"round", b"in", b"sha256", b"cost", b"tokens")
 _WITHOUT_SUM = frozenset([*_ALWAYS, b"eol", b"set", b"value", b"version", b"kind", b"from"])
+_INPUTS = re.compile(rb"[^:,]*:[^:,]*(?:,[^:,]*:[^:,]*)*")
+_NOT_IN_JSON = re.compile(rb'["\\\x00-\x1f]')
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-_STRETCH = 32
 _SLOW_S = 0.002  # a stretch of files that are in memory takes less
 
 
@@ -53,12 +61,54 @@ def last_line(data: bytes) -> tuple[int, bytes]:
     return start, text[start:].lstrip()
 
 
-def seal_words(line: bytes) -> bytes:
-    """The words of a seal, separated by zeros; none if the line is no seal."""
-    if not line.startswith(b"<!-- "):
+def seal_told(line: bytes) -> bytes:
+    """What a seal says, as JSON: the fields of `seals.Seal`, in their order. Nothing, if the line is no seal."""
+    if not line.startswith(b"<!-- ") or not _is_sound(line):
         return b""
-    match = _SEAL.fullmatch(line)
-    return b"\0".join(match.groups(b"")) if match is not None and _is_sound(line) else b""
+    match = _SEAL.fullmatch(_NOT_IN_JSON.sub(_escaped, line))
+    try:
+        return _fields(*match.groups(b"")) if match is not None else b""
+    except ValueError:
+        return b""
+
+
+def _fields(
+    marker: bytes,
+    version: bytes,
+    task: bytes,
+    run: bytes,
+    round_: bytes,
+    made: bytes,
+    sha256: bytes,
+    cost: bytes,
+    tokens: bytes,
+    others: bytes,
+) -> bytes:
+    more = dict([word.split(b"=", 1) for word in others.split(b" ")[1:]])
+    made_from = more.get(b"from", b"")
+    if int(version) != SEAL_VERSION or (b"from" in more and _INPUTS.fullmatch(made_from) is None):
+        return b""
+    return b'["%b","%b",%d,"%b","%b","%b",%a,%d,%b,"%b",%d,"%b","%b","%b","%b"]' % (
+        task,
+        run,
+        int(round_),
+        made,
+        sha256,
+        marker,
+        float(cost or 0),
+        int(tokens or 0),
+        b"true" if more.get(b"eol") == b"added" else b"false",
+        more.get(b"set", b""),
+        int(more.get(b"version", 1)),
+        more.get(b"kind", b"text"),
+        more.get(b"value", b""),
+        made_from,
+        more.get(b"known", b""),
+    )
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % found[0][0]
 
 
 def seal_sum(line: bytes) -> bytes:
@@ -84,12 +134,14 @@ def main() -> None:
     root = int(sys.argv[1])
     paths = sys.stdin.buffer.read().decode().split("\0")
     is_slow = False
-    for start in range(0, len(paths), _STRETCH):
+    for start in range(0, len(paths), STRETCH):
         begun = time.monotonic()
-        answers = b"".join(_answers(root, paths[start : start + _STRETCH], begun, advise=is_slow))
+        stretch = paths[start : start + STRETCH]
+        answers = _ANSWERS.pack(0xDD, len(stretch)) + b"".join(_answers(root, stretch, begun, advise=is_slow))
         is_slow = time.monotonic() - begun > _SLOW_S
-        while answers:
-            answers = answers[os.write(1, answers) :]
+        message = SIZE_OF_ANSWERS.pack(len(answers)) + answers
+        while message:
+            message = message[os.write(1, message) :]
 
 
 def _answers(root: int, paths: list[str], read_at: float, *, advise: bool) -> Iterator[bytes]:
@@ -160,8 +212,9 @@ def _read(file: int, size: int) -> bytes | None:
 
 def _answer(data: bytes, read_at: float, *, is_whole: bool) -> bytes:
     start, line = (len(data), b"") if is_whole else last_line(data)
-    words, sha256 = seal_words(line), hashlib.sha256(data[:start]).digest()
-    return HEADER.pack(len(data), start, len(words), sha256, read_at) + data + words
+    seal, sha256 = seal_told(line), hashlib.sha256(data[:start]).hexdigest().encode()
+    before = _BEFORE.pack(0x95, 0xC6, len(data))
+    return before + data + _BEHIND.pack(0xCE, start, 0xD9, 64, sha256, 0xCB, read_at, 0xC6, len(seal)) + seal
 
 
 if __name__ == "__main__":

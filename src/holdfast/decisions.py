@@ -32,7 +32,7 @@ WAITS = frozenset({ASK, HOLD})
 """Nothing is done before a person has spoken."""
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What is to be done about one task, and why."""
 
     action: str
@@ -74,7 +74,7 @@ MADE_FROM_IT = "what was made from it"
 """The evidence for a task that left no file and is on no record."""
 
 
-class Planned(msgspec.Struct, frozen=True):
+class Planned(msgspec.Struct, frozen=True, gc=False):
     """One task of a plan; `action` is one of trust heal adopt redo continue ask run."""
 
     id: str

@@ -23,7 +23,7 @@ from holdfast.stores.reader import SEAL_VERSION, last_line, seal_sum, seal_told
 INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
 
 
-class Seal(msgspec.Struct, frozen=True, array_like=True):
+class Seal(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a seal says; `seal_told` gives the fields in this order."""
 
     task: str

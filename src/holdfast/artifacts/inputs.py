@@ -248,7 +248,7 @@ class Inputs:
             self._texts = {name: str(value) for name, value in self.state.params.items()}
         values = self._texts.copy()
         values["run_id"] = self.state.run_id
-        for name, part in zip(self.graph.fan_of(node.spec.name), node.path, strict=True):
+        for name, part in zip(self.graph.fans[node.spec.name], node.path, strict=True):
             values[name] = part
         return values
 

@@ -19,7 +19,6 @@ from holdfast.artifacts.looks import (
     SEALED,
     Look,
     above_any_seal,
-    digest_of,
     look_inline,
     look_unread,
     look_unsealed,
@@ -86,7 +85,7 @@ class Files:
         return found if read.data or found.kind == SEALED else Look(EMPTY)
 
     def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
-        data, sha = read.data, digest_of(read.data, read)
+        data, sha = read.data, read.sha256 or digest(read.data)
         beside = self.seal_beside(path, sha)
         if beside is None:
             return look_unsealed(data, marker)

@@ -29,7 +29,7 @@ MISSING, EMPTY, SEALED, FOREIGN, CHANGED, MARKED, HALF, DAMAGED = (
 )
 
 
-class Look(msgspec.Struct, frozen=True):
+class Look(msgspec.Struct, frozen=True, gc=False):
     """What a file by itself says."""
 
     kind: str
@@ -66,23 +66,18 @@ def look_unread(error: OSError) -> Look:
 
 
 def look_inline(read: Read, tasks: Sequence[str], marker: str | None) -> Look:
-    start, told = (read.covered, read.seal) if read.covered >= 0 else seals.find_seal(read.data)
+    start, told = (read.covered, read.seal) if read.sha256 else seals.find_seal(read.data)
     seal = seals.seal_of(told)
     if seal is None:
         return look_unsealed(read.data, marker)
     body = read.data[:start]
     if seal.task not in tasks:
         return Look(FOREIGN, f"sealed by {seal.task}", body, seal)
-    if digest_of(body, read) == seal.sha256:
+    if (read.sha256 or digest(body)) == seal.sha256:
         return Look(SEALED, "", body, seal)
     if is_text(body):
         return Look(CHANGED, "edited since it was sealed", body, seal)
     return Look(DAMAGED, "its bytes are no text any more", body, seal)
-
-
-def digest_of(body: bytes, read: Read) -> str:
-    """The hash of a file, or of all above its seal; it may be known."""
-    return read.sha256 if read.covered == len(body) else digest(body)
 
 
 def look_unsealed(data: bytes, marker: str | None) -> Look:

@@ -12,7 +12,6 @@ second recovery finds nothing to do, and records nothing.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -294,7 +293,7 @@ def _notes(elsewhere: Mapping[str, str]) -> Iterator[ev.Event]:
 def _elsewhere(walker: Walker) -> dict[str, str]:
     """Tasks of a lost run that are still to run, and a file that each seems to have written at another path."""
     state, inputs = walker.state, walker.inputs
-    is_over = all(task.action not in decisions.RUNS for task in walker.planned.values())
+    is_over = walker.notes.counts().keys().isdisjoint(decisions.RUNS)
     if not state.rebuilt or (is_over and not walker.open_fans()):
         return {}
     paths = {path for node in walker.graph.tasks() for path in inputs.paths(node).values()}
@@ -303,17 +302,15 @@ def _elsewhere(walker: Walker) -> dict[str, str]:
 
 
 def _recovered(walker: Walker, found: list[Disagreement]) -> ev.Recovered:
-    counts = Counter(task.action for task in walker.planned.values())
     words = tuple(one.words() for one in found[:RECORDED_MAX])
     more = (f"and {len(found) - RECORDED_MAX} more",) if len(found) > RECORDED_MAX else ()
-    return ev.Recovered(counts=dict(counts), disagreements=(*words, *more))
+    return ev.Recovered(counts=walker.notes.counts(), disagreements=(*words, *more))
 
 
 def _stopped(opened: OpenRun, walker: Walker) -> Iterator[ev.Event]:
     """A run that was complete, or is found again, and has something left to do, is no longer complete."""
     state = opened.state
-    done = (decisions.TRUST, decisions.HEAL)
-    is_over = all(task.action in done for task in walker.planned.values())
+    is_over = walker.notes.counts().keys() <= {decisions.TRUST, decisions.HEAL}
     is_open = state.rebuilt or state.status == IN_PROGRESS or (state.status == COMPLETED and not is_over)
     if is_open and _only_waits(opened, walker):
         yield ev.RunStopped(status=PAUSED, reason=WAITS_FOR_PERSON)

@@ -46,9 +46,10 @@ def recorded_graph(spec: PipelineSpec, state: RunState, items: Mapping[str, Any]
 def draw_graph(graph: Graph, state: RunState) -> Picture:
     """The picture of a run whose graph is at hand, with its conditions as they are."""
     nodes = list(graph.tasks())
-    tasks = tuple(node.id for node in nodes)
-    blocked = frozenset(n.id for n in nodes if n.condition == HELD and not n.stuck)
-    ready = tuple(n.id for n in sorted([n for n in nodes if _could_start(n, state)], key=_urgency))
+    tasks = tuple([node.id for node in nodes])
+    blocked = frozenset([n.id for n in nodes if n.condition == HELD and not n.stuck])
+    still_open = [n for n in nodes if n.condition == OPEN]
+    ready = tuple([n.id for n in sorted([n for n in still_open if _could_start(n, state)], key=_urgency)])
     return _picture(graph.spec, state, dict(graph.items), tasks, blocked, ready)
 
 
@@ -57,7 +58,7 @@ def _urgency(node: Node) -> tuple[int, int]:
 
 
 def _could_start(node: Node, state: RunState) -> bool:
-    if node.unmet or node.condition != OPEN or node.stuck:
+    if node.unmet or node.stuck:
         return False
     if is_sent_back(state, node.id):
         return not any(state.task(user.id).status == IN_PROGRESS for user in made_from([node]))

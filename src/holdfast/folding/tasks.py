@@ -99,9 +99,12 @@ def _not_completed(state: RunState, event: ev.NodeExited) -> None:
 
 def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
     task = state.task(event.step_id)
-    state.cost_usd += max(0.0, event.cost_usd - task.cost_usd)
-    state.input_tokens += max(0, event.tokens - task.input_tokens - task.output_tokens)
     same_round = event.round == task.round
+    saved = _saved(state, task) if same_round and task.cut_off_cost_usd else 0.0
+    more_usd = event.cost_usd - task.cost_usd if event.cost_usd > task.cost_usd else 0.0
+    more_tokens = event.tokens - task.input_tokens - task.output_tokens if event.tokens else 0
+    more_tokens = more_tokens if more_tokens > 0 else 0
+    round_cost = task.round_cost_usd + saved
     # What is left out here is as in a fresh task: no failures, no question.
     state.tasks[event.step_id] = TaskState(
         status=COMPLETED,
@@ -117,25 +120,25 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
         accepted=Accepted(event.files, NO_VALUE, event.value_ref),
         previous=task.previous if same_round else None,
         feedback=task.feedback if same_round else (),
-        input_tokens=max(event.tokens - task.output_tokens, task.input_tokens),
+        input_tokens=task.input_tokens + more_tokens,
         output_tokens=task.output_tokens,
-        cost_usd=max(event.cost_usd, task.cost_usd),
-        round_cost_usd=max(event.cost_usd, _not_wasted(state, task, event)),
-        loose_cost_usd=max(0.0, event.cost_usd - task.cost_usd) + (task.cut_off_cost_usd if same_round else 0.0),
+        cost_usd=event.cost_usd if more_usd else task.cost_usd,
+        round_cost_usd=event.cost_usd if event.cost_usd > round_cost else round_cost,
+        loose_cost_usd=more_usd + saved,
         evidence=event.evidence,
         value_lost=event.value_lost,
     )
+    state.cost_usd += more_usd
+    state.input_tokens += more_tokens
     if not same_round:
         state.once.pop(event.step_id, None)
     state.last_completed = event.step_id
 
 
-def _not_wasted(state: RunState, task: TaskState, event: ev.TaskAdopted) -> float:
-    """What its round has cost, with its cut-off attempt, if that attempt's output is the one that was found."""
-    if event.round != task.round:
-        return task.round_cost_usd
+def _saved(state: RunState, task: TaskState) -> float:
+    """What a cut-off attempt has cost, which was not in vain: its output is the one that was found."""
     state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - task.cut_off_cost_usd)
-    return task.round_cost_usd + task.cut_off_cost_usd
+    return task.cut_off_cost_usd
 
 
 def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:

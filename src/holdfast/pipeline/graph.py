@@ -14,9 +14,9 @@ nodes wait for the items function itself, so that nothing can gather a part of t
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.pipeline import barriers, past
 from holdfast.pipeline.batches import batch_numbers, waiting_items
@@ -27,6 +27,7 @@ from holdfast.pipeline.nodes import (
     SATISFIED,
     SETTLE,
     TAKEN,
+    VIRTUAL,
     Node,
     Path,
     Producer,
@@ -36,6 +37,18 @@ from holdfast.pipeline.nodes import (
 )
 from holdfast.pipeline.reach import blocking_gates, weights
 from holdfast.pipeline.spec import GateSpec, ItemsSpec, PipelineSpec, Source, StepSpec
+
+
+class _Mould(NamedTuple):
+    """What all tasks of one step, or of one items function, have in common."""
+
+    kind: str
+    identity: str
+    rank: int  # without the items that wait for a task's own
+    fan: tuple[str, ...]
+    taken: list[Source]  # outputs of other tasks
+    gates: list[GateSpec]  # that hold it
+    is_ordered: bool  # something but data and gates says what it comes after
 
 
 class Graph:
@@ -48,7 +61,6 @@ class Graph:
         self.held_later: dict[tuple[str, Path], list[tuple[StepSpec, Node]]] = {}  # once these items are known
         self.fresh: list[Node] = []  # made since the caller last took them
         self.unlinked: list[Node] = []  # of the past, without edges as yet
-        self.gated: dict[str, list[GateSpec]] = blocking_gates(spec)
         self.producers: dict[str, Producer] = {s.name: s for s in spec.producers}
         self.fans = {name: spec.fan_path(s.each) for name, s in self.producers.items()}
         self.fans |= {s.var: spec.fan_path(s.var) for s in spec.items}
@@ -60,8 +72,20 @@ class Graph:
                 self._steps_of_fan.setdefault(step.each, []).append(step)
             if step.phase:
                 self.steps_of_phase.setdefault(step.phase, []).append(step)
-        self._weights = weights(spec, self.fans)
+        self._moulds = self._make_moulds()
         self._build()
+
+    def _make_moulds(self) -> dict[str, _Mould]:
+        gated, heavy = blocking_gates(self.spec), weights(self.spec, self.fans)
+        found = {}
+        for spec in self.spec.producers:
+            kind, is_ordered = "items", False
+            if isinstance(spec, StepSpec):
+                kind, is_ordered = "step", bool(spec.appends is not None or spec.after or spec.phase)
+            taken = [source for source in spec.sources.values() if source.kind in TAKEN]
+            rank, fan = heavy.get(spec.name, 0), self.fans[spec.name]
+            found[spec.name] = _Mould(kind, spec.identity, rank, fan, taken, gated.get(spec.name, []), is_ordered)
+        return found
 
     # --- looking ---------------------------------------------------------------------------------------
 
@@ -123,7 +147,7 @@ class Graph:
 
     def add_node(self, node_id: str, kind: str, spec: Any, path: Path) -> Node:
         """The node of that name, new or known."""
-        return self.nodes.get(node_id) or self._add(Node(node_id, kind, spec, path, None))
+        return self.nodes.get(node_id) or self._add_other(node_id, kind, spec, path)
 
     def edge_after(self, producer: Node, consumer: Node) -> None:
         self._edge(producer, consumer, AFTER)
@@ -224,7 +248,7 @@ class Graph:
 
     def _add_gather(self, name: str, path: Path) -> Node:
         var = self.fans[name][len(path)]
-        node = self._add(Node(gather_id(name, path), "gather", self.producers[name], path, None))
+        node = self._add_other(gather_id(name, path), "gather", self.producers[name], path)
         known = self.items.get((var, path))
         if known is not None:
             for item in known:
@@ -239,30 +263,34 @@ class Graph:
         # A root function may be asked for before it was added: declarations come in any order.
         return node if node is not None else self._add_task(fan, path, None)
 
-    def _add(self, node: Node) -> Node:
-        node.order = len(self.nodes)
+    def _add(self, node: Node) -> None:
         self.nodes[node.id] = node
         self.fresh.append(node)
+
+    def _add_other(self, node_id: str, kind: str, spec: Any, path: Path) -> Node:
+        """A node that is no task."""
+        is_virtual, identity = kind in VIRTUAL, getattr(spec, "identity", "")
+        node = Node(node_id, kind, spec, path, None, identity, False, is_virtual, len(self.nodes))
+        self._add(node)
         return node
 
     def _add_task(self, spec: Producer, path: Path, item: dict[str, Any] | None, held: int = 0) -> Node:
         node_id = task_id(spec.name, path)
         if node_id in self.nodes:
             return self.nodes[node_id]
-        kind = "step" if isinstance(spec, StepSpec) else "items"
-        node = self._add(Node(node_id, kind, spec, path, item))
-        node.rank = self._weights.get(spec.name, 0) + held
-        fan = self.fans[spec.name]
-        place = node_id[len(spec.name) :]
-        parents = [self._taken_from(t, path, fan, place) for t in spec.sources.values() if t.kind in TAKEN]
-        if parents:
-            node.parents = tuple(parents)
-        for parent in parents:
-            self._edge(parent, node, AFTER if parent.is_virtual else DATA)
-        for gate in self.gated.get(spec.name, ()):
+        mould = self._moulds[spec.name]
+        order, rank = len(self.nodes), mould.rank + held
+        node = Node(node_id, mould.kind, spec, path, item, mould.identity, True, False, order, rank)
+        self._add(node)
+        if mould.taken:
+            place = node_id[len(spec.name) :]
+            node.parents = tuple([self._taken_from(source, path, mould.fan, place) for source in mould.taken])
+            for parent in node.parents:
+                self._edge(parent, node, AFTER if parent.is_virtual else DATA)
+        for gate in mould.gates:
             self._edge(self.named(gate.name, (), ()), node, AFTER)
-        if isinstance(spec, StepSpec):
-            self._add_order_edges(node, spec, fan)
+        if mould.is_ordered:
+            self._add_order_edges(node, mould.fan)
         return node
 
     def _taken_from(self, source: Source, path: Path, fan: tuple[str, ...], place: str) -> Node:
@@ -294,7 +322,8 @@ class Graph:
         item = self.item_fields(fan[len(common) - 1], common) if common else None
         return self._add_task(self.producers[name], common, item)
 
-    def _add_order_edges(self, node: Node, spec: StepSpec, fan: tuple[str, ...]) -> None:
+    def _add_order_edges(self, node: Node, fan: tuple[str, ...]) -> None:
+        spec = node.spec
         if spec.appends is not None:
             node.material = tuple(self.named(name, node.path, fan) for name in spec.material)
             opening = (self.named(spec.head, node.path, fan),) if spec.head else ()
@@ -332,17 +361,16 @@ def build_graph(spec: PipelineSpec, items: Mapping[str, Sequence[Mapping[str, An
     return graph
 
 
-def in_order(graph: Graph) -> Iterator[Node]:
+def in_order(graph: Graph) -> list[Node]:
     """All nodes, each after those it waits for."""
     unmet = Counter([consumer for node in graph.nodes.values() for consumer, _ in node.consumers])
-    ready = deque([node for node in graph.nodes.values() if node not in unmet])
-    while ready:
-        node = ready.popleft()
-        yield node
+    ordered = [node for node in graph.nodes.values() if node not in unmet]
+    for node in ordered:  # it grows meanwhile
         for consumer, _ in node.consumers:
             unmet[consumer] -= 1
             if not unmet[consumer]:
-                ready.append(consumer)
+                ordered.append(consumer)
+    return ordered
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from holdfast.pipeline.spec import ItemsSpec, StepSpec
 
 DATA, AFTER, SETTLE = 0, 1, 2
@@ -18,6 +20,9 @@ SATISFIED = (
 )
 """Whether an edge of this kind is satisfied by a producer in that condition."""
 
+VIRTUAL = ("gather", "order", "past", "until", "page")
+"""The kinds of nodes at which nothing happens: they only join edges."""
+
 TAKEN = ("step", "items", "memory")
 """The kinds of sources that are outputs of other tasks: a node has a parent for each of them, in their order."""
 
@@ -25,56 +30,31 @@ Path = tuple[str, ...]
 Producer = StepSpec | ItemsSpec
 
 
-class Node:
+class Node(msgspec.Struct, eq=False):
     """One node. The scheduler keeps its counters here, so that an event costs a few attribute writes."""
 
-    __slots__ = (
-        "blockers",
-        "condition",
-        "consumers",
-        "digest",
-        "id",
-        "identity",
-        "is_task",
-        "is_virtual",
-        "item",
-        "kind",
-        "material",
-        "order",
-        "parents",
-        "path",
-        "queued",
-        "rank",
-        "recalled",
-        "running",
-        "spec",
-        "stuck",
-        "unmet",
-    )
-
-    def __init__(self, node_id: str, kind: str, spec: Any, path: Path, item: dict[str, Any] | None) -> None:
-        self.id = node_id
-        self.kind = kind  # step | items | gate | phase | gather | order | past | until | page
-        self.is_task = kind in ("step", "items")
-        self.is_virtual = kind in ("gather", "order", "past", "until", "page")
-        self.spec = spec
-        self.identity: str = getattr(spec, "identity", "")  # the name by which digests know its output
-        self.path = path
-        self.item = item
-        self.order = 0
-        self.rank = 0
-        self.parents: tuple[Node, ...] = ()  # what it takes, in the order of the parameters
-        self.material: tuple[Node, ...] = ()  # of a memory step: what its section may be made from, the best first
-        self.consumers: list[tuple[Node, int]] = []
-        # --- the scheduler's ---
-        self.unmet = 0
-        self.blockers = 0
-        self.condition = 0
-        self.stuck = False
-        self.queued = False
-        self.running = False
-        self.recalled = False
-        self.digest = ""
+    id: str
+    kind: str  # step | items | gate | phase | gather | order | past | until | page
+    spec: Any
+    path: Path
+    item: dict[str, Any] | None = None
+    identity: str = ""  # the name by which digests know its output
+    is_task: bool = False
+    is_virtual: bool = False
+    order: int = 0
+    rank: int = 0
+    parents: tuple[Node, ...] = ()  # what it takes, in the order of the parameters
+    material: tuple[Node, ...] = ()  # of a memory step: what its section may be made from, the best first
+    consumers: list[tuple[Node, int]] = []
+    # --- the scheduler's ---
+    unmet: int = 0
+    blockers: int = 0
+    condition: int = OPEN
+    stuck: bool = False
+    queued: bool = False
+    running: bool = False
+    recalled: bool = False
+    digest: str = ""
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.id}>"

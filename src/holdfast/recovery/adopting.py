@@ -43,16 +43,30 @@ class Adopting:
                 self.openings.keep(decision)
             return [self._adopted_without_files(node, decision, parts, digest_)]
         found = self._found(node, decision, paths)
-        aside: list[ev.Event] = []
         if decision.about == "sealed":
-            aside += self._clear_streams(node, decision, found)
-        else:
-            self._take_parts(paths)
+            return self._adopt_sealed(node, decision, found, parts, digest_)
+        self._take_parts(paths)
         seen = [file_seen(node, *one) for one in found]
         files = tuple([self.keep_copy(*one) for one in seen])
-        if decision.about != "sealed":
-            self._seal_found(node, found, seen, parts, digest_)
-        return [*aside, self._adoption(node, decision, parts, digest_, files, _seal_of(found))]
+        seal = _seal_of(found)
+        self._seal_found(node, found, seen, parts, digest_)
+        rest = self.artifacts.rest_of(seal) if seal else ""
+        adopted = ev.TaskAdopted(
+            step_id=node.id,
+            node=node.spec.name,
+            evidence=decision.about,
+            round=seal.round if seal else self.state.task(node.id).round,
+            version=_version_of(node, seal),
+            input_digest=comparable(digest_, parts),
+            inputs=shorten(parts),
+            output_digest=output_digest(files, seal.value_digest if seal else no_rest(node)),
+            files=files,
+            value_ref=seal.value_digest if seal and rest != "" else "",
+            value_lost=rest is None,
+            cost_usd=seal.cost_usd if seal else 0.0,
+            tokens=seal.tokens if seal else 0,
+        )
+        return [adopted]
 
     def _seal_found(
         self,
@@ -75,33 +89,38 @@ class Adopting:
         for record, body in sorted(seen, key=lambda one: one[0].path in edited):
             self.artifacts.reseal(record, seal, body=body, sync=True)
 
-    def _adoption(
+    def _adopt_sealed(
         self,
         node: Node,
         decision: Decision,
+        found: Sequence[tuple[str, str, Look]],
         parts: Mapping[str, str],
         digest_: str,
-        files: tuple[ev.FileRecord, ...],
-        seal: Seal | None,
-    ) -> ev.TaskAdopted:
-        rest = self.artifacts.rest_of(seal) if seal else ""
-        # Where an input is unknown, the seal still knows it: its digest is what the input is compared with later.
-        known_by = seal.input_digest if seal and decision.about == "sealed" else comparable(digest_, parts)
-        return ev.TaskAdopted(
+    ) -> list[ev.Event]:
+        """Take over files that prove themselves: what their seal says is what is recorded."""
+        streams = "ctx" in node.spec.sources
+        aside = list(self._clear_streams(node, decision, found)) if streams else []
+        files = tuple([self.keep_copy(*file_seen(node, *one)) for one in found])
+        seal = _seal_of(found)
+        assert seal is not None, "sealed files without a seal"
+        rest = self.artifacts.rest_of(seal) if seal.value_digest else ""
+        adopted = ev.TaskAdopted(
             step_id=node.id,
             node=node.spec.name,
             evidence=decision.about,
-            round=seal.round if seal else self.state.task(node.id).round,
-            version=_version_of(node, seal),
-            input_digest=known_by,
-            inputs=_compared_later(parts, seal) if decision.about == "sealed" else shorten(parts),
-            output_digest=_known_by(node, decision, files, seal),
+            round=seal.round,
+            version=seal.step_version,
+            # Where an input is unknown, the seal still knows it: its digest is what it is compared with later.
+            input_digest=seal.input_digest,
+            inputs=_compared_later(parts, digest_, seal),
+            output_digest=seal.known_as or output_digest(files, seal.value_digest),
             files=files,
-            value_ref=seal.value_digest if seal and rest != "" else "",
+            value_ref=seal.value_digest if rest != "" else "",
             value_lost=rest is None,
-            cost_usd=seal.cost_usd if seal else 0.0,
-            tokens=seal.tokens if seal else 0,
+            cost_usd=seal.cost_usd,
+            tokens=seal.tokens,
         )
+        return [*aside, adopted]
 
     def _found(self, node: Node, decision: Decision, paths: Mapping[str, str]) -> list[tuple[str, str, Look]]:
         """Each file of a task that is adopted: its key, its path, and how it (or its NAME.part) looks."""
@@ -191,15 +210,10 @@ class Adopting:
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
     """The seal of a task's files: of the first that has one, for all of a set say the same."""
-    seals_found = [seen.seal for _, _, seen in found if seen.seal is not None]
-    return seals_found[0] if seals_found else None
-
-
-def _known_by(node: Node, decision: Decision, files: Sequence[ev.FileRecord], seal: Seal | None) -> str:
-    """The digest by which consumers know what is adopted."""
-    if seal is not None and seal.known_as and decision.about == "sealed":
-        return seal.known_as
-    return output_digest(tuple(files), seal.value_digest if seal is not None else no_rest(node))
+    for _, _, seen in found:
+        if seen.seal is not None:
+            return seen.seal
+    return None
 
 
 def _version_of(node: Node, seal: Seal | None) -> int:
@@ -207,11 +221,12 @@ def _version_of(node: Node, seal: Seal | None) -> int:
     return seal.step_version if seal is not None else int(node.spec.version)
 
 
-def _compared_later(parts: Mapping[str, str], seal: Seal | None) -> dict[str, str]:
+def _compared_later(parts: Mapping[str, str], digest_: str, seal: Seal) -> dict[str, str]:
     """The inputs of a sealed file; one that is unknown, or another than the seal's: "?" and what the seal says."""
-    then, now = seal.made_from if seal is not None else {}, shorten(parts)
-    if then == now:
+    now = shorten(parts)
+    if seal.input_digest == digest_ and UNKNOWN not in parts.values():
         return now
+    then = seal.made_from
     return {
         name: part if part != UNKNOWN and then.get(name, part) == part else f"{UNKNOWN}{then.get(name, '')}"
         for name, part in now.items()

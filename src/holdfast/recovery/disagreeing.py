@@ -41,7 +41,10 @@ def disagreements(
 
     `recorded` is the journal's status, `wished` the view in which somebody turned a task back.
     """
+    denied = {task for view in views.claims for task, status in view.tasks.items() if status != COMPLETED}
     for task, plan in planned.items():
+        if plan.action in _DONE and not plan.problem and task not in denied:
+            continue  # whoever speaks of it says that it is done
         said = _said(task, plan, recorded.get(task, ""), views, is_wished=task in wished)
         if len(said) > 1 and task in wished:
             yield Disagreement(task, said, wished[task], is_wish=True)

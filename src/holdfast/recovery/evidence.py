@@ -24,7 +24,7 @@ class Policy(msgspec.Struct, frozen=True):
     only_needed: bool = False  # what is missing and not needed by anything unfinished is left alone
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that is known of one task, gathered by the caller."""
 
     task: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
@@ -27,15 +26,8 @@ _NOTHING = TaskState()
 Migrations = Mapping[str, Mapping[int, Callable[[Any], Any]]]
 
 
-class _Facts(msgspec.Struct, frozen=True):
-    """How the files of one task are; each as `Evidence` has it."""
-
-    files: Mapping[str, Look]
-    parts_files: Mapping[str, Look] = {}
-    healable: Mapping[str, bool] = {}
-    uncopied: frozenset[str] = frozenset()
-    value_lost: bool = False
-    is_partial: bool = False
+_Rare = dict[str, Any]
+"""What `Evidence` says of few tasks, by the names of its fields: most are gathered without."""
 
 
 class Gathering:
@@ -77,45 +69,49 @@ class Gathering:
         """All that is known of a task now, whose files are `paths`. Read-only."""
         known = record or _NOTHING
         finished = known.accepted if known.status == COMPLETED else None
-        facts = self._open_facts(node, known, paths) if finished is None else self._facts(node, finished)
-        evidence = replace(
-            self._evidence(node, known, facts, parts, input_digest),
-            recorded=record is not None,
-            consumed=_is_consumed(node),
-            wanted=wanted,
-            was_done=self._was_done(node) if not paths else "",
-        )
-        made_by = known.version if finished is not None else _sealed_version(facts.files)
+        files, rare = self._open_files(node, known, paths) if finished is None else self._files(node, finished)
+        if wanted:
+            rare["wanted"] = True
+        if not paths:
+            rare["was_done"] = self._was_done(node)
+        evidence = self._evidence(node, known, files, parts, input_digest, recorded=record is not None)
+        if rare:
+            evidence = replace(evidence, **rare)
+        if evidence.version == 1:  # there is nothing to migrate from
+            return evidence
+        made_by = known.version if finished is not None else _sealed_version(files)
         return self._with_migration(node, evidence, made_by)
 
     def gather_inputs(
         self, node: Node, finished: TaskState, parts: Mapping[str, str], input_digest: str
     ) -> Evidence:
         """What finished work was made from, and what is there now; its files are not looked at."""
-        evidence = self._evidence(node, finished, _Facts({}), parts, input_digest)
+        evidence = self._evidence(node, finished, {}, parts, input_digest, recorded=True)
         return self._with_migration(node, evidence, finished.version)
 
     def _evidence(
-        self, node: Node, known: TaskState, facts: _Facts, parts: Mapping[str, str], input_digest: str
+        self,
+        node: Node,
+        known: TaskState,
+        files: Mapping[str, Look],
+        parts: Mapping[str, str],
+        input_digest: str,
+        *,
+        recorded: bool,
     ) -> Evidence:
         return Evidence(
-            files=facts.files,
-            parts_files=facts.parts_files,
-            healable=facts.healable,
-            uncopied=facts.uncopied,
-            value_lost=facts.value_lost,
-            is_partial=facts.is_partial,
+            files=files,
             task=node.id,
             run_id=self.state.run_id,
             record=known,
-            recorded=True,
+            recorded=recorded,
             input_digest=input_digest,
             parts=parts,
             version=node.spec.version,
             kept_by=self.state.keeps.get(node.id, ""),
             marker=node.spec.marker,
             living_runs=self.living_runs,
-            taken=self._taken(node, known) if node.parents else {},
+            taken=self._taken(node, known) if node.parents and known.input_digest != input_digest else {},
             is_rebuilt=self.state.rebuilt,
         )
 
@@ -135,17 +131,18 @@ class Gathering:
         inner = self.inputs.gathered(producer.spec.name, producer.path)
         return any(self._is_kept(node) for _, node in inner)
 
-    def _facts(self, node: Node, accepted: Accepted) -> _Facts:
+    def _files(self, node: Node, accepted: Accepted) -> tuple[dict[str, Look], _Rare]:
         """How the files of a finished task are now."""
         files = accepted.files
         looks = {f.path: self._unmixed(f, files, self.check(f, node, in_turn=True)) for f in files}
         bad = [f for f in files if looks[f.path].kind != look.SEALED]
-        return _Facts(
-            looks,
-            healable={f.path: looks[f.path].is_whole or self._can_heal(f) for f in bad},
-            value_lost=self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted),
-            uncopied=frozenset([f.path for f in files if not f.stored]),
-        )
+        lost = self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted)
+        uncopied = frozenset([f.path for f in files if not f.stored])
+        rare: _Rare = {"uncopied": uncopied} if uncopied else {}
+        if bad or lost:
+            healable = {f.path: looks[f.path].is_whole or self._can_heal(f) for f in bad}
+            rare |= {"healable": healable, "value_lost": lost, "consumed": _is_consumed(node)}
+        return looks, rare
 
     def _can_heal(self, file: ev.FileRecord) -> bool:
         return self.artifacts.can_heal(file) or bool(self.backups.find(file))
@@ -182,21 +179,31 @@ class Gathering:
         is_newer = record.version < seal.step_version <= node.spec.version
         return ours and is_newer and digest(found.body) == seal.sha256
 
-    def _open_facts(self, node: Node, record: TaskState, paths: Mapping[str, str]) -> _Facts:
+    def _open_files(
+        self, node: Node, record: TaskState, paths: Mapping[str, str]
+    ) -> tuple[dict[str, Look], _Rare]:
         """What lies where an unfinished task would write."""
         files: dict[str, Look] = {}
-        parts: dict[str, Look] = {}
-        names, marker = node.names, node.spec.marker
+        rare: _Rare = {}
         for key, path in paths.items():
-            files[path] = as_taken(node, key, path, self.artifacts.files.look(path, names, marker, in_turn=True))
-            if "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
-                streamed = self.artifacts.files.look(part_path(path), names, None)
-                parts[part_path(path)] = as_taken(node, key, path, streamed)
+            files[path] = self._open_file(node, key, path)
         files = _as_before_sealing(node, paths, files) if len(files) > 1 else files
-        seals = [seen.seal for seen in files.values() if seen.seal is not None and seen.seal.value_digest]
-        lost = any(self.artifacts.rest_of(seal) is None for seal in seals) if seals else False
-        current = self._without_superseded(record, files, value_lost=lost)
-        return _Facts(current, parts, value_lost=lost, is_partial=len(current) < len(files))
+        for found in files.values():
+            if found.seal is not None and found.seal.value_digest and self.artifacts.rest_of(found.seal) is None:
+                rare["value_lost"] = True
+        if paths and "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
+            rare["parts_files"] = {part_path(path): self._stream(node, key, path) for key, path in paths.items()}
+        if record.accepted is None and record.previous is None:
+            return files, rare
+        current = self._without_superseded(record, files, value_lost="value_lost" in rare)
+        return current, rare | {"is_partial": len(current) < len(files)}
+
+    def _open_file(self, node: Node, key: str, path: str) -> Look:
+        found = self.artifacts.files.look(path, node.names, node.spec.marker, in_turn=True)
+        return found if found.kind == look.SEALED else as_taken(node, key, path, found)
+
+    def _stream(self, node: Node, key: str, path: str) -> Look:
+        return as_taken(node, key, path, self.artifacts.files.look(part_path(path), node.names, None))
 
     def _without_superseded(
         self, record: TaskState, files: dict[str, Look], *, value_lost: bool

@@ -219,6 +219,8 @@ class Judge:
             return ()
         if is_memory(node.spec):
             return self.sections.apply(node, decision, parts, input_digest)
+        if decision.action == decisions.ADOPT and not self._may_be_older(node, decision):
+            return self._acting.apply(node, decision, parts, input_digest)  # and there is nothing to do behind it
         return self._applied(node, decision, parts, input_digest)
 
     def _applied(
@@ -246,6 +248,10 @@ class Judge:
             again = self.decide(node, parts, input_digest)
             yield from self._acting.apply(node, again, parts, input_digest) if again.action not in _NO_ACT else ()
 
+    def _may_be_older(self, node: Node, decision: Decision) -> bool:
+        """Whether what is adopted may be in the form of an older pipeline: of another version, or marker."""
+        return node.spec.name in self._gathering.migrations or _has_other_marker(node, decision)
+
     def _refusal(self, node: Node, load: Callable[[], Any]) -> str:
         """What `check` objects to; nothing if what it would look at is lost."""
         try:
@@ -258,8 +264,8 @@ def _has_other_marker(node: Node, decision: Decision) -> bool:
     """Whether files were adopted that have another marker than their step has now: its name may be another."""
     if decision.action != decisions.ADOPT or decision.about != "sealed":
         return False
-    wanted = node.spec.marker or ""
-    return any(found.seal is not None and found.seal.marker != wanted for found in decision.looks.values())
+    markers = {found.seal.marker for found in decision.looks.values() if found.seal is not None}
+    return not markers <= {node.spec.marker or ""}
 
 
 _BRINGS_BACK = frozenset({decisions.HEAL, decisions.ADOPT, decisions.KEEP})

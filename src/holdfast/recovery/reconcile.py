@@ -46,7 +46,8 @@ _INTACT = Decision(TRUST, "intact, and made from the inputs that are there now")
 def decide(evidence: Evidence, policy: Policy) -> Decision:
     """The decision about one task whose producers are all through."""
     record = evidence.record
-    policy = _as_decided(record.decided, policy)
+    if record.decided:
+        policy = _as_decided(record.decided, policy)
     if record.status == COMPLETED:
         return _decide_completed(evidence, policy)
     if record.status == NEEDS_REVIEW:

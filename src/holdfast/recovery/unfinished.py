@@ -15,6 +15,8 @@ from holdfast.seals import Seal
 from holdfast.state import IN_PROGRESS
 from holdfast.values import is_json
 
+_WHOLE = {look.SEALED}
+
 PARTIAL_MIN_CHARS = 100
 """Less half-finished text than this is not worth continuing."""
 
@@ -72,7 +74,7 @@ def _is_in_the_way(found: Look, policy: Policy) -> bool:
 
 def _adoptable(evidence: Evidence) -> Decision | None:
     kinds = {found.kind for found in evidence.files.values()}
-    if kinds == {look.SEALED}:
+    if kinds == _WHOLE:
         return _adopt_sealed(evidence)
     never = evidence.record.accepted is None and evidence.record.round == 0 and not evidence.record.cut_off
     if never and kinds == {look.MARKED}:

@@ -6,6 +6,7 @@ The words of `Planned` are for people and for `--json`; nothing is decided by th
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
@@ -43,6 +44,9 @@ class Notes:
         cost = self._costs.get(node.spec.name) if action in decisions.RUNS else None
         noted = self.planned.get(node.id)  # if so, what is lost of it is needed after all
         evidence = noted.evidence if noted is not None else self._evidence(node, decision)
+        if decision.action == decisions.ADOPT:
+            self.planned[node.id] = Planned(node.id, action, decision.reason, None, evidence)
+            return
         problem, is_behind = _problem(decision), decision.about == BEHIND
         told_as = decision.about if decision.about in _TOLD else ""
         cost = 0.0 if told_as == decisions.NEVER else cost
@@ -50,6 +54,10 @@ class Notes:
             told_as = decisions.SKIP
         reason = decision.reason + _gives_way(decision)
         self.planned[node.id] = Planned(node.id, action, reason, cost, evidence, problem, is_behind, told_as)
+
+    def counts(self) -> dict[str, int]:
+        """How many tasks got which decision."""
+        return dict(Counter([task.action for task in self.planned.values()]))
 
     def _evidence(self, node: Node, decision: Decision) -> str:
         if decision.about == "lost":
@@ -123,7 +131,7 @@ def _not_looked_at(held: Node | None) -> str:
 
 def _problem(decision: Decision) -> str:
     """Which of the files that a decision is about are not whole."""
-    if not decision.looks or decision.action == decisions.ADOPT:
+    if not decision.looks:
         return ""
     about = ((path, decision.looks[path].kind) for path in decision.paths if path in decision.looks)
     return ", ".join(f"{path} is {_WORDS.get(kind, kind)}" for path, kind in about if kind != SEALED)

@@ -28,7 +28,6 @@ from holdfast.folding import fold
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.inferring import Items
 from holdfast.pipeline.nodes import OK, OPEN, SKIPPED, Node, step_of, task_id
-from holdfast.pipeline.spec import ItemsSpec
 from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.sections import is_memory
@@ -117,7 +116,7 @@ class Walker:
 
     def recorded_graph(self) -> Graph:
         """The graph with its conditions as the record now says; after the walk."""
-        if not self.fresh and all(node.condition in (OK, SKIPPED) for node in self.graph.nodes.values()):
+        if not self.fresh and {node.condition for node in self.graph.nodes.values()} <= {OK, SKIPPED}:
             return self.graph  # everything is through: the walk settled each node as the record does
         return recorded_graph(self.graph.spec, self.state, {**self._known, **self._guesses.items()})
 
@@ -138,14 +137,14 @@ class Walker:
     # --- one node ------------------------------------------------------------------------------------------
 
     def _consider(self, node: Node) -> None:
-        if node.is_virtual:
+        if node.is_task:
+            self._consider_task(node)
+        elif node.is_virtual:
             self._pass(node, any(p in self.fresh for p in self._producers(node)))
         elif node.kind == "gate":
             self._consider_gate(node)
-        elif node.kind == "phase":
-            self._consider_phase(node)
         else:
-            self._consider_task(node)
+            self._consider_phase(node)
 
     def _producers(self, gather: Node) -> Iterator[str]:
         """What a gather waits for: the function that made its items, and their tasks."""
@@ -191,20 +190,22 @@ class Walker:
         if node.id in self.state.recalls:
             feedback = "; ".join(filter(None, self.state.recalls[node.id].feedback))
             return Decision(decisions.REDO, f"sent back: {feedback}" if feedback else "sent back")
-        news = decisions.BACK_AGAIN if self._reinstate(node, fresh) else ""
         record = self.state.tasks.get(node.id)
-        finished = self._finished(node, record, fresh) if fresh and record is not None else None
+        if record is None:
+            return self._judged(node, fresh, "")
+        news = decisions.BACK_AGAIN if record.before is not None and self._reinstate(node, fresh) else ""
+        record = self.state.tasks[node.id]
+        finished = self._finished(node, record, fresh) if fresh else None
         if finished is not None:
             return self._decide_behind(node, finished, fresh)
-        if record is not None and record.status == NEEDS_REVIEW and record.kind != "rounds":
+        if record.status == NEEDS_REVIEW and record.kind != "rounds":
             return Decision(decisions.RUN, f"failed before, and is tried again: {record.error}")
-        return self._judged(node, fresh, news)
+        return self._judged(node, fresh, "the pipeline names another path" if self._bring_home(node) else news)
 
     def _judged(self, node: Node, fresh: list[str], news: str) -> Decision:
         """What record and files say of a task, carried out; `news` is why finished work is trusted again."""
         parts = self._parts(node, fresh)
         digest = self.inputs.digest(node, parts)
-        news = "the pipeline names another path" if self._bring_home(node) else news
         decision = self.judge.decide(node, parts, digest)
         if news and decision.action == decisions.TRUST:
             decision = replace(decision, reason=news)
@@ -221,8 +222,6 @@ class Walker:
 
     def _reinstate(self, node: Node, fresh: list[str]) -> bool:
         """Whether work that was out of date is so no longer: then it counts as finished from here on."""
-        if self.state.task(node.id).before is None:
-            return False
         parts, before = self._parts(node, fresh), self.recorded
         for event in self.judge.reinstate(node, parts, self.inputs.digest(node, parts)):
             self._record(event)
@@ -324,13 +323,7 @@ class Walker:
     def _pass(self, node: Node, fresh: bool) -> None:
         if fresh:
             self.fresh.add(node.id)
-        unknown_items = (
-            isinstance(node.spec, ItemsSpec)
-            and node.kind == "items"
-            and node.id not in self._known
-            and node.id not in self._guesses.inferred
-        )
-        if not unknown_items:
+        if node.kind != "items" or node.id in self._known or node.id in self._guesses.inferred:
             self._scheduler.settle(node, OK)
 
 

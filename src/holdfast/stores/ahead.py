@@ -34,8 +34,8 @@ class Read(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The bytes of a file, and what is known of them already."""
 
     data: bytes
-    covered: int = -1  # how many of the first bytes the hash is of; the last line begins behind them
-    sha256: str = ""
+    covered: int = 0  # how many of the first bytes the hash is of; where a seal is inside, all above the last line
+    sha256: str = ""  # none: nobody has looked yet
     read_at: float = 0.0
     seal: bytes = b""  # what a seal in the last line says: see `seal_told`
 

@@ -25,7 +25,7 @@ from holdfast.errors import StorageError
 from holdfast.layout import PACK_SUFFIX, QUARANTINE_DIR, pack_path
 from holdfast.stores import asides, atomic, disk, readable, temporaries
 from holdfast.stores.loose import LooseObjects, copy_hashing, hash_file
-from holdfast.stores.packs import Pack, encode_record, read_exactly
+from holdfast.stores.packs import Pack, encode_header, encode_record, read_exactly
 from holdfast.stores.places import room_for_file
 
 PACKED_MAX = 1 << 20
@@ -57,7 +57,8 @@ class ObjectStore:
         self._appended = 0  # counts appends; what `_synced` has reached is durable
         self._synced = 0
         self._dir_synced = False
-        self._unwritten: dict[str, bytes] = {}  # records for the pack that go out together, at the next flush
+        self._unwritten: set[str] = set()  # objects for the pack that go out together, at the next flush
+        self._pieces: list[bytes] = []  # their records
         self._unwritten_bytes = 0
         self._trusted: set[str] = set()  # hashed or written by this process: `put` need not look again
         self._broken = ""
@@ -239,7 +240,7 @@ class ObjectStore:
     def flush(self) -> None:
         """Write out what was put: from then on it survives the process, and after a `sync` the machine."""
         with self._mutex:
-            records = b"".join(self._unwritten.values())
+            records, self._pieces = b"".join(self._pieces), []
             self._unwritten.clear()
             self._unwritten_bytes = 0
             if not records:
@@ -253,6 +254,7 @@ class ObjectStore:
     def close(self) -> None:
         """Let go of the pack. What was put and never synced, nobody was told of: it is dropped."""
         with self._sync_mutex, self._mutex:
+            self._pieces.clear()
             self._unwritten.clear()
             if self._fd >= 0:
                 os.close(self._fd)
@@ -262,7 +264,8 @@ class ObjectStore:
 
     def _writable(self) -> None:
         assert not self._read_only, "a read-only store was asked to write"
-        self._refuse_if_broken()
+        if self._broken:
+            self._refuse_if_broken()
 
     def _refuse_if_broken(self) -> None:
         if self._broken:
@@ -290,14 +293,13 @@ class ObjectStore:
             self._appended += 1  # an earlier process may have been killed before its sync
 
     def _append(self, sha: str, data: bytes) -> None:
-        if self._fd < 0:
-            self._open()
-            if sha in self._own.objects:  # found only now
-                return
-        record = encode_record(sha, data)
-        self._unwritten[sha] = record
-        self._unwritten_bytes += len(record)
-        self._own.add(sha, self._own.end + len(record) - len(data) - 1, len(data))
+        """Add an object to our pack, which is open and has it not."""
+        size = len(data)
+        header = encode_header(sha, size)
+        self._pieces += (header, data, b"\n")
+        self._unwritten.add(sha)
+        self._unwritten_bytes += size
+        self._own.add(sha, self._own.end + len(header), size)
         self._appended += 1
         if self._unwritten_bytes > _UNWRITTEN_MAX:
             self.flush()
@@ -306,9 +308,9 @@ class ObjectStore:
         """Whether our pack has it, hashed: `put` must not rely on a rotten copy."""
         if self._fd < 0:
             self._open()
-        if sha in self._unwritten:
-            return True
-        return sha in self._own.objects and self._read_packed(self._own, sha) is not None
+        if sha not in self._own.objects:
+            return False
+        return sha in self._unwritten or self._read_packed(self._own, sha) is not None
 
     def _take_in(self, temp: Path, sha: str) -> None:
         """Keep a large file of ours by its name, unless it is kept already."""

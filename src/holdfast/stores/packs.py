@@ -26,9 +26,14 @@ _HEADER_MAX = 128
 _BLOCK = 1 << 20
 
 
+def encode_header(sha256: str, size: int) -> bytes:
+    """What stands before an object of this hash and size; behind it stands a newline."""
+    return b'{"sha256":"%b","size":%d}\n' % (sha256.encode(), size)
+
+
 def encode_record(sha256: str, data: bytes) -> bytes:
     """One record, as a pack holds it."""
-    return b'{"sha256":"%s","size":%d}\n%s\n' % (sha256.encode(), len(data), data)
+    return b"%b%b\n" % (encode_header(sha256, len(data)), data)
 
 
 class Pack:

@@ -106,7 +106,7 @@ def phase_words(picture: Picture, phase: str) -> str:
 def _phase_tasks(picture: Picture, phase: str) -> tuple[list[str | None], list[str]]:
     """The fan-outs of a phase's steps, and the symbols of its tasks."""
     fans = {step.name: step.each for step in picture.spec.steps if step.phase == phase}
-    marks = [matrix.mark(picture, task) for task in picture.tasks if step_of(task) in fans]
+    marks = [matrix.mark(picture, task) for name in fans for task in picture.by_step.get(name, ())]
     return list(fans.values()), marks
 
 

@@ -6,7 +6,7 @@ from holdfast.clock import iso
 from holdfast.escaping import markdown_cell, markdown_code, markdown_line, markdown_words
 from holdfast.pipeline.nodes import step_of
 from holdfast.pipeline.reach import before_a_phase, step_edges
-from holdfast.state import COMPLETED, SKIPPED, Note
+from holdfast.state import SKIPPED, Note
 from holdfast.views import matrix
 from holdfast.views.checkpoint import LISTED_MAX, and_more
 from holdfast.views.picture import Picture, is_sent_back
@@ -60,8 +60,7 @@ def _joined(surprises: list[Note]) -> list[Note]:
 
 def _unfinished_steps(picture: Picture) -> set[str]:
     """The names of steps and items functions with a task that is still to be done, and of closed gates."""
-    done = (COMPLETED, SKIPPED)
-    found = {step_of(task) for task in picture.tasks if picture.status(task) not in done}
+    found = {step_of(task) for task in picture.open_tasks}
     closed = {step_of(gate) for gate, standing in matrix.gates(picture).items() if standing != "approved"}
     return found | closed | {step.name for step in picture.spec.steps if step.each in picture.unexpanded}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -76,8 +77,24 @@ class Picture:
 
     def status(self, task: str) -> str:
         """A task's status as people see it: what was sent back is to be done, also before anybody has begun."""
-        status = PENDING if is_sent_back(self.state, task) else self.state.task(task).status
+        record = self.state.tasks.get(task)
+        status = record.status if record is not None else PENDING
+        if status == COMPLETED and task in self.state.recalls:
+            status = PENDING
         return BLOCKED if status == PENDING and task in self.blocked else status
+
+    @cached_property
+    def by_step(self) -> dict[str, list[str]]:
+        """The known tasks of each step and items function that has any."""
+        found: dict[str, list[str]] = {}
+        for task in self.tasks:
+            found.setdefault(step_of(task), []).append(task)
+        return found
+
+    @cached_property
+    def open_tasks(self) -> list[str]:
+        """The tasks that are not finished, as people see it."""
+        return [task for task in self.tasks if self.status(task) not in (COMPLETED, STATUS_SKIPPED)]
 
     def record(self, task: str) -> TaskState:
         return self.state.task(task)
@@ -141,7 +158,7 @@ class Picture:
 
     def next_steps(self) -> list[str]:
         """Tasks that run, are due, or could start: what happens when the run continues."""
-        going = [task for task in self.tasks if self.state.task(task).status in (IN_PROGRESS, FAILED)]
+        going = [task for task in self.open_tasks if self.state.task(task).status in (IN_PROGRESS, FAILED)]
         seen = set(going)
         return going + [task for task in self.ready if task not in seen]
 

@@ -59,10 +59,10 @@ def priorities(picture: Picture) -> dict[str, str]:
     """
     awaited, ready = _awaited(picture), set(picture.ready)
     found: dict[str, list[str]] = {HIGH: [], MEDIUM: [], LOW: []}
-    for task in picture.tasks:
+    asked = {task for task, record in picture.state.tasks.items() if record.question}
+    undone = asked.union(picture.open_tasks)
+    for task in [task for task in picture.tasks if task in undone]:
         record = picture.state.task(task)
-        if picture.status(task) in (COMPLETED, SKIPPED) and not record.question:
-            continue
         half = record.cut_off or bool(record.question) or record.status in (FAILED, IN_PROGRESS, NEEDS_REVIEW)
         urgent = (half or task in ready) and step_of(task) in awaited
         found[HIGH if urgent else MEDIUM if half else LOW].append(task)
@@ -172,20 +172,18 @@ def _by_step(picture: Picture) -> Iterator[str]:
     Of very many, those at which the work is.
     """
     steps = picture.spec.steps
-    done, known = Counter[str](), Counter[str]()
-    for task in picture.tasks:
-        name = step_of(task)
-        known[name] += 1
-        done[name] += picture.status(task) in (COMPLETED, SKIPPED)
+    left = Counter([step_of(task) for task in picture.open_tasks])
+    known = {step.name: len(picture.by_step.get(step.name, ())) for step in steps}
     if not steps:
         return
-    begin = next((place for place, step in enumerate(steps) if done[step.name] < known[step.name]), len(steps))
+    begin = next((place for place, step in enumerate(steps) if left[step.name]), len(steps))
     begin = max(0, min(begin, len(steps) - LISTED_MAX))
     yield from ("", "| step | for each | finished |", "| --- | --- | --- |")
     for step in steps[begin : begin + LISTED_MAX]:
         more = "" if step.each is None or matrix.is_expanded(picture, step.each) else " known so far"
         each = markdown_cell(step.each) if step.each else ""
-        yield f"| {markdown_cell(step.title)} | {each} | {done[step.name]} of {known[step.name]}{more} |"
+        finished = known[step.name] - left[step.name]
+        yield f"| {markdown_cell(step.title)} | {each} | {finished} of {known[step.name]}{more} |"
     if len(steps) > LISTED_MAX:
         left_out = f"{len(steps) - LISTED_MAX} of {len(steps)} steps are left out here"
         yield from ("", f"{left_out}: {markdown_code(layout.CHECKPOINT_VIEW)} has all.")
@@ -227,26 +225,20 @@ def _next_steps(picture: Picture) -> str:
 
 def _cut_off(picture: Picture) -> str:
     """The tasks whose last attempt may have left something behind."""
-    half = [task for task in picture.tasks if _may_be_half_done(picture, task)]
+    records = picture.state.tasks
+    begun = [task for task in picture.tasks if task in records]
+    half = [task for task in begun if records[task].cut_off or records[task].status == IN_PROGRESS]
     return f" (expected of {some_of([*map(markdown_code, half)])})" if half else ""
-
-
-def _may_be_half_done(picture: Picture, task: str) -> bool:
-    record = picture.state.tasks.get(task)
-    return record is not None and (record.cut_off or record.status == IN_PROGRESS)
 
 
 def _outputs(picture: Picture) -> str:
     """Where a finished run put its results: each file of a lone step, and how many of a fanned-out one."""
-    counts: dict[str, int] = {}
-    for task in picture.tasks:
-        name = step_of(task)
-        counts[name] = counts.get(name, 0) + (picture.state.task(task).status == COMPLETED)
     lines = []
     for step in picture.spec.steps:
         record = picture.state.tasks.get(step.name)
         if step.each:
-            made = counted(counts.get(step.name, 0), "file")
+            records = [picture.state.task(task) for task in picture.by_step.get(step.name, ())]
+            made = counted([record.status for record in records].count(COMPLETED), "file")
             files = [f"{markdown_code(path)} ({made})" for path in step.files.values()]
             files += [f"{markdown_code(step.appends)}, a section an item"] if step.appends is not None else []
         else:

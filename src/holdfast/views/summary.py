@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.clock import iso
-from holdfast.pipeline.nodes import split_task_id, step_of
+from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import (
     BLOCKED,
@@ -139,14 +139,9 @@ def _standing(picture: Picture) -> Json:
 
 def _steps(picture: Picture) -> list[Json]:
     """The steps that have begun, in the pipeline's order."""
-    of_step: dict[str, list[str]] = {step.name: [] for step in picture.spec.steps}
-    for task in picture.tasks:
-        known = of_step.get(step_of(task))
-        if known is not None:
-            known.append(task)
     entries = []
     for step in picture.spec.steps:
-        tasks = of_step[step.name]
+        tasks = picture.by_step.get(step.name, [])
         records = [picture.state.tasks.get(task) for task in tasks]
         if step.each is None:
             if records and records[0] is not None and _has_begun(records[0]):
@@ -192,11 +187,11 @@ def _fanned_out(picture: Picture, step: StepSpec, tasks: Sequence[str]) -> Json:
         "started_at": _time(min(started, default=None)),
         "completed_at": _time(max(ended, default=None) if finished else None),
         # Work, not wall time: clocks jump, and a run may lie still for days between two items.
-        "duration_seconds": round(sum(record.duration for record in records), 3),
+        "duration_seconds": round(sum([record.duration for record in records]), 3),
         "outputs": {
             "total": len(records),
             "completed": statuses.count(COMPLETED),
-            "failed": sum(record.status in (FAILED, NEEDS_REVIEW) for record in records),
+            "failed": len([record for record in records if record.status in (FAILED, NEEDS_REVIEW)]),
             "skipped": statuses.count(SKIPPED),
         },
         "metrics": _metrics(records),
@@ -259,9 +254,9 @@ def _value(accepted: Accepted | None, kept: Kept) -> Any:
 
 def _metrics(records: list[TaskState]) -> Json:
     return {
-        "input_tokens": sum(record.input_tokens for record in records),
-        "output_tokens": sum(record.output_tokens for record in records),
-        "cost_usd": _money(sum(record.cost_usd for record in records)),
+        "input_tokens": sum([record.input_tokens for record in records]),
+        "output_tokens": sum([record.output_tokens for record in records]),
+        "cost_usd": _money(sum([record.cost_usd for record in records])),
     }
 
 

@@ -41,7 +41,7 @@ _OR_UPDATE = (
     " status = excluded.status, updated_at = excluded.updated_at"
 )
 _INSERT_DEPS = "INSERT INTO todo_deps (todo_id, depends_on) VALUES "
-_ROWS_AT_ONCE = 50
+_ROWS_AT_ONCE = 150  # of six values: no older SQLite takes more than 999
 _STATUS = {
     PENDING: TODO,
     FAILED: TODO,  # another attempt is due
@@ -211,15 +211,17 @@ class TodosView:
         if drawn != self._drawn or self._rows is None:
             self._edges = {(task, named or f"missing:{task}") for task, named in edges() if task in rows}
             self._drawn = drawn
-        unknown = {named for _, named in self._edges if named not in rows}
+        unknown = {named for _, named in self._edges}.difference(rows)
         rows |= dict.fromkeys(sorted(unknown), ("unknown", "a dependency that names nothing", WAITING))
+        not_done = {name for name, row in rows.items() if row[2] != DONE}
         ready = {*picture.ready, *_cut_off(picture)}
-        open_edges = {edge for edge in self._edges if rows[edge[1]][2] != DONE}
+        open_edges = {edge for edge in self._edges if edge[1] in not_done}
         # The picture knows of orders that are satisfied otherwise: what it calls ready shall be listed.
         satisfied = {edge for edge in open_edges if edge[0] in ready and edge[1] not in unknown}
         held = ready | {task for task, _ in open_edges}
-        for task, (title, description, status) in rows.items():
-            if status == TODO and task not in held and picture.state.task(task).status != FAILED:
+        for task in not_done - held:
+            title, description, status = rows[task]
+            if status == TODO and picture.state.task(task).status != FAILED:
                 rows[task] = (title, description, WAITING)
         return rows, self._edges - satisfied if satisfied else self._edges
 
@@ -232,7 +234,9 @@ def graph_edges(graph: Graph) -> Iterator[Edge]:
     """
     nodes = list(graph.nodes.values())
     members = Counter([consumer.id for node in nodes for consumer, _ in node.consumers if consumer.is_virtual])
-    for node in nodes:
+    if not members:  # nothing is virtual here: whoever takes from a node does so directly
+        yield from [(taker.id, node.id) for node in nodes for taker, kind in node.consumers if kind != SETTLE]
+    for node in nodes if members else ():
         if not node.is_virtual:
             for consumer in _behind(node, members):
                 yield consumer.id, node.id
@@ -241,14 +245,8 @@ def graph_edges(graph: Graph) -> Iterator[Edge]:
             yield f"fanout:{fan.var}", fan.name if fan.each is None else f"fanout:{fan.each}"
 
 
-def _behind(node: Node, members: Counter[str]) -> Iterable[Node]:
+def _behind(node: Node, members: Counter[str]) -> Iterator[Node]:
     """The tasks, gates and phases that wait for a node, by data or `after`."""
-    if not members:  # nothing is virtual here: whoever takes from it does so directly
-        return [consumer for consumer, kind in node.consumers if kind != SETTLE]
-    return _behind_gathers(node, members)
-
-
-def _behind_gathers(node: Node, members: Counter[str]) -> Iterator[Node]:
     stack = [node]
     while stack:
         for consumer, kind in stack.pop().consumers:
@@ -312,7 +310,8 @@ def _description(record: TaskState) -> str:
     if record.error:
         return terminal(record.error)
     if record.status == COMPLETED and record.accepted is not None:
-        return ", ".join([terminal(file.path) for file in record.accepted.files])
+        files = record.accepted.files
+        return terminal(files[0].path) if len(files) == 1 else ", ".join([terminal(file.path) for file in files])
     return terminal(record.redo_reason)
 
 

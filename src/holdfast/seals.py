@@ -35,11 +35,11 @@ class Seal(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cost_usd: float = 0.0
     tokens: int = 0
     newline_added: bool = False
+    inputs: str = ""  # as `name_inputs` writes them; read only where they matter, which is seldom
     set_digest: str = ""
     step_version: int = 1
     kind: str = "text"
     value_digest: str = ""  # of the value a step gave beside its files; it is kept in objects/ by this name
-    inputs: str = ""  # as `name_inputs` writes them; read only where they matter, which is seldom
     known_as: str = ""  # of a migrated output: the digest that its consumers know it by
 
     @property
@@ -58,7 +58,7 @@ class Sealed(msgspec.Struct, frozen=True):
     seal: Seal | None
 
 
-_decode = msgspec.json.Decoder(Seal).decode
+_decode = msgspec.json.Decoder(Seal, strict=False).decode  # numbers come as text
 
 vary = msgspec.structs.replace
 """A seal with some of its facts changed."""
@@ -89,7 +89,7 @@ def write_seal(seal: Seal) -> bytes:
     """The seal line, newline included."""
     words = [seal.marker] if seal.marker else []
     words += [
-        f"holdfast={SEAL_VERSION}",
+        f"holdfast={SEAL_VERSION.decode()}",
         f"task={seal.task}",
         f"run={seal.run}",
         f"round={seal.round}",

@@ -32,23 +32,25 @@ INSIDE, WHOLE = "-", "="
 SIZE_MAX = 1 << 20
 STRETCH = 32
 SIZE_OF_ANSWERS = struct.Struct(">I")
-SEAL_VERSION = 1
+SEAL_VERSION = b"1"
 
 UNREAD = b"\xc0"
 _BEFORE = struct.Struct(">BBI")  # an array of five, of which bytes come first: their size
 _BEHIND = struct.Struct(">BIBB64sBdBI")  # an unsigned number, a text, a fraction, and the size of bytes again
 _ANSWERS = struct.Struct(">BI")
 
-# The words that every seal has, in their order; what follows them differs from seal to seal.
+# The words that every seal has, in their order, then those that many have; what follows differs from seal to seal.
+_PAIRS = rb"[^ :,]*+:[^ :,]*+(?:,[^ :,]*+:[^ :,]*+)*+"
 _SEAL = re.compile(
     rb"<!-- (?:([^ ]++) )?holdfast=(\d++) task=([^ ]*+) run=([^ ]*+) round=(\d++) in=([^ ]*+) sha256=([^ ]*+)"
-    rb"(?: cost=([0-9.]++) tokens=(\d++))?+((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*+) -->"
+    rb"(?: cost=([0-9.]++) tokens=(\d++))?+(?: (eol=added))?+(?: from=(" + _PAIRS + rb"))?+(?: sum=[0-9a-f]++)?+"
+    rb"((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*+) -->"
 )
+_INPUTS = re.compile(_PAIRS)
 _SUM_DIGITS = 12
 _ALWAYS = (b"holdfast", b"task", b"run", b"round", b"in", b"sha256", b"cost", b"tokens")
 _WITHOUT_SUM = frozenset([*_ALWAYS, b"eol", b"set", b"value", b"version", b"kind", b"from"])
-_INPUTS = re.compile(rb"[^:,]*:[^:,]*(?:,[^:,]*:[^:,]*)*")
-_NOT_IN_JSON = re.compile(rb'["\\\x00-\x1f]')
+_NOT_IN_JSON = b'"\\' + bytes(range(32))
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _SLOW_S = 0.002  # a stretch of files that are in memory takes less
@@ -62,14 +64,16 @@ def last_line(data: bytes) -> tuple[int, bytes]:
 
 
 def seal_told(line: bytes) -> bytes:
-    """What a seal says, as JSON: the fields of `seals.Seal`, in their order. Nothing, if the line is no seal."""
+    """What a seal says, as JSON: the fields of `seals.Seal`, in their order, numbers as they are written.
+
+    Nothing, if the line is no seal.
+    """
     if not line.startswith(b"<!-- ") or not _is_sound(line):
         return b""
-    match = _SEAL.fullmatch(_NOT_IN_JSON.sub(_escaped, line))
-    try:
-        return _fields(*match.groups(b"")) if match is not None else b""
-    except ValueError:
-        return b""
+    if len(line.translate(None, _NOT_IN_JSON)) < len(line):
+        line = b"".join([b"\\u%04x" % byte if byte in _NOT_IN_JSON else bytes([byte]) for byte in line])
+    match = _SEAL.fullmatch(line)
+    return _fields(*match.groups(b"")) if match is not None else b""
 
 
 def _fields(
@@ -82,33 +86,23 @@ def _fields(
     sha256: bytes,
     cost: bytes,
     tokens: bytes,
+    eol: bytes,
+    made_from: bytes,
     others: bytes,
 ) -> bytes:
-    more = dict([word.split(b"=", 1) for word in others.split(b" ")[1:]])
-    made_from = more.get(b"from", b"")
-    if int(version) != SEAL_VERSION or (b"from" in more and _INPUTS.fullmatch(made_from) is None):
+    more = dict([word.split(b"=", 1) for word in others.split(b" ")[1:]]) if others else {}
+    inputs = more.get(b"from", made_from)
+    if version != SEAL_VERSION or (b"from" in more and _INPUTS.fullmatch(inputs) is None):
         return b""
-    return b'["%b","%b",%d,"%b","%b","%b",%a,%d,%b,"%b",%d,"%b","%b","%b","%b"]' % (
-        task,
-        run,
-        int(round_),
-        made,
-        sha256,
-        marker,
-        float(cost or 0),
-        int(tokens or 0),
-        b"true" if more.get(b"eol") == b"added" else b"false",
-        more.get(b"set", b""),
-        int(more.get(b"version", 1)),
-        more.get(b"kind", b"text"),
-        more.get(b"value", b""),
-        made_from,
-        more.get(b"known", b""),
-    )
+    is_added = b"true" if eol or more.get(b"eol") == b"added" else b"false"
+    common = (task, run, round_, made, sha256, marker, cost or b"0", tokens or b"0", is_added, inputs)
+    return b'["%b","%b","%b","%b","%b","%b","%b","%b",%b,"%b"%b]' % (*common, _rare(more) if more else b"")
 
 
-def _escaped(found: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % found[0][0]
+def _rare(more: dict[bytes, bytes]) -> bytes:
+    """The fields that few seals have; what is left out at the end is as it is in all others."""
+    names = ((b"set", b""), (b"version", b"1"), (b"kind", b"text"), (b"value", b""), (b"known", b""))
+    return b"".join([b',"%b"' % more.get(name, usual) for name, usual in names])
 
 
 def seal_sum(line: bytes) -> bytes:
@@ -137,9 +131,9 @@ def main() -> None:
     for start in range(0, len(paths), STRETCH):
         begun = time.monotonic()
         stretch = paths[start : start + STRETCH]
-        answers = _ANSWERS.pack(0xDD, len(stretch)) + b"".join(_answers(root, stretch, begun, advise=is_slow))
+        answers = [_ANSWERS.pack(0xDD, len(stretch)), *_answers(root, stretch, begun, advise=is_slow)]
         is_slow = time.monotonic() - begun > _SLOW_S
-        message = SIZE_OF_ANSWERS.pack(len(answers)) + answers
+        message = b"".join([SIZE_OF_ANSWERS.pack(sum(map(len, answers))), *answers])
         while message:
             message = message[os.write(1, message) :]
 
@@ -213,8 +207,8 @@ def _read(file: int, size: int) -> bytes | None:
 def _answer(data: bytes, read_at: float, *, is_whole: bool) -> bytes:
     start, line = (len(data), b"") if is_whole else last_line(data)
     seal, sha256 = seal_told(line), hashlib.sha256(data[:start]).hexdigest().encode()
-    before = _BEFORE.pack(0x95, 0xC6, len(data))
-    return before + data + _BEHIND.pack(0xCE, start, 0xD9, 64, sha256, 0xCB, read_at, 0xC6, len(seal)) + seal
+    behind = _BEHIND.pack(0xCE, start, 0xD9, 64, sha256, 0xCB, read_at, 0xC6, len(seal))
+    return b"".join((_BEFORE.pack(0x95, 0xC6, len(data)), data, behind, seal))
 
 
 if __name__ == "__main__":

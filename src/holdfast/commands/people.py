@@ -15,7 +15,7 @@ from holdfast.errors import UsageError
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.names import did_you_mean, printable, which_task
-from holdfast.pipeline.nodes import split_task_id, step_of, task_id
+from holdfast.pipeline.nodes import called_now, step_of
 from holdfast.runs.listing import read_picture, read_run, run_layout
 from holdfast.sessions.answering import left_out_with, objection
 from holdfast.sessions.showing import append, refresh_views
@@ -47,7 +47,7 @@ def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> s
 def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str) -> str:
     """Send the finished task `to` back with `feedback`, in the name of a gate, a phase or a task."""
     picture = read_picture(layout, run_id)
-    name = _meant(_called_now(picture, name), known_names(picture), _gates_and_phases(picture))
+    name = _meant(called_now(name, picture.spec, picture.tasks), known_names(picture), _gates_and_phases(picture))
     _require(name, known_names(picture), "gate, phase or task")
     to = _task(picture, to)
     if to in picture.state.recalls:
@@ -167,7 +167,7 @@ def _require(name: str, known: Iterable[str], what: str) -> None:
 
 def _task(picture: Picture, named: str) -> str:
     """The task that is meant, also by an earlier name of its step; UsageError if there is none."""
-    task = _called_now(picture, named)
+    task = called_now(named, picture.spec, picture.tasks)
     if task in picture.orphans():
         raise UsageError(f"{task} {GONE}.", fix="Its files are kept. To work on it, put that back and run it.")
     if task not in picture.tasks:
@@ -176,15 +176,6 @@ def _task(picture: Picture, named: str) -> str:
             hint = f" There are: {', '.join(picture.tasks)}."
         raise UsageError(f"There is no task '{printable(task, _NAME_SHOWN_MAX)}'.{hint}")
     return task
-
-
-def _called_now(picture: Picture, named: str) -> str:
-    """The id of a task that is meant by an earlier name of its step; else as it was given."""
-    if named in picture.tasks:
-        return named
-    name, path = split_task_id(named)
-    renamed = [task_id(step.name, path) for step in picture.spec.steps if name in step.was]
-    return next((task for task in renamed if task in picture.tasks), named)
 
 
 def _require_retryable(picture: Picture, task: str) -> None:

@@ -12,6 +12,7 @@ from holdfast.decisions import Planned
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.nodes import called_now
 from holdfast.pipeline.spec import PipelineSpec, renamed_steps
 from holdfast.recovery.sources import NO_VIEWS, read_views
 from holdfast.runs.choosing import Choice, Request, choose
@@ -122,7 +123,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
 
     `typed` gives a command as it has to be typed where the reader is.
     """
-    from holdfast.commands.why import called_now, tell
+    from holdfast.commands.why import tell
 
     state = read_run(layout, run_id).state
     spec = decode_spec(state)
@@ -133,7 +134,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
         walker.go()
         walker.notes.tell_running(running)
         needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]
-        now = called_now(task, walker.graph)
+        now = called_now(task, spec, walker.graph.nodes)
         renamed = [f"{task} is now called {now}"] if now != task else []
         return renamed + tell(now, walker.state, walker.graph, walker.planned.get(now), needs)
 

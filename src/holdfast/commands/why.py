@@ -66,13 +66,6 @@ def tell(
     return lines + list(_next(task, record, planned, waited_for, commands))
 
 
-def called_now(task: str, graph: Graph) -> str:
-    """The id of a task that is meant by an earlier name of its step; else as it was given."""
-    if task in graph.nodes:
-        return task
-    return next((node.id for node in graph.tasks() if task in node.names), task)
-
-
 def _tell_barrier(node: Node, state: RunState, graph: Graph, commands: Mapping[str, str]) -> Iterator[str]:
     """How a gate or a phase stands, and what leads on."""
     standing = state.gates.get(node.id, "") if node.kind == "gate" else state.phases.get(node.id, "")

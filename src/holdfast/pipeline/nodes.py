@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import msgspec
 
-from holdfast.pipeline.spec import ItemsSpec, StepSpec
+from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 
 DATA, AFTER, SETTLE = 0, 1, 2
 
@@ -79,6 +80,15 @@ def step_of(task: str) -> str:
 def split_task_id(text: str) -> tuple[str, Path]:
     name, bracket, rest = text.partition("[")
     return name, tuple(rest[:-1].split("/")) if bracket else ()
+
+
+def called_now(task: str, spec: PipelineSpec, known: Container[str]) -> str:
+    """The id, of those known, of a task that is meant by an earlier name of its step; else as it was given."""
+    if task in known:
+        return task
+    name, path = split_task_id(task)
+    renamed = [task_id(step.name, path) for step in spec.steps if name in step.was]
+    return next((now for now in renamed if now in known), task)
 
 
 def as_items(value: Any) -> list[dict[str, Any]]:

@@ -117,7 +117,7 @@ class Acting:
             found = decision.looks.get(file.path) or self._gathering.check(file, node)
             seal = self._set_seal(node, record, accepted)
             if found.is_whole:
-                events += self._mend_seal(node.id, file, found, seal)
+                events += self._mend_seal(node.id, file, seal)
                 continue
             events += self._put_away(node.id, file.path, found)
             source = self._put_back(file, seal)
@@ -139,7 +139,7 @@ class Acting:
             if found is not None and not found.is_whole:
                 yield from self._put_away(node.id, path, found)
 
-    def _mend_seal(self, task: str, file: ev.FileRecord, found: Look, seal: Seal) -> list[ev.Event]:
+    def _mend_seal(self, task: str, file: ev.FileRecord, seal: Seal) -> list[ev.Event]:
         """Seal a file anew of which only the seal is damaged; what was there is kept, the bytes need no copy."""
         tree, path = self.artifacts.tree, file.path
         events: list[ev.Event] = []

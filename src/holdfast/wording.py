@@ -17,6 +17,11 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def of_all(names: Sequence[str], one: str, many: str) -> str:
+    """`of_all(paths, "is there", "are there")`: `a.md is there`, `a.md, b.md are there`."""
+    return f"{', '.join(names)} {one if len(names) == 1 else many}"
+
+
 def span(seconds: float) -> str:
     """`0.4s`, `42s`, `3m 05s`, `2h 10m`."""
     if seconds < 10:

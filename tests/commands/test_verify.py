@@ -334,6 +334,14 @@ def test_a_lost_beginning_is_found(project: Path) -> None:
     assert (".holdfast/runs/r/events.jsonl", "lost") in [(f.path, f.problem) for f in look(project).findings]
 
 
+def test_a_folder_without_any_record_is_begun_again(project: Path) -> None:
+    """Nothing could be rebuilt from it: what `resume` would refuse is not advised."""
+    (project / ".holdfast" / "runs" / "second").mkdir()
+    report = verify(ProjectLayout(project), "second")
+    assert [finding.problem for finding in report.findings] == ["lost"]
+    assert report.findings[0].fix == "Begin it again: holdfast run FILE.py --run-id second"
+
+
 @pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE, errno.ENOMEM])
 def test_a_machine_that_cannot_read_is_no_finding(
     project: Path, monkeypatch: pytest.MonkeyPatch, error: int

@@ -25,7 +25,7 @@ from holdfast.layout import ProjectLayout, pack_path
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.runs.auditing import DIFFERENT, FORBIDDEN, SHORTENED, TORN, Flaw, audit
 from holdfast.runs.history import read_history
-from holdfast.runs.listing import run_layout
+from holdfast.runs.listing import begin_again, is_bare, run_layout
 from holdfast.runs.looking import artifacts_of
 from holdfast.sessions.inspecting import NO_COPY, Finding, Inspection
 from holdfast.state import COMPLETED, RunState
@@ -127,7 +127,8 @@ class _Verification:
                 raise
             return None  # so was this
         if not state.run_id:
-            fix = f"{self._resume} rebuilds it from what is left"
+            rebuilds = f"{self._resume} rebuilds it from what is left"
+            fix = begin_again(self._report.run_id) if is_bare(self._layout, self._report.run_id) else rebuilds
             self._find(self._run.journal, "lost", "it has no readable beginning, and no snapshot stands in", fix)
             return None
         return state

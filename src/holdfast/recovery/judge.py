@@ -30,6 +30,7 @@ from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import Sections, is_memory, other_form
 from holdfast.state import COMPLETED, PENDING
+from holdfast.wording import of_all
 
 Checker = Callable[[Node, Callable[[], Any]], str]
 """The objection to a task's output, or ""; the output is loaded only if there is something to check."""
@@ -123,7 +124,8 @@ class Judge:
         decision = replace(decision, looks=looks)
         if decision.action == decisions.KEEP and evidence.of_kind(look.CHANGED):
             refusal = self._acting.refusal_of_edit(node, decision)
-            reason = f"{', '.join(decision.paths)} was edited, and its check refuses it: {refusal}"
+            edited = of_all(decision.paths, "was edited", "were edited")
+            reason = f"{edited}, and its check refuses that: {refusal}"
             return replace(decision, action=decisions.ASK, reason=reason, about="changed") if refusal else decision
         if decision.action != decisions.ADOPT or not evidence.files:
             return decision

@@ -37,8 +37,9 @@ from holdfast.decisions import (
     Decision,
 )
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
-from holdfast.recovery.unfinished import decide_unfinished
+from holdfast.recovery.unfinished import decide_unfinished, words_for_changed, words_for_kept
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED
+from holdfast.wording import of_all
 
 _INTACT = Decision(TRUST, "intact, and made from the inputs that are there now")
 
@@ -158,15 +159,15 @@ def _what_changed(evidence: Evidence, names: list[str]) -> str:
 
 
 def _decide_changed(changed: tuple[str, ...], policy: Policy) -> Decision:
-    listed = ", ".join(changed)
     if policy.on_changed == "keep":
-        return Decision(KEEP, f"{listed} was edited, and the edit is kept", changed)
-    return Decision(ASK, f"{listed} was changed after it was accepted", changed, about="changed")
+        return Decision(KEEP, words_for_kept(changed), changed)
+    return Decision(ASK, words_for_changed(changed), changed, about="changed")
 
 
 def _decide_damaged(evidence: Evidence, bad: tuple[str, ...], policy: Policy) -> Decision:
     if bad == evidence.of_kind(look.MISSING) and _may_lack(evidence, policy):
-        return Decision(LEAVE, f"{', '.join(bad)} is missing, and nothing unfinished needs it", bad)
+        missing, it = of_all(bad, "is missing", "are missing"), "it" if len(bad) == 1 else "them"
+        return Decision(LEAVE, f"{missing}, and nothing unfinished needs {it}", bad)
     words = ", ".join(f"{path} is {_described(evidence.files[path])}" for path in bad)
     if all(evidence.healable.get(path) for path in bad):
         return Decision(HEAL, words, bad)

@@ -14,6 +14,7 @@ from holdfast.recovery.seeing import NOT_JSON
 from holdfast.seals import Seal
 from holdfast.state import IN_PROGRESS
 from holdfast.values import is_json
+from holdfast.wording import of_all
 
 _WHOLE = {look.SEALED}
 
@@ -36,18 +37,26 @@ def decide_unfinished(evidence: Evidence, policy: Policy) -> Decision:
     foreign = [path for path, found in evidence.files.items() if _is_rival(evidence, found)]
     rivals = tuple(path for path in foreign if not _is_in_the_way(evidence.at(path), policy))
     if rivals:
-        return Decision(ASK, f"{', '.join(rivals)} belongs to another run", rivals, about="path")
+        words = of_all(rivals, "belongs to another run", "belong to other runs")
+        return Decision(ASK, words, rivals, about="path")
     half = _half_finished(evidence)
     return _decide_half(evidence, half, policy) if half else Decision(RUN, _why_open(evidence))
 
 
 def _decide_changed_unrecorded(evidence: Evidence, changed: tuple[str, ...], policy: Policy) -> Decision:
     """Sealed by this task, edited since, and the record lost: it is asked about, as it would be with a record."""
-    listed = ", ".join(changed)
     whole = evidence.of_kind(look.CHANGED, look.SEALED)
     if policy.on_changed == "keep" and len(whole) == len(evidence.files):
-        return Decision(ADOPT, f"{listed} was edited, and the edit is kept", whole, about="kept")
-    return Decision(ASK, f"{listed} was changed after it was accepted", changed, about="changed")
+        return Decision(ADOPT, words_for_kept(changed), whole, about="kept")
+    return Decision(ASK, words_for_changed(changed), changed, about="changed")
+
+
+def words_for_kept(edited: Sequence[str]) -> str:
+    return of_all(edited, "was edited, and the edit is kept", "were edited, and the edits are kept")
+
+
+def words_for_changed(edited: Sequence[str]) -> str:
+    return of_all(edited, "was changed after it was accepted", "were changed after they were accepted")
 
 
 def _why_open(evidence: Evidence) -> str:
@@ -143,7 +152,8 @@ def _decide_half(evidence: Evidence, half: Sequence[str], policy: Policy) -> Dec
     unfinished = [p for p in half if evidence.at(p).kind in (look.HALF, look.MARKED)]
     reason = _why_not_believed(evidence, half)
     if unfinished and policy.on_partial == "keep" and _all_there(evidence) and not _is_cut(evidence):
-        return Decision(ADOPT, f"{', '.join(unfinished)} is kept as it is", tuple(unfinished), about="kept")
+        words = of_all(unfinished, "is kept as it is", "are kept as they are")
+        return Decision(ADOPT, words, tuple(unfinished), about="kept")
     if unfinished and (policy.on_partial in ("ask", "keep") or evidence.record.claimed):
         return Decision(ASK, _half_words(evidence, unfinished), tuple(half), about="partial")
     if not unfinished or policy.on_partial != "continue":
@@ -155,12 +165,16 @@ def _decide_half(evidence: Evidence, half: Sequence[str], policy: Policy) -> Dec
 
 
 def _why_not_believed(evidence: Evidence, half: Sequence[str]) -> str:
-    listed = ", ".join(half)
     if all(evidence.at(path).kind == look.SEALED for path in half):
+        whole = of_all(half, "is whole", "are whole")
         if evidence.value_lost:
-            return f"{listed} is whole, but the value beside it is missing from objects/ or damaged"
-        return f"{listed} is whole, but made from other inputs or in another round"
-    return f"{listed} is there, but nothing proves that it is complete"
+            return f"{whole}, but the value that belongs to it is missing from objects/ or damaged"
+        return f"{whole}, but made from other inputs or in another round"
+    return of_all(
+        half,
+        "is there, but nothing proves that it is complete",
+        "are there, but nothing proves that they are complete",
+    )
 
 
 def _all_there(evidence: Evidence) -> bool:
@@ -175,9 +189,10 @@ def _all_there(evidence: Evidence) -> bool:
 
 def _half_words(evidence: Evidence, unfinished: Sequence[str]) -> str:
     """What a person needs to decide: what is there, who says it is done, and what it looks like."""
-    words = f"{', '.join(unfinished)} is half finished"
+    words = of_all(unfinished, "is half finished", "are half finished")
     if evidence.record.claimed:
-        words = f"{evidence.record.claimed} says that it is done, but {', '.join(unfinished)} has no marker"
+        without = of_all(unfinished, "has no marker", "have no marker")
+        words = f"{evidence.record.claimed} says that it is done, but {without}"
     return f"{words}; {recommendation(evidence.at(unfinished[-1]).body)}"
 
 

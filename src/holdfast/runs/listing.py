@@ -186,9 +186,16 @@ def _has_begun(run: RunLayout) -> bool:
     return b"\n" in beginning or len(beginning) == _FIRST_LINE_MAX
 
 
-def _is_bare(run: RunLayout) -> bool:
-    """Whether nothing in the folder says that there ever was a run."""
-    return not _has_begun(run) and set(os.listdir(run.dir)) <= {run.journal.name}
+def is_bare(layout: ProjectLayout, run_id: str) -> bool:
+    """Whether nothing, in its folder or beside it, says that there ever was such a run."""
+    run = layout.run(run_id)
+    is_empty = not _has_begun(run) and set(os.listdir(run.dir)) <= {run.journal.name}
+    return is_empty and identify(layout, run_id) is None
+
+
+def begin_again(run_id: str) -> str:
+    """The advice where a run is bare."""
+    return f"Begin it again: holdfast run FILE.py --run-id {run_id}"
 
 
 def identify(layout: ProjectLayout, run_id: str) -> RunInfo | None:
@@ -316,9 +323,9 @@ def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, mu
         raise StorageError(f"Could not read {run.journal}: {error.strerror}.", fix=fix) from error
     except OSError as error:
         raise StorageError.from_os(error, "read") from error
-    if must_begin and not history.state.run_id and _is_bare(run) and identify(layout, run_id) is None:
+    if must_begin and not history.state.run_id and is_bare(layout, run_id):
         words = f"Nothing is on record of run {run_id}: it was stopped before its first line, or that is lost."
-        raise UnknownRunError(words, fix=f"Begin it again: holdfast run FILE.py --run-id {run_id}")
+        raise UnknownRunError(words, fix=begin_again(run_id))
     if must_begin:
         require_run(history.state, run)
     return history

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from holdfast.recovery.sources import read_letter, read_views
 from holdfast.runs import traces
 from holdfast.runs.destinations import refuse_own_file, refuse_shared_path
 from holdfast.runs.listing import RunInfo, checked_run_id, list_runs, read_run, run_ids, run_info, run_layout
+from holdfast.runs.rivals import refuse_rivals, where
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED
-from holdfast.values import encode_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +55,10 @@ class Choice:
 
 def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> Choice:
     """The run that `request` means; UsageError if it contradicts itself or the project."""
-    choice = _chosen(compiled, layout, request)
+    choice = _Choosing(compiled, layout, request).choice()
     refuse_own_file(compiled, layout, choice.params)
     refuse_shared_path(compiled.spec, choice.params, choice.run_id)
     return choice
-
-
-def _chosen(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> Choice:
-    if request.run_id is not None:
-        checked_run_id(request.run_id)
-    if request.resume is not None and (request.force or request.run_id):
-        raise UsageError("--resume continues a run; it cannot go with --force or --run-id.")
-    if request.resume is not None:
-        return _resumed(compiled, layout, request, request.resume)
-    params = compiled.params.parse(request.params, base=_declared(compiled, request.known_params))
-    is_named = request.force or request.run_id is not None  # else one of those that are there may be meant
-    runs = list_runs(layout, strict=not is_named)
-    if request.run_id is not None and any(info.run_id == request.run_id for info in _readable(runs)):
-        return _named(compiled, layout, request, request.run_id, params)
-    same = None if is_named else _same(runs, compiled.spec.name, params)
-    if same is not None:
-        return _continued(layout, same, params)
-    return _new(compiled, layout, request, params, runs)
 
 
 def begun_elsewhere(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> str:
@@ -92,57 +74,137 @@ def begun_elsewhere(compiled: CompiledPipeline, layout: ProjectLayout, request: 
     return f"Begun anew in this folder. The folder of the pipeline has a run with these parameters: {command}"
 
 
-def _continued(layout: ProjectLayout, info: RunInfo, params: dict[str, Any]) -> Choice:
-    """The run as it is on record; one that lost its beginning is begun anew, under its id, with what is left."""
-    ordinal = info.ordinal or _next_ordinal(list_runs(layout))
-    return Choice(info.run_id, info.lost, params, ordinal, info.status == COMPLETED, found_again=info.lost)
+class _Choosing:
+    """One request, for one pipeline, in one project."""
+
+    def __init__(self, compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> None:
+        self._compiled = compiled
+        self._layout = layout
+        self._request = request
+
+    def choice(self) -> Choice:
+        request = self._request
+        if request.run_id is not None:
+            checked_run_id(request.run_id)
+        if request.resume is not None and (request.force or request.run_id):
+            raise UsageError("--resume continues a run; it cannot go with --force or --run-id.")
+        if request.resume is not None:
+            return self._resumed(request.resume)
+        params = self._params(request.known_params)
+        is_named = request.force or request.run_id is not None  # else one of those that are there may be meant
+        runs = list_runs(self._layout, strict=not is_named)
+        if request.run_id is not None and any(info.run_id == request.run_id for info in _readable(runs)):
+            return self._named(request.run_id, params)
+        same = None if is_named else _same(runs, self._compiled.spec.name, params)
+        return self._continued(same, params) if same is not None else self._new(params, runs)
+
+    def _params(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters as they were given, else as they are known, if the pipeline still has them."""
+        declared = self._compiled.params
+        base = {name: value for name, value in known.items() if name in declared.names}
+        return declared.parse(self._request.params, base=base)
+
+    def _continued(self, info: RunInfo, params: dict[str, Any]) -> Choice:
+        """The run as it is on record; one that lost its beginning begins anew, under its id, with what is left."""
+        ordinal = info.ordinal or _next_ordinal(list_runs(self._layout))
+        return Choice(info.run_id, info.lost, params, ordinal, info.status == COMPLETED, found_again=info.lost)
+
+    # --- a run that is named ---------------------------------------------------------------------------------
+
+    def _resumed(self, run_id: str) -> Choice:
+        checked_run_id(run_id)
+        try:
+            info = _existing(self._layout, run_id)
+        except UnknownRunError:
+            lost = self._lost(run_id)
+            if lost is None:
+                raise
+            return lost
+        if info.problem:
+            return self._lost(run_id) or self._continued(info, self._params({}))
+        self._check_pipeline(info)
+        return self._continued(info, self._params(info.params))
+
+    def _lost(self, run_id: str) -> Choice | None:
+        """A run of which all record is lost, if RESUME.md, checkpoint.md or a seal still speaks of it."""
+        spec, layout, request = self._compiled.spec, self._layout, self._request
+        letter = read_letter(layout)
+        is_ours = letter.run_id == run_id and letter.pipeline == spec.name
+        params = self._params(request.known_params or (letter.params if is_ours else {}))
+        found = traces.of_known_items(spec, layout, params) or traces.of_made_items(spec, layout, params)
+        is_in_view = any(view.run_id == run_id for view in read_views(layout, spec, run_id).claims)
+        own = {path: seal for path, seal in found.items() if seal.run == run_id}
+        if not is_ours and not is_in_view and not own:
+            return None
+        traces.refuse_newer_seals(spec, own, request.redo)
+        if not request.params:  # they are RESUME.md's word, which anybody can change
+            traces.refuse_other_inputs(spec, params, own)
+        return Choice(run_id, True, params, _next_ordinal(list_runs(layout)), found_again=True)
+
+    def _named(self, run_id: str, params: dict[str, Any]) -> Choice:
+        """`--run-id` of a run that exists: the same run, if nothing about it differs."""
+        info = _existing(self._layout, run_id)
+        if self._request.force:
+            raise UsageError(f"There is a run {run_id} already.", fix="Give --force another --run-id.")
+        self._check_pipeline(info)
+        if dict(info.params) != params:
+            raise UsageError(
+                f"Run {run_id} has other parameters.", fix=f"Change them with --resume {run_id} -p NAME=VALUE."
+            )
+        return self._continued(info, params)
+
+    def _check_pipeline(self, info: RunInfo) -> None:
+        if info.pipeline != self._compiled.spec.name:
+            raise UsageError(
+                f"Run {info.run_id} belongs to the pipeline {info.pipeline}, not to {self._compiled.spec.name}.",
+                fix="Give the file of that pipeline.",
+            )
+
+    # --- a new one ---------------------------------------------------------------------------------------------
+
+    def _new(self, params: dict[str, Any], runs: list[RunInfo]) -> Choice:
+        request = self._request
+        if request.run_id is not None:
+            _refuse_twin(self._layout, request.run_id)
+        known = _readable(runs)
+        again = None if request.force else self._found_again(params, known)
+        return Choice(
+            request.run_id or again or _fresh_id(self._layout, {info.run_id for info in known}),
+            True,
+            params,
+            _next_ordinal(runs),
+            found_again=again is not None,
+            set_aside=request.force,
+            take_over=self._compiled.spec.overwrite or request.force,
+        )
+
+    def _found_again(self, params: dict[str, Any], known: list[RunInfo]) -> str | None:
+        """The lost run whose files lie in this one's place, if that is meant; UsageError if a known one's do."""
+        spec, layout, request = self._compiled.spec, self._layout, self._request
+        owners = {info.run_id: info for info in known}
+        found = traces.of_known_items(spec, layout, params)
+        rivals = {path: owners[seal.run] for path, seal in found.items() if seal.run in owners}
+        refuse_rivals(rivals, self._compiled, layout, request.params, params)
+        found = found or traces.of_made_items(spec, layout, params)
+        again = traces.run_id_in(found, set(owners))
+        if again is None or request.run_id not in (None, again):
+            return None
+        own = {path: seal for path, seal in found.items() if seal.run == again}
+        traces.refuse_newer_seals(spec, own, request.redo)
+        traces.refuse_other_inputs(spec, params, own, self._way_on(again))
+        return again
+
+    def _way_on(self, lost: str) -> str:
+        """How a lost run is continued with the parameters that RESUME.md has; "" if that speaks of another."""
+        letter = read_letter(self._layout)
+        if letter.run_id != lost or letter.pipeline != self._compiled.spec.name or not letter.params:
+            return ""
+        return f"'holdfast resume {lost}{where(self._layout)}' goes on with the parameters in RESUME.md. "
 
 
 def _readable(runs: list[RunInfo]) -> list[RunInfo]:
     """All but those of which nobody knows any more what they were."""
     return [info for info in runs if not (info.lost and info.problem)]
-
-
-def _declared(compiled: CompiledPipeline, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the parameters that the pipeline still has."""
-    return {name: value for name, value in params.items() if name in compiled.params.names}
-
-
-def _resumed(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice:
-    checked_run_id(run_id)
-    try:
-        info = _existing(layout, run_id)
-    except UnknownRunError:
-        lost = _lost(compiled, layout, request, run_id)
-        if lost is None:
-            raise
-        return lost
-    if info.problem:
-        lost = _lost(compiled, layout, request, run_id)
-        return lost or _continued(layout, info, compiled.params.parse(request.params))
-    _check_pipeline(compiled, info.pipeline, run_id)
-    params = compiled.params.parse(request.params, base=_declared(compiled, info.params))
-    return _continued(layout, info, params)
-
-
-def _lost(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str) -> Choice | None:
-    """A run of which all record is lost, if RESUME.md, checkpoint.md or a seal still speaks of it."""
-    letter = read_letter(layout)
-    is_ours = letter.run_id == run_id and letter.pipeline == compiled.spec.name
-    known = _declared(compiled, request.known_params or (letter.params if is_ours else {}))
-    params = compiled.params.parse(request.params, base=known)
-    seals_found = traces.of_known_items(compiled.spec, layout, params) or traces.of_made_items(
-        compiled.spec, layout, params
-    )
-    views = read_views(layout, compiled.spec, run_id)
-    is_in_view = any(view.run_id == run_id for view in views.claims)
-    if not is_ours and not is_in_view and all(seal.run != run_id for seal in seals_found.values()):
-        return None
-    own = {path: seal for path, seal in seals_found.items() if seal.run == run_id}
-    traces.refuse_newer_seals(compiled.spec, own, request.redo)
-    if not request.params:  # they are RESUME.md's word, which anybody can change
-        traces.refuse_other_inputs(compiled.spec, params, own)
-    return Choice(run_id, True, params, _next_ordinal(list_runs(layout)), found_again=True)
 
 
 def _next_ordinal(runs: list[RunInfo]) -> int:
@@ -158,29 +220,6 @@ def _existing(layout: ProjectLayout, run_id: str) -> RunInfo:
     return info
 
 
-def _check_pipeline(compiled: CompiledPipeline, recorded: str, run_id: str) -> None:
-    if recorded != compiled.spec.name:
-        raise UsageError(
-            f"Run {run_id} belongs to the pipeline {recorded}, not to {compiled.spec.name}.",
-            fix="Give the file of that pipeline.",
-        )
-
-
-def _named(
-    compiled: CompiledPipeline, layout: ProjectLayout, request: Request, run_id: str, params: dict[str, Any]
-) -> Choice:
-    """`--run-id` of a run that exists: the same run, if nothing about it differs."""
-    info = _existing(layout, run_id)
-    if request.force:
-        raise UsageError(f"There is a run {run_id} already.", fix="Give --force another --run-id.")
-    _check_pipeline(compiled, info.pipeline, run_id)
-    if dict(info.params) != params:
-        raise UsageError(
-            f"Run {run_id} has other parameters.", fix=f"Change them with --resume {run_id} -p NAME=VALUE."
-        )
-    return _continued(layout, info, params)
-
-
 def _same(runs: list[RunInfo], pipeline: str, params: Mapping[str, Any]) -> RunInfo | None:
     """The newest run of this pipeline with equal parameters."""
     for info in runs:
@@ -189,130 +228,12 @@ def _same(runs: list[RunInfo], pipeline: str, params: Mapping[str, Any]) -> RunI
     return None
 
 
-def _new(
-    compiled: CompiledPipeline,
-    layout: ProjectLayout,
-    request: Request,
-    params: dict[str, Any],
-    runs: list[RunInfo],
-) -> Choice:
-    if request.run_id is not None:
-        _refuse_twin(layout, request.run_id)
-    known = _readable(runs)
-    again = None if request.force else _found_again(compiled, layout, request, params, known)
-    return Choice(
-        request.run_id or again or _fresh_id(layout, {info.run_id for info in known}),
-        True,
-        params,
-        _next_ordinal(runs),
-        found_again=again is not None,
-        set_aside=request.force,
-        take_over=compiled.spec.overwrite or request.force,
-    )
-
-
-def _found_again(
-    compiled: CompiledPipeline,
-    layout: ProjectLayout,
-    request: Request,
-    params: dict[str, Any],
-    known: list[RunInfo],
-) -> str | None:
-    """The lost run whose files lie in this one's place, if that is meant; UsageError if a known one's do."""
-    known_ids = {info.run_id for info in known}
-    found = traces.of_known_items(compiled.spec, layout, params)
-    rivals = {path: seal.run for path, seal in found.items() if seal.run in known_ids}
-    _refuse_rivals(compiled, layout, request, params, known, rivals)
-    found = found or traces.of_made_items(compiled.spec, layout, params)
-    again = traces.run_id_in(found, known_ids)
-    if again is None or request.run_id not in (None, again):
-        return None
-    own = {path: seal for path, seal in found.items() if seal.run == again}
-    traces.refuse_newer_seals(compiled.spec, own, request.redo)
-    traces.refuse_other_inputs(compiled.spec, params, own, _way_on(compiled, layout, again))
-    return again
-
-
-def _way_on(compiled: CompiledPipeline, layout: ProjectLayout, lost: str) -> str:
-    """How a lost run is continued with the parameters that RESUME.md has; "" if that speaks of another."""
-    letter = read_letter(layout)
-    if letter.run_id != lost or letter.pipeline != compiled.spec.name or not letter.params:
-        return ""
-    return f"'holdfast resume {lost}{_where(layout)}' goes on with the parameters in RESUME.md. "
-
-
-def _refuse_rivals(
-    compiled: CompiledPipeline,
-    layout: ProjectLayout,
-    request: Request,
-    params: Mapping[str, Any],
-    runs: Iterable[RunInfo],
-    rivals: Mapping[str, str],
-) -> None:
-    """Refuse to write over the artifacts of another run; with `overwrite` only over those of an unfinished one."""
-    owners = {info.run_id: info for info in runs}
-    for path, run_id in rivals.items():
-        owner, words = owners[run_id], f"This would write over {path}, which belongs to run {run_id}"
-        change = _change_words(compiled, layout, request, owner, params)
-        if not compiled.spec.overwrite:
-            others = "Use another --dir, start over with --force, or declare Pipeline(..., overwrite=True)."
-            raise UsageError(f"{words}.", fix=others + change)
-        if owner.status != COMPLETED:
-            others = (
-                f"Finish it first with 'holdfast resume {run_id}{_where(layout)}', or start over with --force."
-            )
-            raise UsageError(f"{words}, and that is not finished.", fix=others + change)
-
-
-def _where(layout: ProjectLayout) -> str:
-    """The option by which a command that is typed here finds the project; "" if it needs none."""
-    return "" if _is_here(layout.root) else f" --dir {shlex.quote(os.fspath(layout.root))}"
-
-
 def _refuse_twin(layout: ProjectLayout, run_id: str) -> None:
     """Refuse an id that another run has but for its case: on some file systems both would have one folder."""
     for other in run_ids(layout):
         if other != run_id and fold(other) == fold(run_id):
             words = f"Run id {run_id}: differs from run {other} only in case."
             raise UsageError(words, fix="Give another --run-id.")
-
-
-def _change_words(
-    compiled: CompiledPipeline,
-    layout: ProjectLayout,
-    request: Request,
-    owner: RunInfo,
-    params: Mapping[str, Any],
-) -> str:
-    """How to give a run of this very pipeline the parameters that were asked for; "" for one of another."""
-    changed = [name for name, value in params.items() if owner.params.get(name) != value]
-    if owner.problem or owner.pipeline != compiled.spec.name or not changed:
-        return ""
-    words = ["holdfast", "run", _file_from_here(compiled), "--resume", owner.run_id]
-    for name in changed:
-        words += ["-p", f"{name}={_as_typed(compiled, request, name, params[name])}"]
-    return f" Or change that run: {shlex.join(words)}{_where(layout)}"
-
-
-def _as_typed(compiled: CompiledPipeline, request: Request, name: str, value: Any) -> str:
-    """The text that gives this parameter this value: as it was typed, or a text itself, or JSON."""
-    for text in (request.params.get(name), value, encode_json(value).decode()):
-        if isinstance(text, str) and compiled.params.takes(name, text) == [value]:
-            return text
-    return "VALUE"
-
-
-def _file_from_here(compiled: CompiledPipeline) -> str:
-    """The pipeline as a command takes it that is typed in this folder."""
-    if compiled.file is None:
-        return "FILE.py"
-    path = os.path.relpath(compiled.file)
-    path = compiled.file if path.startswith(os.pardir) else path
-    return path if compiled.variable is None else f"{path}:{compiled.variable}"
-
-
-def _is_here(folder: Path) -> bool:
-    return os.path.realpath(folder) == os.path.realpath(os.curdir)
 
 
 def _fresh_id(layout: ProjectLayout, known: set[str]) -> str:

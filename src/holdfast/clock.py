@@ -19,7 +19,7 @@ sleep = time.sleep
 """Let some seconds pass."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def iso(seconds: float) -> str:
     """`2026-01-09T14:30:22.123Z`, as every file of Holdfast writes a time; remembered: each view asks again."""
     whole, millis = divmod(round(seconds * 1000), 1000)

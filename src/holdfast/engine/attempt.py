@@ -16,10 +16,10 @@ from holdfast.artifacts.products import (
     part_path,
     paths_in,
     plain_output,
-    split_output,
     task_seal,
 )
 from holdfast.context import Context, Desk
+from holdfast.engine.refused import Refused
 from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
 from holdfast.executors.base import Call, Outcome, RemoteError
@@ -91,6 +91,7 @@ class Attempts:
         self.quarantine = quarantine
         self.desk = desk
         self._heads = heads(compiled.spec)
+        self._refused = Refused(inputs, artifacts, quarantine)
         self._room = Room(inputs, may_overwrite=compiled.spec.overwrite)
 
     # --- before --------------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ class Attempts:
         )
         try:
             _refuse_others_files(attempt, output)
-            kept = self._keep_refused(attempt, output) if attempt.node.kind != "items" else []
+            kept = self._refused.keep(attempt.node, attempt.round, output) if attempt.node.kind != "items" else []
         except (OutputRefusedError, DefinitionError):  # nothing that could be kept, or not ours to move
             kept = []
         error = OutputRefusedError(message)
@@ -212,7 +213,7 @@ class Attempts:
         checks = self.compiled.checks.get(spec.name)
         refusal = self.run_checks(checks, attempt.node, attempt.ctx, output) if checks else ""
         if refusal:
-            kept = self._keep_refused(attempt, output)
+            kept = self._refused.keep(attempt.node, attempt.round, output)
             return Verdict(
                 error=OutputRefusedError(refusal),
                 kind="refused",
@@ -254,33 +255,6 @@ class Attempts:
                 return objection
         return ""
 
-    def _keep_refused(self, attempt: Attempt, output: Any) -> list[ev.Event]:
-        """A refused output was paid for: it is kept in quarantine for whoever wants to look."""
-        spec = attempt.node.spec
-        if type(output) not in (str, bytes):
-            return self._keep_refused_files(attempt, output) if spec.writes is not None else []
-        data = output.encode(errors="replace") if type(output) is str else output
-        paths = list(self.inputs.paths(attempt.node).values())
-        if spec.appends is not None:
-            paths = [self.inputs.memory_path(spec, attempt.node.path)]
-        if not paths:
-            return []
-        to = self.artifacts.keep_refused(data, paths[0].rsplit("/", 1)[-1], self.quarantine)
-        return [self._refused(attempt, paths[0], to)]
-
-    def _keep_refused_files(self, attempt: Attempt, output: Any) -> list[ev.Event]:
-        """Files that the step wrote itself to `ctx.out`."""
-        paths, (pieces, _) = self.inputs.paths(attempt.node), split_output(attempt.node.spec, output)
-        written = {key: piece for key, piece in pieces.items() if isinstance(piece, Path) and piece.is_file()}
-        return [
-            self._refused(attempt, paths[key], self.artifacts.move_refused(piece, self.quarantine))
-            for key, piece in written.items()
-        ]
-
-    def _refused(self, attempt: Attempt, path: str, to: str) -> ev.Event:
-        reason = f"refused in round {attempt.round}"
-        return ev.ArtifactSetAside(step_id=attempt.node.id, path=path, to=to, reason=reason)
-
     def _store(self, attempt: Attempt, outcome: Outcome, output: Any) -> Verdict:
         node, spec = attempt.node, attempt.node.spec
         aside: list[ev.Event] = []
@@ -298,25 +272,7 @@ class Attempts:
             sync = replaces or attempt.has_stream
             accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal, sync=sync)
             self._clear_part(attempt, output)
-        return Verdict(
-            exited=ev.NodeExited(
-                step_id=node.id,
-                node=spec.name,
-                status=COMPLETED,
-                parent_id=attempt.parent_id,
-                round=attempt.round,
-                attempt=attempt.number,
-                version=spec.version,
-                duration=round(outcome.duration, 6),
-                input_digest=attempt.input_digest,
-                inputs=shorten(attempt.parts),
-                output_digest=out,
-                files=accepted.files,
-                value=accepted.value,
-                value_ref=accepted.value_ref,
-            ),
-            set_aside=aside,
-        )
+        return Verdict(exited=_exited(attempt, outcome, accepted, out, spec.version), set_aside=aside)
 
     def _seal(self, attempt: Attempt) -> Seal:
         """The seal of this attempt's output, with its spend: the journal may not have heard all of that yet."""
@@ -347,21 +303,30 @@ class Attempts:
         node = attempt.node
         items = _items_made(outcome.value)
         value, ref, out = self.artifacts.store_value(list(outcome.value), node.id)
-        exited = ev.NodeExited(
-            step_id=node.id,
-            node=node.spec.name,
-            status=COMPLETED,
-            parent_id=attempt.parent_id,
-            round=attempt.round,
-            attempt=attempt.number,
-            duration=round(outcome.duration, 6),
-            input_digest=attempt.input_digest,
-            inputs=shorten(attempt.parts),
-            output_digest=out,
-            value=value,
-            value_ref=ref,
-        )
-        return Verdict(exited=exited, items=items)
+        return Verdict(exited=_exited(attempt, outcome, Accepted((), value, ref), out), items=items)
+
+
+def _exited(
+    attempt: Attempt, outcome: Outcome, accepted: Accepted, output_digest: str, version: int = 1
+) -> ev.NodeExited:
+    """The word that an output is accepted."""
+    node = attempt.node
+    return ev.NodeExited(
+        step_id=node.id,
+        node=node.spec.name,
+        status=COMPLETED,
+        parent_id=attempt.parent_id,
+        round=attempt.round,
+        attempt=attempt.number,
+        version=version,
+        duration=round(outcome.duration, 6),
+        input_digest=attempt.input_digest,
+        inputs=shorten(attempt.parts),
+        output_digest=output_digest,
+        files=accepted.files,
+        value=accepted.value,
+        value_ref=accepted.value_ref,
+    )
 
 
 def _weight(output: Any) -> int:

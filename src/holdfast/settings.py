@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import fields, replace
 
 from holdfast.errors import StorageError, UsageError
 from holdfast.layout import SETTINGS_FILE
 from holdfast.stores import readable
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What a run may be told beforehand."""
 
     concurrency: int = 8

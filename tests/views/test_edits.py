@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 
 from holdfast import events as ev
 from holdfast.views import todofile

@@ -17,9 +17,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
+
+import msgspec
 
 from holdfast import seals
 from holdfast.seals import Seal
@@ -37,8 +38,7 @@ _STARTS_TRIED_MAX = 200
 """Where the text of a section begins whose opening line is gone, is tried line by line, so many times."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """One section as it was found: `data[start:end]` is all of it, opening line and seal included."""
 
     task: str
@@ -56,8 +56,7 @@ class Block:
         return self.seal.sha256 if self.kind == INTACT and self.seal is not None else digest(self.body)
 
 
-@dataclass(frozen=True, slots=True)
-class Book:
+class Book(msgspec.Struct, frozen=True):
     """A memory file taken apart; what lies outside the blocks is a person's."""
 
     data: bytes
@@ -83,8 +82,7 @@ class Book:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A section as it shall stand in the file."""
 
     names: tuple[str, ...]  # the task, and what it was called before
@@ -96,13 +94,12 @@ class Section:
         return self.names[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Rewriting:
+class Rewriting(msgspec.Struct, frozen=True):
     """The bytes the file shall have, and what that does to sections that were, or were not, in it."""
 
     data: bytes
     new: tuple[str, ...] = ()  # tasks whose section was not there
-    replaced: dict[str, Block] = field(default_factory=dict)  # task -> what stood in its place
+    replaced: dict[str, Block] = {}  # task -> what stood in its place
 
 
 def write_section(section: Section) -> bytes:

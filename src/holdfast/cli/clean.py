@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import asdict
 
 from holdfast.cli.options import json_option, project_options
 from holdfast.cli.printing import print_json, say_all, size

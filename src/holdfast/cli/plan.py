@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from holdfast.cli.completion import complete_file, complete_run
 from holdfast.cli.finding import find_file, find_lost, load_named, load_recorded, of_pipeline, pick_run

@@ -6,8 +6,9 @@ Times are those of the events. A line is text that was not yet made harmless: wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from holdfast import events as ev
 from holdfast.cli.printing import money
@@ -22,8 +23,7 @@ LEVELS = {INFO: "info", WARN: "warning", BAD: "error"}
 """How loud a line is; what is finished needs no level."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """One noteworthy happening."""
 
     at: float
@@ -38,8 +38,7 @@ class Told:
         return f"{level:<7}  {text}" if level else text
 
 
-@dataclass(slots=True)
-class Running:
+class Running(msgspec.Struct):
     """A task that is being worked on."""
 
     since: float

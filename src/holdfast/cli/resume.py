@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from holdfast.cli.finding import find_lost, load_named, load_recorded, pick_run
 from holdfast.cli.options import run_argument

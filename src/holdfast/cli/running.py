@@ -10,10 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
+import msgspec
+from msgspec.structs import replace
 
 from holdfast import clock
 from holdfast.cli.completion import complete_task
@@ -79,8 +80,7 @@ def engine_options(function: F) -> F:
     return function
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(msgspec.Struct, frozen=True):
     """How the run is shown."""
 
     directory: str
@@ -88,14 +88,13 @@ class Manner:
     quiet: bool = False
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     """What this session did."""
 
     choice: Choice | None = None
     cost_usd: float = 0.0  # booked now: what was taken over from seals was paid before
-    completed: set[str] = field(default_factory=set)
-    adopted: list[str] = field(default_factory=list)  # tasks whose files somebody else had made
+    completed: set[str] = set()
+    adopted: list[str] = []  # tasks whose files somebody else had made
     has_quarantined: bool = False  # something of the work tree was found damaged, and is kept
     is_idle: bool = True  # nothing ran, was adopted, healed, kept, moved, migrated or set aside
 

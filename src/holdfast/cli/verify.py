@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict, replace
 
 from holdfast import clock
 from holdfast.cli.finding import load_recorded, pick_run

@@ -14,8 +14,9 @@ import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from holdfast import clock
 from holdfast.errors import StorageError
@@ -32,8 +33,7 @@ _DAY_S = 86_400.0
 _HASH = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
-@dataclass(frozen=True, slots=True)
-class Doomed:
+class Doomed(msgspec.Struct, frozen=True):
     """A run that is to go, why, and how many bytes that frees."""
 
     run_id: str
@@ -41,8 +41,7 @@ class Doomed:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaned:
+class Cleaned(msgspec.Struct, frozen=True):
     """What was removed, or would be."""
 
     runs: tuple[Doomed, ...]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast import clock
 from holdfast import events as ev
@@ -24,15 +26,14 @@ from holdfast.state import IN_PROGRESS, RunState
 from holdfast.views.picture import decode_spec, needs_of
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """Every known task with what would be done about it."""
 
     run_id: str | None
     tasks: list[Planned]
-    orphans: list[str] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)
-    unknown_items: list[str] = field(default_factory=list)
+    orphans: list[str] = []
+    changes: list[str] = []
+    unknown_items: list[str] = []
 
     cost_usd: float = 0.0  # spent so far
     budget_usd: float | None = None

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast import clock, decisions
 from holdfast import events as ev
@@ -57,22 +59,21 @@ RECORDED_MAX = 50
 """So many disagreements, or notes, stand in the journal; the report has them all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(msgspec.Struct, frozen=True):
     """What was found, and what was done about it (or would be)."""
 
     run_id: str
     is_lost: bool  # the record of the run was lost, or there never was one
     is_first: bool  # there never was one: no seal and no view speaks of it
     tasks: list[Planned]
-    orphans: list[str] = field(default_factory=list)
-    disagreements: list[Disagreement] = field(default_factory=list)
+    orphans: list[str] = []
+    disagreements: list[Disagreement] = []
     remarks: tuple[str, ...] = ()
-    unknown_items: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)  # views that stood in the way, and where they are now
+    unknown_items: list[str] = []
+    kept: list[str] = []  # views that stood in the way, and where they are now
     recorded: int = 0  # events
     is_complete: bool = False  # after it; nothing is left to do
-    actions: list[Action] = field(default_factory=list)  # of a dry run: every change on the disk, in order
+    actions: list[Action] = []  # of a dry run: every change on the disk, in order
     not_up_to_date: str = ""  # the view that could not be written, and why
 
     @property

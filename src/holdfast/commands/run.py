@@ -15,9 +15,10 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs, known_items
@@ -67,8 +68,7 @@ _EXIT = {COMPLETED: EXIT_OK, FAILED: EXIT_FAILED, PAUSED: EXIT_WAITING, IN_PROGR
 Observer = Callable[[Sequence[Recorded]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
+class Hooks(msgspec.Struct, frozen=True):
     """Whoever wants to see the run while it happens: the terminal, a test."""
 
     on_begin: Callable[[Choice, RunState], None] = lambda choice, state: None
@@ -78,18 +78,22 @@ class Hooks:
     signals: bool = True
 
 
-@dataclass(frozen=True)
-class RunResult:
+class RunResult(msgspec.Struct, frozen=True):
     """How a run stands after `run`: also for failed and paused runs."""
 
     status: str
     run_id: str
     cost_usd: float
     needs_review: list[str]
-    picture: Picture = field(repr=False)
-    directory: Path = field(repr=False, default=Path())
+    picture: Picture
+    directory: Path = Path()
     unread: int = 0  # files that were believed by size, time and inode, because --quick was asked for
     left_alone: tuple[str, ...] = ()  # missing files that nothing unfinished needs, with --only-needed
+
+    def __repr__(self) -> str:
+        """What a person would ask first; the picture is as large as the run."""
+        told = ("status", "run_id", "cost_usd", "needs_review")
+        return f"RunResult({', '.join(f'{name}={getattr(self, name)!r}' for name in told)})"
 
     @property
     def exit_code(self) -> int:

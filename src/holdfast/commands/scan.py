@@ -7,7 +7,6 @@ files had been accepted: one that has lost its seal is then damaged, and not hal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -33,14 +32,13 @@ from holdfast.runs.looking import artifacts_of
 from holdfast.state import COMPLETED, RunState
 
 
-@dataclass(frozen=True, slots=True)
-class Scanned:
+class Scanned(msgspec.Struct, frozen=True):
     """All that the files say."""
 
     run_id: str  # as the record says; "" without one
-    findings: list[Finding] = field(default_factory=list)
-    strangers: list[Stranger] = field(default_factory=list)
-    unknown_items: list[str] = field(default_factory=list)  # fan-outs of which nothing is known
+    findings: list[Finding] = []
+    strangers: list[Stranger] = []
+    unknown_items: list[str] = []  # fan-outs of which nothing is known
 
 
 def scan_project(

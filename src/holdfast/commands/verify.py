@@ -16,8 +16,9 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from holdfast.artifacts import looks as look
 from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError
@@ -43,14 +44,13 @@ _LOOKS_AT_A_TAIL = 5
 _PAUSE_S = 0.02
 
 
-@dataclass
-class Report:
+class Report(msgspec.Struct):
     """What `verify` found."""
 
     run_id: str
-    findings: list[Finding] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)  # artifact, object, journal line, snapshot -> how many
+    findings: list[Finding] = []
+    notes: list[str] = []
+    counts: dict[str, int] = {}  # artifact, object, journal line, snapshot -> how many
 
     @property
     def ok(self) -> bool:

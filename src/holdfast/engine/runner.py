@@ -14,8 +14,9 @@ import contextvars
 import functools
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+
+import msgspec
 
 from holdfast import clock
 from holdfast import events as ev
@@ -43,8 +44,7 @@ ECHO_S = 0.05  # how much later than a step whose child it ended a signal may re
 Observer = Callable[[Sequence[Recorded]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """How much may go on, and for how long."""
 
     concurrency: int = 8

@@ -6,14 +6,14 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from holdfast.clock import monotonic
 from holdfast.executors.base import Call, Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """One call for the loop: `prepare` fills in its arguments there, `done` gets the outcome there, once."""
 
     call: Call

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from holdfast.pipeline.annotations import EVERYTHING, conflict, dict_values, hints_of, kinds, returned
 from holdfast.pipeline.declared import Subject
@@ -51,8 +52,7 @@ def _form(template: str, admitted: frozenset[str]) -> str:
     return next((form for form in ("bytes", "path") if form in admitted), "json")
 
 
-@dataclass(frozen=True)
-class Consumer:
+class Consumer(msgspec.Struct, frozen=True):
     """A function that takes inputs: a step, an items function, a check or an entry of a checklist."""
 
     fn: Callable[..., Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -28,8 +27,7 @@ from holdfast.pipeline.spec import GateSpec, ItemsSpec, LimitSpec, PhaseSpec, Pi
 from holdfast.pipeline.standstill import standstill_of
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """A function that accepts or refuses, and where its parameters come from."""
 
     fn: Callable[..., Any]
@@ -37,8 +35,7 @@ class Check:
     sources: dict[str, Source]
 
 
-@dataclass(frozen=True)
-class CompiledPipeline:
+class CompiledPipeline(msgspec.Struct, frozen=True):
     """A pipeline without mistakes: the plain data, and the functions behind it by name."""
 
     spec: PipelineSpec

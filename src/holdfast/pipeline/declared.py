@@ -6,7 +6,6 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -132,8 +131,7 @@ class Mistakes:
         return [f"{where}: {text}" for where, text in sorted(self._found, key=lambda found: found[0])]
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True):
     """One declared thing that mistakes are told about."""
 
     mistakes: Mistakes

@@ -7,7 +7,6 @@ module that did not load to its end never stays in `sys.modules`.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -19,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+
+import msgspec
 
 from holdfast.errors import HoldfastError, StorageError, UsageError
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -33,7 +34,7 @@ def load_pipeline(reference: str, *, base: Path) -> CompiledPipeline:
     path = os.path.abspath(base / file)
     module = _import(path, _read(path, shown=file), shown=file)
     variable, pipeline = _choose(module, name, shown=printable(file, 200))
-    return dataclasses.replace(pipeline.compile(), file=path, variable=variable)
+    return msgspec.structs.replace(pipeline.compile(), file=path, variable=variable)
 
 
 def _split(reference: str) -> tuple[str, str | None]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from holdfast.errors import DefinitionError
 from holdfast.pipeline.declared import Declaration, DeclaredGate, DeclaredItems, DeclaredStep, Mistakes, Where
@@ -15,8 +16,7 @@ from holdfast.pipeline.params import ParamSet
 _TASKS = ("step", "items function", "gate")
 
 
-@dataclass(frozen=True)
-class Namespace:
+class Namespace(msgspec.Struct, frozen=True):
     """The declarations whose names are sound and unique, by name."""
 
     steps: dict[str, DeclaredStep]

@@ -11,9 +11,10 @@ Three kinds of nodes, each with as few edges as can be:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.pipeline.batches import batch_numbers, given_batches
 
@@ -67,8 +68,7 @@ def link_before(graph: Graph) -> None:
             graph.edge_after(order.lower[item], node)
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
+class _Order(msgspec.Struct, frozen=True):
     """What each item of one fan-out comes after."""
 
     after: dict[str, Sequence[str]]

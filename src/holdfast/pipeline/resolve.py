@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from holdfast.pipeline.annotations import hints_of, is_context
 from holdfast.pipeline.declared import Subject, is_async, is_generator
@@ -25,8 +26,7 @@ _UNNAMED = {
 }
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """What a function can see: the pipeline's names, and the fan-outs around it."""
 
     names: Namespace

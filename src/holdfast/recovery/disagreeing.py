@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+import msgspec
 
 from holdfast import decisions
 from holdfast.decisions import Planned
@@ -15,8 +16,7 @@ _DONE = (decisions.TRUST, decisions.HEAL, decisions.ADOPT)
 _NOTHING = "nothing that proves it"
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(msgspec.Struct, frozen=True):
     """Sources that say different things of one task."""
 
     task: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from holdfast.layout import CHECKPOINT_VIEW, RESUME_VIEW, ProjectLayout
 from holdfast.pipeline.spec import PipelineSpec
@@ -18,8 +19,7 @@ from holdfast.views.letter import Letter
 VIEW_BYTES_MAX = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Views:
+class Views(msgspec.Struct, frozen=True):
     """The claims about one run, the most trusted first, and what was not read as one, or not understood."""
 
     claims: tuple[Claims, ...] = ()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -38,8 +37,7 @@ _LOOKS_AT_A_TAIL = 5
 _PAUSE_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Flaw:
+class Flaw(msgspec.Struct, frozen=True):
     """Something wrong with one file of the record."""
 
     path: Path
@@ -47,18 +45,16 @@ class Flaw:
     detail: str
 
 
-@dataclass
-class Audit:
+class Audit(msgspec.Struct):
     """What was looked at, and what was wrong."""
 
-    flaws: list[Flaw] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    flaws: list[Flaw] = []
+    notes: list[str] = []
     lines: int = 0
     snapshots: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Due:
+class _Due(msgspec.Struct, frozen=True):
     """A whole snapshot that is compared when the fold reaches its line."""
 
     path: Path

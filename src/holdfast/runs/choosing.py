@@ -6,9 +6,10 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from holdfast.errors import UnknownRunError, UsageError
 from holdfast.layout import ProjectLayout
@@ -23,24 +24,22 @@ from holdfast.settings import Settings
 from holdfast.state import COMPLETED
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What was asked for."""
 
-    params: Mapping[str, Any] = field(default_factory=dict)  # as they were given: text, or values of Python
+    params: Mapping[str, Any] = {}  # as they were given: text, or values of Python
     resume: str | None = None
     force: bool = False
     run_id: str | None = None
     redo: tuple[str, ...] = ()
     no_retry: bool = False
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = msgspec.field(default_factory=Settings)
     quick: bool = False  # believe files whose size, time and inode are unchanged
     only_needed: bool = False  # leave alone what is missing and not needed by anything unfinished
-    known_params: Mapping[str, Any] = field(default_factory=dict)  # of a lost run, as RESUME.md has them
+    known_params: Mapping[str, Any] = {}  # of a lost run, as RESUME.md has them
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """Which run it is."""
 
     run_id: str

@@ -11,7 +11,6 @@ lost it is believed all the same, and that is told.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -46,8 +45,7 @@ class Header(msgspec.Struct):
     position: Position = START
 
 
-@dataclass
-class History:
+class History(msgspec.Struct):
     """What was read, and what was wrong with it."""
 
     state: RunState
@@ -55,8 +53,8 @@ class History:
     tail_events: int = 0  # lines read after the snapshot
     tail: str = ""  # what stands behind the journal's last line, and is cut off by whoever appends
     begun: Position = START  # where reading began: lines before it were not proved
-    damage: list[str] = field(default_factory=list)  # of snapshots
-    journal_damage: list[str] = field(default_factory=list)
+    damage: list[str] = []  # of snapshots
+    journal_damage: list[str] = []
 
 
 _decoder = msgspec.json.Decoder(SavedState)

@@ -6,11 +6,11 @@ import os
 import shlex
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast import clock
 from holdfast.errors import (
@@ -38,15 +38,14 @@ from holdfast.views.summary import error_of
 _FIRST_LINE_MAX = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
+class RunInfo(msgspec.Struct, frozen=True):
     """One line of `holdfast list`."""
 
     run_id: str
     ordinal: int = 0
     pipeline: str = ""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    tags: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = {}
+    tags: Mapping[str, Any] = {}
     status: str = ""
     done: int = 0
     total: int = 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs, differing, known_items
@@ -26,8 +27,7 @@ from holdfast.views.picture import decode_spec
 NO_COPY = "no copy"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One thing that is not as the record says."""
 
     task: str  # "" for what belongs to no task

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from holdfast.stores.readable import FORBIDDEN
 
 
-@dataclass(slots=True)
-class Folder:
+class Folder(msgspec.Struct):
     """A folder as it was listed: names of files and links, and the folders in it, each sorted."""
 
     path: str  # relative to where the listing began; "" for that folder itself
-    files: list[str] = field(default_factory=list)
-    folders: list[Folder] = field(default_factory=list)
+    files: list[str] = []
+    folders: list[Folder] = []
     is_closed: bool = False  # it may not be listed
 
     def everything(self) -> Iterator[str]:

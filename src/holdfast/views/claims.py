@@ -6,7 +6,7 @@ A claim proves nothing. It is compared with the files (is it done?) or with the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 from holdfast.views.picture import Path
@@ -33,8 +33,7 @@ _CELL_MAX = 200
 _TOLD_MAX = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(msgspec.Struct, frozen=True):
     """What one view says of a run."""
 
     source: str  # checkpoint.md | todos.db
@@ -42,8 +41,8 @@ class Claims:
     seq: int = 0
     edited: bool = False  # there is a stamp, and it does not fit
     pipeline: str = ""
-    tasks: dict[str, str] = field(default_factory=dict)  # task id -> a status of state.py
-    items: dict[str, list[Path]] = field(default_factory=dict)  # fan-out variable -> paths, in the view's order
+    tasks: dict[str, str] = {}  # task id -> a status of state.py
+    items: dict[str, list[Path]] = {}  # fan-out variable -> paths, in the view's order
     contradictions: tuple[str, ...] = ()  # tasks of which it says two things: they are not in `tasks`
     ignored: tuple[str, ...] = ()  # rows, columns and cells that name nothing known
     problem: str = ""  # why it could not be read

@@ -8,7 +8,8 @@ has no moment to differ from: it may be old, or a plan, and so it can claim what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from holdfast import layout
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, PENDING
@@ -21,8 +22,7 @@ WANTED_DONE, WANTED_REDO = "done", "redo"
 TURNED_BACK = frozenset([PENDING, IN_PROGRESS, FAILED, BLOCKED])
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """One task that somebody wants otherwise, and how: `said` in the view `source`, where it `was`."""
 
     task: str

@@ -7,7 +7,6 @@ what was written, to the character, or nothing. It is text from a file that anyb
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -25,14 +24,13 @@ CUT_SHORT = f"All of them are in `{CHECKPOINT_VIEW}`."
 PIPELINE, FILE, RUN, PARAMETER = "Pipeline: ", "Pipeline file: ", "Run: ", "Parameter "
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(msgspec.Struct, frozen=True):
     """What a RESUME.md says of the run it was written for; empty where it says nothing, or nothing certain."""
 
     run_id: str = ""
     pipeline: str = ""
     file: str = ""
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = {}
     fits: bool = False  # it has its stamp, and nobody edited it
     problem: str = ""  # why something in it is not believed
     has_words: bool = False  # issues, notes or decisions, which only the record could tell again

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 _FENCE = re.compile(r" {0,3}(`{3,}[^`]*|~{3,}.*)\Z")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?\Z")
@@ -17,28 +18,24 @@ _DELIMITER = re.compile(r"[ \t]*:?-+:?[ \t]*\Z")
 _PIPE = re.compile(r"\\.|\|", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(msgspec.Struct, frozen=True):
     level: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """One item of a list, without its bullet or number."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TableHead:
+class TableHead(msgspec.Struct, frozen=True):
     """The first row of a table; its other rows follow."""
 
     cells: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(msgspec.Struct, frozen=True):
     cells: list[str]
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
+
+import msgspec
 
 from holdfast.escaping import markdown_cell, terminal
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
@@ -44,8 +45,7 @@ class Column(NamedTuple):
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(msgspec.Struct, frozen=True):
     """The tasks of one fan-out; `var` is empty for those outside all, which have the one row ()."""
 
     var: str
@@ -53,8 +53,7 @@ class Matrix:
     rows: tuple[Path, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     label: str
     marks: tuple[str, ...]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -47,8 +46,7 @@ READY = "all that was asked is answered, so it can be continued"
 _spec_decoder = msgspec.json.Decoder(PipelineSpec)
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """Something only a person can do, and the command for it."""
 
     task: str
@@ -56,8 +54,7 @@ class Need:
     command: str
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(msgspec.Struct, frozen=True, dict=True):
     """One moment of a run."""
 
     state: RunState
@@ -67,7 +64,7 @@ class Picture:
     blocked: frozenset[str] = frozenset()
     ready: tuple[str, ...] = ()  # could start now
     unexpanded: tuple[str, ...] = ()  # fan-out variables whose items are not known yet
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = {}
     is_left: bool = False  # no engine is at work on it, whatever the record says: it was killed
 
     @property

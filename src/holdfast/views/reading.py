@@ -9,7 +9,7 @@ exactly. Where a name could mean two steps, it means none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from holdfast.escaping import code_text, markdown_cell, markdown_line, markdown_text
 from holdfast.pipeline.names import check_item_id, fold, printable
@@ -96,12 +96,11 @@ class Items:
         return written if check_item_id(written) is None else None
 
 
-@dataclass(slots=True)
-class _Table:
+class _Table(msgspec.Struct):
     """How the table at hand is read: a list by one column, a matrix by depth of the row and by fan-out."""
 
     state_at: int | None = None
-    steps: dict[int, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
+    steps: dict[int, dict[str, list[tuple[int, str]]]] = {}
 
 
 class _Names:

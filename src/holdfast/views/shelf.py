@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.pipeline.graph import Graph
@@ -35,8 +36,7 @@ _NO_FILE = "no regular file"
 Mark = tuple[int, int, int, int]  # inode, size, time of change of content and of anything
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """Something that was in a view's place, and where it is now."""
 
     view: str  # checkpoint.md, for example
@@ -44,8 +44,7 @@ class Kept:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(msgspec.Struct, frozen=True):
     """Something that stands in a view's place and has to be kept elsewhere."""
 
     path: Path

@@ -16,9 +16,10 @@ import sqlite3
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
+
+import msgspec
 
 from holdfast import layout
 from holdfast.escaping import terminal
@@ -73,8 +74,7 @@ Edge = tuple[str, str]
 Row = tuple[str, str, str]  # title, description, status
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What is on file: its stamp, its rows and dependencies, and the hash that would fit them."""
 
     run: str

@@ -32,9 +32,11 @@ _last_second: tuple[int, str] = (-1, "")
 def _iso_second(second: int) -> str:
     """The part up to the second, remembered: events come many to a second."""
     global _last_second
-    if _last_second[0] != second:
-        _last_second = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
-    return _last_second[1]
+    known, text = _last_second  # one look: another thread may be writing another time
+    if known != second:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        _last_second = (second, text)
+    return text
 
 
 def parse_iso(text: str) -> float:

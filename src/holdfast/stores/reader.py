@@ -40,11 +40,12 @@ _BEHIND = struct.Struct(">BIBB64sBdBI")  # an unsigned number, a text, a fractio
 _ANSWERS = struct.Struct(">BI")
 
 # The words that every seal has, in their order, then those that many have; what follows differs from seal to seal.
-_PAIRS = rb"[^ :,]*+:[^ :,]*+(?:,[^ :,]*+:[^ :,]*+)*+"
+# Of a group no repeat is possessive: Python before 3.11.5 would match wrongly then.
+_PAIRS = rb"[^ :,]*+:[^ :,]*+(?:,[^ :,]*+:[^ :,]*+)*"
 _SEAL = re.compile(
     rb"<!-- (?:([^ ]++) )?holdfast=(\d++) task=([^ ]*+) run=([^ ]*+) round=(\d++) in=([^ ]*+) sha256=([^ ]*+)"
-    rb"(?: cost=([0-9.]++) tokens=(\d++))?+(?: (eol=added))?+(?: from=(" + _PAIRS + rb"))?+(?: sum=[0-9a-f]++)?+"
-    rb"((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*+) -->"
+    rb"(?: cost=([0-9.]++) tokens=(\d++))?(?: (eol=added))?(?: from=(" + _PAIRS + rb"))?(?: sum=[0-9a-f]++)?"
+    rb"((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*) -->"
 )
 _INPUTS = re.compile(_PAIRS)
 _SUM_DIGITS = 12

@@ -149,7 +149,7 @@ def newest_snapshot(
             payload = _read_or_none(path)
             if payload is not None:
                 return Loaded(number, path, payload, found)
-            if os.path.lexists(path):
+            if readable.is_there(path):
                 found.append(put_away(path, quarantine, "is damaged"))
     except OSError as error:
         raise StorageError.from_os(error, "read the snapshots") from error
@@ -172,7 +172,7 @@ def put_away(path: Path, quarantine: Path | None, why: str) -> str:
     if quarantine is None:
         return f"{path.name} {why}"
     kept_as = asides.set_aside(path, quarantine)
-    if os.path.lexists(sidecar_of(path)):
+    if readable.is_there(sidecar_of(path)):
         asides.set_aside(sidecar_of(path), quarantine)
     return f"{path.name} {why}; it is kept as {kept_as.name}"
 
@@ -224,7 +224,7 @@ def plan_rotation(paths: Iterable[Path], keep: int, verified: int = 0) -> tuple[
             surplus.append(path)
         elif _read_or_none(path) is not None:
             verified += 1
-        elif os.path.lexists(path):
+        elif readable.is_there(path):
             rotten.append(path)
     return rotten, surplus
 
@@ -235,7 +235,7 @@ def _delete(path: Path) -> bool:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return False
         beside = sidecar_of(path)
-        if os.path.lexists(beside) and not (beside.is_dir() and not beside.is_symlink()):
+        if readable.is_there(beside) and not (beside.is_dir() and not beside.is_symlink()):
             disk.unlink(os.fspath(beside))
         disk.unlink(os.fspath(path))
     except FileNotFoundError:

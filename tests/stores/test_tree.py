@@ -1,5 +1,6 @@
 """The work tree: nothing is read or written through links or outside the root."""
 
+import errno
 import gc
 import math
 import os
@@ -181,8 +182,32 @@ def test_backing_up_and_setting_aside_keep_the_content(tree, tmp_path):
     assert tree.read(backup) == b"one"
     assert not tree.exists("drafts/a.md")
     kept = tree.set_aside(backup, tmp_path / "q")
-    assert kept.read_bytes() == b"one"
+    assert (tmp_path / kept).read_bytes() == b"one"
     assert not tree.exists(backup)
+
+
+def test_what_cannot_go_to_another_device_is_told_where_it_is(tree, tmp_path, monkeypatch):
+    """It stays beside its old place, and that is what is recorded of it."""
+    tree.write("drafts/a.md", b"one", sync=False)
+    really = disk.rename
+
+    def rename(source, target, **folders):
+        if target.startswith(str(tmp_path / "q")):
+            raise OSError(errno.EXDEV, "cross-device", target)
+        really(source, target, **folders)
+
+    monkeypatch.setattr(disk, "rename", rename)
+    kept = tree.set_aside("drafts/a.md", tmp_path / "q")
+    assert kept.startswith("drafts/a.md.bak.")
+    assert tree.read(kept) == b"one"
+
+
+def test_an_error_names_the_file_by_its_path_in_the_project(tree):
+    """Whoever reads it knows which of many files called a.md is meant."""
+    tree.write("drafts/a.md", b"one", sync=False)
+    with disk.failing_at(2, errno.ENOSPC), pytest.raises(OSError) as raised:
+        tree.write("drafts/a.md", b"two", sync=False)
+    assert raised.value.filename == "drafts/a.md"
 
 
 def test_removing_is_idempotent(tree):

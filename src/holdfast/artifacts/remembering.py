@@ -147,8 +147,7 @@ class Remembering:
             if error.errno not in UNREADABLE:
                 raise
         to = self.inputs.artifacts.tree.set_aside(path, self.quarantine)
-        where = f"{self.quarantine.name}/{to.name}"
-        return EMPTY, [ev.ArtifactSetAside(step_id=step.name, path=path, to=where, reason="damaged")]
+        return EMPTY, [ev.ArtifactSetAside(step_id=step.name, path=path, to=to, reason="damaged")]
 
     def _keep_what_vanishes(self, step: StepSpec, path: str, change: Rewriting) -> list[ev.Event]:
         """Copy the old file if something in it that is replaced is kept nowhere else."""

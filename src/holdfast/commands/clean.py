@@ -61,7 +61,7 @@ def clean(layout: ProjectLayout, *, max_age_days: float, max_runs: int, dry_run:
     LockedError while an engine runs. A dry run changes nothing and needs no lock.
     """
     try:
-        if dry_run or not os.path.lexists(layout.runs):
+        if dry_run or not readable.is_there(layout.runs):
             doomed = tuple(_doomed(layout, max_age_days, max_runs))
             leftovers = _trash(layout)
             loose, why_not = _removable_loose(layout, [*leftovers, *(layout.run(d.run_id).dir for d in doomed)])
@@ -116,7 +116,7 @@ def _reason(info: RunInfo, rank: int, oldest: float, max_age_days: float, max_ru
 
 def _size_of(layout: ProjectLayout, run_id: str) -> int:
     files = [*_files(layout.run(run_id).dir, skip=""), pack_path(layout.objects, run_id)]
-    return sum(os.lstat(path).st_size for path in files if os.path.lexists(path))
+    return sum(os.lstat(path).st_size for path in files if readable.is_there(path))
 
 
 def _trash(layout: ProjectLayout) -> list[Path]:
@@ -137,10 +137,10 @@ def _empty_trash(layout: ProjectLayout) -> tuple[dict[str, int], str]:
     loose, why_not = _removable_loose(layout, trash)
     # A run begun since under the same id would be using that pack.
     gone = [folder.name.removeprefix(TRASH_PREFIX) for folder in trash]
-    packs = [pack_path(layout.objects, run_id) for run_id in gone if not os.path.lexists(layout.run(run_id).dir)]
+    packs = [pack_path(layout.objects, run_id) for run_id in gone if not readable.is_there(layout.run(run_id).dir)]
     objects = [
         *(loose_path(layout.objects, sha) for sha in loose),
-        *(pack for pack in packs if os.path.lexists(pack)),
+        *(pack for pack in packs if readable.is_there(pack)),
     ]
     for path in objects:
         disk.unlink(os.fspath(path))
@@ -153,10 +153,10 @@ def _empty_trash(layout: ProjectLayout) -> tuple[dict[str, int], str]:
 
 def _removable_loose(layout: ProjectLayout, going: list[Path]) -> tuple[dict[str, int], str]:
     """Loose objects, with their sizes, that only the folders `going` name; or why that cannot be known."""
-    if not going or not os.path.lexists(layout.objects / LOOSE_DIR):
+    if not going or not readable.is_there(layout.objects / LOOSE_DIR):
         return {}, ""
     try:
-        named = {sha for sha in _hashes(going) if os.path.lexists(loose_path(layout.objects, sha))}
+        named = {sha for sha in _hashes(going) if readable.is_there(loose_path(layout.objects, sha))}
         if named:
             staying = [path for name in os.listdir(layout.runs) if (path := layout.runs / name) not in going]
             _require_whole(staying)
@@ -170,7 +170,7 @@ def _require_whole(folders: Iterable[Path]) -> None:
     """Every journal reads to its end and was never repaired: a lost line may have named an object."""
     for folder in folders:
         journal = folder / JOURNAL
-        if not os.path.lexists(journal):
+        if not readable.is_there(journal):
             continue
         reading = scan(journal)
         repaired = any(b'"event":"journal_repaired"' in line.raw for line in reading)

@@ -7,7 +7,6 @@ snapshot and views again. Not listed: folders, locks and temporary files, which 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from holdfast.runs.listing import read_run
 from holdfast.sessions.mending import mend_objects
 from holdfast.snapshots import next_number, plan_rotation, sidecar_of, snapshot_path, snapshots
 from holdfast.state import RunState
+from holdfast.stores import readable
 from holdfast.stores.asides import TAIL
 from holdfast.stores.paper import APPEND, COPY, CUT, DELETE, KEEP, SET_ASIDE, WRITE, Action, Paper
 from holdfast.stores.places import is_no_folder, is_something_else, no_files_in
@@ -43,7 +43,7 @@ class Foresight:
         """The run as it is on record, if it is; what is damaged of it is out of the way."""
         layout, run = self._layout, self._run
         self._make_room()
-        if run.dir in self._gone or not (os.path.lexists(run.journal) or snapshots(run.dir)):
+        if run.dir in self._gone or not (readable.is_there(run.journal) or snapshots(run.dir)):
             return None
         history = read_run(layout, run.dir.name, must_begin=False)
         before = [] if quick else damage_before(run, history)
@@ -123,7 +123,7 @@ class Foresight:
 
     def _put_away(self, snapshot: Path) -> None:
         self._set_aside(snapshot, self._run.quarantine)
-        if os.path.lexists(sidecar_of(snapshot)):
+        if readable.is_there(sidecar_of(snapshot)):
             self._set_aside(sidecar_of(snapshot), self._run.quarantine)
 
     def _repair_journal(self, history: History, *, is_damaged: bool) -> None:
@@ -135,7 +135,7 @@ class Foresight:
             return
         if is_something_else(path):
             self.paper.set_aside(path, self._run.quarantine)
-        elif os.path.lexists(path):
+        elif readable.is_there(path):
             self.paper.copy_aside(path, self._run.quarantine, label="damaged")
         self.paper.note(WRITE, path)
 
@@ -161,7 +161,7 @@ class Foresight:
             self._put_away(path)
         for path in reversed(surplus):
             for one in (sidecar_of(path), path):
-                if os.path.lexists(one):
+                if readable.is_there(one):
                     self.paper.note(DELETE, one)
 
     def _keep(self, pages: Sequence[Path]) -> None:

@@ -2,7 +2,8 @@
 
 Each function checks its names against the run first, appends one event to the journal, brings the views up to it
 (unless an engine does that), and gives back the sentence that says what was recorded. A wrong name is a
-UsageError, and nothing is written.
+UsageError, and nothing is written. What is recorded has been done: views that cannot be written then are told, and
+no error, or whoever repeats the command would say it twice.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from holdfast import events as ev
-from holdfast.errors import UsageError
+from holdfast.errors import StorageError, UsageError
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.names import did_you_mean, printable, which_task
@@ -37,11 +38,11 @@ def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> s
     _require(name, standings, "gate or phase")
     if standings[name] == "approved":
         return f"{name} is approved already."
-    _record(layout, run_id, ev.GateApproved(step_id=name, by=by))
+    behind = _record(layout, run_id, ev.GateApproved(step_id=name, by=by))
     if standings[name] == "started":
-        return f"{name} is approved; it had started already."
+        return f"{name} is approved; it had started already.{behind}"
     is_reached = standings[name] not in ("", SENT_BACK)
-    return f"{name} is approved." if is_reached else f"{name} is approved; it is not reached yet."
+    return f"{name} is approved{'' if is_reached else '; it is not reached yet'}.{behind}"
 
 
 def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str) -> str:
@@ -54,10 +55,14 @@ def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str
         raise UsageError(f"{to} is being sent back already.", fix="Wait until it has been redone.")
     if picture.status(to) != COMPLETED:
         raise UsageError(f"{to} is {_words(picture.status(to))}; only finished work can be sent back.")
-    if name in picture.tasks and picture.status(name) == IN_PROGRESS:
+    if (
+        name in picture.tasks
+        and picture.status(name) == IN_PROGRESS
+        and read_holder(layout.engine_lock) is not None
+    ):
         raise UsageError(f"{name} is running.", fix="Reject when it has ended.")
-    _record(layout, run_id, ev.RewindRequested(step_id=name, targets={to: _text(feedback, "The feedback")}))
-    return f"{to} is sent back."
+    targets = {to: _text(feedback, "The feedback")}
+    return f"{to} is sent back.{_record(layout, run_id, ev.RewindRequested(step_id=name, targets=targets))}"
 
 
 def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> str:
@@ -71,8 +76,8 @@ def retry(layout: ProjectLayout, run_id: str, tasks: Sequence[str] | None) -> st
             _require_retryable(picture, task)
     if not chosen:
         return "There is nothing to retry."
-    _record(layout, run_id, ev.RetryRequested(step_ids=tuple(chosen)))
-    return f"To be tried again: {some_of(chosen)}."
+    behind = _record(layout, run_id, ev.RetryRequested(step_ids=tuple(chosen)))
+    return f"To be tried again: {some_of(chosen)}.{behind}"
 
 
 def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: str = "") -> str:
@@ -87,11 +92,11 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
             raise UsageError(f"There is nothing to {choice} about {task}: {wrong}.")
     if choice == "redo" and picture.status(task) == COMPLETED and not picture.record(task).question:
         # Finished and in use, perhaps right now: it is sent back, so that whoever takes it ends first.
-        _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))
+        behind = _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))
     else:
-        _record(layout, run_id, ev.Decided(step_id=task, choice=choice, by=by))
+        behind = _record(layout, run_id, ev.Decided(step_id=task, choice=choice, by=by))
     with_it = _goes_with(layout, picture, task) if choice == "skip" else ""
-    return f"{task}: {MEANINGS[choice]}{'' if going_on else ' by the next resume'}.{with_it}"
+    return f"{task}: {MEANINGS[choice]}{'' if going_on else ' by the next resume'}.{with_it}{behind}"
 
 
 def _goes_with(layout: ProjectLayout, picture: Picture, task: str) -> str:
@@ -131,8 +136,7 @@ def _require_answerable(picture: Picture, task: str, choice: str, *, going_on: b
 def note(layout: ProjectLayout, run_id: str, text: str) -> str:
     """Put a note into the run's record; RESUME.md shows it."""
     read_picture(layout, run_id)
-    _record(layout, run_id, ev.NoteAdded(text=_text(text, "The note")))
-    return "The note is recorded."
+    return "The note is recorded." + _record(layout, run_id, ev.NoteAdded(text=_text(text, "The note")))
 
 
 def known_names(picture: Picture) -> list[str]:
@@ -205,11 +209,18 @@ def _text(text: str, what: str) -> str:
     return writable(text)
 
 
-def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> None:
+def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> str:
+    """Record a word; gives what has to be said of the views if they could not be brought up to it."""
     run = run_layout(layout, run_id)
+    read_holder(layout.engine_lock)  # if that cannot be asked, nothing is recorded
     history = read_run(layout, run_id)
     if history.journal_damage:  # the snapshot knows more than the journal: what is recorded now must come after it
         with AppendLock(layout.append_lock):
             repair(run.journal, run.quarantine, known_seq=history.state.seq)
     append(layout, run_id, [event])
-    refresh_views(layout, run_id)
+    try:
+        refresh_views(layout, run_id)
+    except (OSError, StorageError) as error:
+        why = error if isinstance(error, StorageError) else StorageError.from_os(error, "write")
+        return f" The views are behind, and the next command writes them: {why.message}"
+    return ""

@@ -100,6 +100,8 @@ class Attempts:
         """The call, with its arguments read and verified. LostValueError if an input cannot be read back."""
         node = attempt.node
         spec = node.spec
+        for path in self.inputs.paths(node).values():
+            self.artifacts.tree.require_writable(path)
         if "ctx" in spec.sources or self.compiled.checks.get(spec.name):
             attempt.ctx = self._context(attempt)
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)

@@ -26,7 +26,7 @@ from holdfast.journal.codec import RESERVED, encode_line
 from holdfast.journal.repair import cut, repair
 from holdfast.journal.room import end_line, is_all_room, is_untouched, room_after
 from holdfast.journal.scan import START, Line, Position, Scan, scan
-from holdfast.stores import asides, atomic, disk
+from holdfast.stores import asides, atomic, disk, readable
 from holdfast.stores.lock import AppendLock
 from holdfast.values import encode_json
 
@@ -90,7 +90,7 @@ class EventLog:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All events, as dicts with seq, ts and their own fields. Damage is mended first, if it can be."""
-        if not os.path.lexists(self.path):
+        if not readable.is_there(self.path):
             return
         self._mend()
         try:
@@ -223,7 +223,7 @@ class EventLog:
         with self._sync_mutex:
             old, self._fd = self._fd, -1
         try:
-            if not os.path.lexists(self._name):
+            if not readable.is_there(self._name):
                 raise _lost(self._name, "was removed while in use")
             return self._open()
         except CheckpointCorruptionError as error:

@@ -16,7 +16,7 @@ from holdfast import clock
 from holdfast.journal.codec import NO_SUM, PREV_BYTES, SUM_BYTES, close_line, encode_line
 from holdfast.journal.room import end_line
 from holdfast.journal.scan import Line, Scan, lines_named, scan
-from holdfast.stores import asides, atomic, disk
+from holdfast.stores import asides, atomic, disk, readable
 from holdfast.stores.places import is_something_else
 from holdfast.values import encode_json
 from holdfast.wording import counted
@@ -114,7 +114,7 @@ def _told(damage: list[str], lost: int, kept_as: str) -> str:
 
 def _kept(path: Path, quarantine: Path) -> str:
     """The name under which the damaged journal is kept; "" if there is none."""
-    if not os.path.lexists(path):
+    if not readable.is_there(path):
         return ""
     if is_something_else(path):
         return asides.set_aside(path, quarantine).name

@@ -145,16 +145,12 @@ class Acting:
         events: list[ev.Event] = []
         if seals.is_inline(path):
             to = tree.copy_aside(path, self.quarantine, label="seal").name
-            events.append(self._aside(task, path, to))
+            events.append(_aside(task, path, f"{self.quarantine.name}/{to}"))
         elif tree.exists(seals.seal_path(path)):
-            to = tree.set_aside(seals.seal_path(path), self.quarantine).name
-            events.append(self._aside(task, seals.seal_path(path), to))
+            to = tree.set_aside(seals.seal_path(path), self.quarantine)
+            events.append(_aside(task, seals.seal_path(path), to))
         self.artifacts.reseal(file, seal)
         return [*events, ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal", resealed=True)]
-
-    def _aside(self, task: str, path: str, name: str) -> ev.Event:
-        to = f"{self.quarantine.name}/{name}"
-        return ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=look.DAMAGED)
 
     def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
         return set_seal(self.state.run_id, node, record, accepted)
@@ -171,7 +167,7 @@ class Acting:
         if self.may_overwrite and self.artifacts.is_spare(found, self.state.run_id):
             return events
         if found.kind in (look.DAMAGED, look.EMPTY):
-            to = f"{self.quarantine.name}/{tree.set_aside(path, self.quarantine).name}"
+            to = tree.set_aside(path, self.quarantine)
         else:
             to = tree.back_up(path)
         return [*events, ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=why or _described(found))]
@@ -182,7 +178,7 @@ class Acting:
         status = self.artifacts.tree.stat(beside)
         if status is None or stat.S_ISREG(status.st_mode):
             return []
-        return [self._aside(task, beside, self.artifacts.tree.set_aside(beside, self.quarantine).name)]
+        return [_aside(task, beside, self.artifacts.tree.set_aside(beside, self.quarantine))]
 
     def _redo(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         events: list[ev.Event] = []
@@ -356,6 +352,10 @@ _WHY_ASIDE = {
     look.MARKED: "not proved to be complete",
 }
 """Why a file is set aside, where the kind of file does not say it."""
+
+
+def _aside(task: str, path: str, to: str) -> ev.Event:
+    return ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=look.DAMAGED)
 
 
 def _described(found: Look) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -97,7 +96,7 @@ def _read(layout: ProjectLayout, spec: PipelineSpec) -> Iterator[Claims]:
         yield checkpoint.parse(text, spec)
     elif problem:
         yield Claims(CHECKPOINT_VIEW, problem=problem)
-    if os.path.lexists(layout.todos_db):
+    if readable.is_there(layout.todos_db):
         from holdfast.views.todofile import read_claims  # SQLite is loaded only where there is a database
 
         yield read_claims(layout.todos_db, spec)

@@ -170,9 +170,9 @@ def _mark(run: RunLayout) -> Position | None:
 
 def _has_begun(run: RunLayout) -> bool:
     """Whether anything was ever recorded: a process killed before its first line leaves a folder, but no run."""
-    if snapshots(run.dir):
-        return True
     try:
+        if snapshots(run.dir):
+            return True
         journal = readable.open_regular(os.fspath(run.journal))
     except FileNotFoundError:
         return False

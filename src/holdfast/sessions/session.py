@@ -40,7 +40,7 @@ from holdfast.sessions.judging import judge_for
 from holdfast.sessions.mending import mend_objects, mended_events
 from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
 from holdfast.state import RunState
-from holdfast.stores import atomic, disk, temporaries
+from holdfast.stores import atomic, disk, readable, temporaries
 from holdfast.stores.lock import AppendLock, EngineLock
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.places import room_for_file, room_for_files_in, room_for_folder, sound_quarantine
@@ -142,7 +142,7 @@ class OpenRun:
         self._make_room()
         temporaries.clear_litter(layout.tmp)
         position = None
-        if not os.path.lexists(run.journal) and not snapshots(run.dir):
+        if not readable.is_there(run.journal) and not snapshots(run.dir):
             atomic.make_dirs(run.dir, sync=True)
         else:
             history = self._read_history()

@@ -36,12 +36,45 @@ def set_aside(path: Path, into: Path, *, label: str = "", dir_fd: int | None = N
 
 
 def back_up(path: Path, *, dir_fd: int | None = None) -> Path:
-    """Rename `path` to `NAME.bak.TIMESTAMP` beside it (`.N` more if that is taken), and give the new path."""
-    name = backup_name(path.name)
-    target = _move_to_fresh(path, dir_fd, os.path.dirname(path), dir_fd, name, numbered=False)
-    assert target is not None, "one folder is one device"
+    """Rename `path` to `NAME.bak.TIMESTAMP` beside it (`.N` more if that is taken), and give the new path.
+
+    A folder that cannot be renamed itself is moved part by part.
+    """
+    name, folder = backup_name(path.name), os.path.dirname(path)
+    target = _move_to_fresh(path, dir_fd, folder, dir_fd, name, numbered=False)
+    if target is None:
+        target = _reserve(os.path.join(folder, name), dir_fd, is_dir=True, numbered=False)
+        _empty_into(os.fspath(path), dir_fd, target, dir_fd)
     atomic.sync_parent(os.fspath(path), dir_fd)
     return Path(target)
+
+
+def _empty_into(source: str, source_fd: int | None, target: str, target_fd: int | None) -> None:
+    """Move what is in a folder into the empty folder `target`, and remove it.
+
+    An overlay, as containers have it, renames no folder that comes from a lower layer. A kill in between leaves
+    a part of it in each of the two.
+    """
+    from_fd = os.open(source, disk.DIR_FLAGS, dir_fd=source_fd)
+    into_fd = os.open(target, disk.DIR_FLAGS, dir_fd=target_fd)
+    try:
+        for name in os.listdir(from_fd):
+            _move_entry(name, from_fd, into_fd)
+        disk.sync_dir(into_fd)
+    finally:
+        os.close(from_fd)
+        os.close(into_fd)
+    disk.rmdir(source, dir_fd=source_fd)
+
+
+def _move_entry(name: str, from_fd: int, into_fd: int) -> None:
+    try:
+        disk.rename(name, name, source_dir=from_fd, target_dir=into_fd)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        disk.mkdir(name, dir_fd=into_fd)
+        _empty_into(name, from_fd, name, into_fd)
 
 
 def _move_to_fresh(

@@ -154,7 +154,12 @@ def _named(error: OSError, path: str) -> OSError:
 def rename(source: str, target: str, *, source_dir: int | None = None, target_dir: int | None = None) -> None:
     if hook is not None:
         hook("rename", target)
-    os.rename(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir)
+    try:
+        os.rename(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir)
+    except OSError as error:
+        raise OSError(
+            error.errno, error.strerror, target
+        ) from None  # a temporary's name would tell nobody anything
 
 
 def unlink(path: str, *, dir_fd: int | None = None) -> None:
@@ -188,7 +193,10 @@ def remove_tree(path: str) -> None:
     """Delete a folder and all in it; one operation to the hook, since nobody relies on its parts."""
     if hook is not None:
         hook("remove_tree", path)
-    shutil.rmtree(path)
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None  # it names a part of it by its last name only
 
 
 def kill_at(number: int, *, torn: bool = False) -> None:

@@ -30,7 +30,7 @@ class LooseObjects:
 
     def has(self, sha: str) -> bool:
         """Whether a file has this name."""
-        return os.path.lexists(self.path(sha))
+        return readable.is_there(self.path(sha))
 
     def is_whole(self, sha: str) -> bool:
         """Whether the file of this name is what it says, hashed in full; it is not held in memory."""

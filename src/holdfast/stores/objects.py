@@ -138,7 +138,7 @@ class ObjectStore:
         """
         with self._mutex:
             self._writable()
-            if not os.path.lexists(self._own.path):
+            if not readable.is_there(self._own.path):
                 return
             if self._fd < 0:
                 self._open()

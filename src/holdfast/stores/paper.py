@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.stores import asides
+from holdfast.stores import asides, readable
 from holdfast.stores.ahead import Read
 from holdfast.stores.objects import PACKED_MAX, ObjectStore
 from holdfast.stores.places import is_something_else
@@ -155,9 +155,9 @@ class PaperTree(WorkTree):
     def copy_aside(self, rel: str, into: Path, *, label: str) -> Path:
         return self._paper.copy_aside(rel, into, label=label)
 
-    def set_aside(self, rel: str, into: Path) -> Path:
+    def set_aside(self, rel: str, into: Path) -> str:
         self._vanishes(rel)
-        return self._paper.set_aside(rel, into)
+        return f"{into.name}/{self._paper.set_aside(rel, into).name}"
 
     def stat(self, rel: str) -> os.stat_result | None:
         if rel in self._gone:
@@ -241,7 +241,7 @@ class PaperObjects(ObjectStore):
 
     def mend(self, *, prove: bool = True) -> None:
         path = self._own.path
-        if not os.path.lexists(path):
+        if not readable.is_there(path):
             return
         if is_something_else(path):
             self._paper.set_aside(path, self._quarantine)

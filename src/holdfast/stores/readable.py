@@ -45,6 +45,15 @@ def why_unreadable(error: OSError) -> str:
     return _WORDS.get(words, words)
 
 
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Whether anything has this name, links not followed. If that cannot be seen it is an OSError, never False."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def read_file(path: Path, limit: int | None = None) -> bytes:
     """The bytes of a regular file. Links are ELOOP, other things EISDIR, over `limit` is EFBIG."""
     return read_at(os.fspath(path), dir_fd=None, limit=limit)

@@ -5,6 +5,9 @@ are kept (a bounded number) and compared with what their name means now, at ever
 twentieth of a second of the last look, so that a replaced folder is noticed. A folder in use by one thread
 stays open while another evicts it: its descriptor is closed when the last user lets go.
 
+A file that may not be read is damaged; a folder that may not be entered says nothing about the files in it, and
+stops us.
+
 Crash story: whoever wants a file synced has the names of all folders above it synced first, also of those that
 were there already. They may have been made for a file that needs no sync, or by a process that was killed.
 """
@@ -13,19 +16,21 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast import clock
-from holdfast.errors import UsageError
+from holdfast.errors import StorageError, UsageError
 from holdfast.stores import asides, atomic, disk, readable, temporaries
 from holdfast.stores.ahead import FILES_MIN, Read, ReadAhead
 
 _FOLDERS_KEPT = 64
 _FRESH_S = 0.05
 _NO_NAMES = ("", ".", "..")
+_AS_WE_ARE = os.access in os.supports_effective_ids
 
 
 class _Folder:
@@ -36,7 +41,7 @@ class _Folder:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.is_durable = False  # whether its name is known to have been synced
-        self.identity = _identity(os.fstat(fd))
+        self.identity = _identity(os.stat(".", dir_fd=fd))  # refused where names in it may not be looked up
         self.seen_at = clock.monotonic()  # when its name last led here
 
     def __del__(self) -> None:
@@ -56,6 +61,7 @@ class WorkTree:
         self._tmp = tmp
         self._root.seen_at = math.inf  # whatever its name leads to later: this is the project
         self._folders: dict[str, _Folder] = {}  # by their path
+        self._writable: set[str] = set()  # folders that files can be made in
         self._mutex = threading.Lock()
         self._ahead: ReadAhead | None = None
 
@@ -70,13 +76,19 @@ class WorkTree:
 
     def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
         """Replace the file by one holding `data`, making folders as needed; gives what was written."""
+        try:
+            return self._write(rel, data, sync)
+        except FileNotFoundError:  # the folder was removed since we last looked
+            self._forget_folders()  # and no more: another thread may be taking what was read ahead
+            return self._write(rel, data, sync)
+
+    def _write(self, rel: str, data: bytes, sync: bool) -> os.stat_result:
         folder, name = self._parent(rel, create=True, sync=sync)
         try:
             return atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
-        except FileNotFoundError:  # the folder was removed since we last looked
-            self._forget_folders()  # and no more: another thread may be taking what was read ahead
-            folder, name = self._parent(rel, create=True, sync=sync)
-            return atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
+        except OSError as error:
+            error.filename = rel  # not only its last part, or the temporary's name
+            raise
 
     def move_in(self, source: Path, rel: str, *, sync: bool) -> os.stat_result:
         """Move a finished regular file into place; gives what was moved."""
@@ -84,8 +96,30 @@ class WorkTree:
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{source} is not a regular file.", fix="A step must leave a plain file there.")
         folder, name = self._parent(rel, create=True, sync=sync)
-        atomic.move_file(source, name, dir_fd=folder.fd, sync=sync)
+        try:
+            atomic.move_file(source, name, dir_fd=folder.fd, sync=sync)
+        except OSError as error:
+            error.filename = rel
+            raise
         return status
+
+    def require_writable(self, rel: str) -> None:
+        """StorageError if no file can be made where `rel` is to be: whoever asks has not paid for it yet.
+
+        A folder is looked at once; one that is not there will be made in the one above it.
+        """
+        above = rel.rpartition("/")[0]
+        if above in self._writable:
+            return
+        try:
+            folder = self._walk(above.split("/") if above else [], create=False, sync=False)
+        except FileNotFoundError:
+            self.require_writable(above)
+            return
+        if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder.fd, effective_ids=_AS_WE_ARE):
+            path = self.root / above
+            raise StorageError(f"Could not write into {path}: it is read-only.", fix=_let_in(path))
+        self._writable.add(above)
 
     def fresh_temp(self) -> Path:
         """A path on the project's disk where nothing is yet; the next run clears away what is left there."""
@@ -111,7 +145,11 @@ class WorkTree:
     def read(self, rel: str, limit: int | None = None) -> bytes:
         """The file's bytes; the OSErrors are those of `readable.read_file`."""
         folder, name = self._parent(rel)
-        return readable.read_at(name, dir_fd=folder.fd, limit=limit)
+        try:
+            return readable.read_at(name, dir_fd=folder.fd, limit=limit)
+        except OSError as error:
+            error.filename = rel
+            raise
 
     def prepare(self) -> None:
         """Very many files are going to be expected in a moment: who reads them ahead takes a while to start."""
@@ -141,7 +179,11 @@ class WorkTree:
     def open_read(self, rel: str) -> int:
         """A descriptor for reading the regular file."""
         folder, name = self._parent(rel)
-        return readable.open_regular(name, dir_fd=folder.fd)
+        try:
+            return readable.open_regular(name, dir_fd=folder.fd)
+        except OSError as error:
+            error.filename = rel
+            raise
 
     def append_open(self, rel: str) -> int:
         """A descriptor for appending to the file, created with its folders if missing."""
@@ -220,10 +262,16 @@ class WorkTree:
         finally:
             os.close(reader)
 
-    def set_aside(self, rel: str, into: Path) -> Path:
-        """Move whatever is there into the folder `into`, under a fresh name; gives the new path."""
+    def set_aside(self, rel: str, into: Path) -> str:
+        """Move whatever is there into the folder `into`, under a fresh name; gives where it is now, as it is told.
+
+        That is beside its old place, relative to the project, if `into` is on another device.
+        """
         folder, name = self._parent(rel)
-        return asides.set_aside(Path(name), into, dir_fd=folder.fd)
+        kept_as = asides.set_aside(Path(name), into, dir_fd=folder.fd)
+        if kept_as.parent == into:
+            return f"{into.name}/{kept_as.name}"
+        return os.path.join(os.path.dirname(rel), kept_as)
 
     def _parent(self, rel: str, *, create: bool = False, sync: bool = False) -> tuple[_Folder, str]:
         """The open folder that holds `rel`, and its name there."""
@@ -255,7 +303,7 @@ class WorkTree:
         known, now = self._folders.get(key), clock.monotonic()
         status = _stat_or_make(parent, name, create)
         is_known = known is not None and known.identity == _identity(status)
-        folder = known if is_known and known is not None else _open_folder(parent, key, status)
+        folder = known if is_known and known is not None else _open_folder(parent, self.root / key, key, status)
         folder.seen_at = min(now, parent.seen_at)  # its own name may lead elsewhere as soon as one above does
         if not is_known:
             self._keep(key, folder)
@@ -296,7 +344,7 @@ def _stat_or_make(parent: _Folder, name: str, create: bool) -> os.stat_result:
     return os.stat(name, dir_fd=parent.fd, follow_symlinks=False)
 
 
-def _open_folder(parent: _Folder, shown: str, status: os.stat_result) -> _Folder:
+def _open_folder(parent: _Folder, path: Path, shown: str, status: os.stat_result) -> _Folder:
     if stat.S_ISLNK(status.st_mode):
         raise UsageError(
             f"{shown} is a symbolic link; artifacts are not written through links.",
@@ -305,6 +353,14 @@ def _open_folder(parent: _Folder, shown: str, status: os.stat_result) -> _Folder
     if not stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{shown} is in the way: it is not a folder.", fix="Move it away.")
     try:
-        return _Folder(os.open(shown.rpartition("/")[2], disk.DIR_FLAGS, dir_fd=parent.fd))
+        return _Folder(os.open(path.name, disk.DIR_FLAGS, dir_fd=parent.fd))
     except NotADirectoryError:  # replaced between the look and the opening
         raise UsageError(f"{shown} is not a folder any more.", fix="Run the same command again.") from None
+    except PermissionError as error:
+        raise StorageError(f"Could not enter {path}: {error.strerror}.", fix=_let_in(path)) from error
+
+
+def _let_in(path: Path) -> str:
+    return (
+        f"What is in it is safe. Let yourself in, then run the same command: chmod u+rwx {shlex.quote(str(path))}"
+    )

@@ -120,7 +120,7 @@ class ViewShelf:
 
     def _todos_obstacle(self) -> Iterator[Obstacle]:
         path = self._layout.todos_db
-        if not os.path.lexists(path):
+        if not readable.is_there(path):
             return
         from holdfast.views.todofile import is_edited, is_of_no_use
 
@@ -179,7 +179,7 @@ class ViewShelf:
 
     def _is_known(self, run_id: str) -> bool:
         """Whether this project has such a run, so that its pages may be drawn over."""
-        return run_id == self._run.dir.name or os.path.lexists(self._layout.run(run_id).dir)
+        return run_id == self._run.dir.name or readable.is_there(self._layout.run(run_id).dir)
 
     def _turn(self, page: _Page, text: str, sync: bool) -> None:
         self._put(page.path, text.encode(), sync)

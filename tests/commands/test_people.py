@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -362,3 +363,24 @@ def test_a_renamed_step_is_known_by_its_old_name(tmp_path: Path, act: str) -> No
         assert people.decide(layout, "one", old, "skip").startswith("write[ch01]: it will be left out")
     else:
         assert people.reject(layout, "one", old, old, "More salt.") == "write[ch01] is sent back."
+
+
+def test_a_task_that_was_cut_off_may_object(tmp_path: Path) -> None:
+    """It is on record as in progress, but nobody runs it: what it takes can be sent back in its name."""
+    here, copy = tmp_path / "here", tmp_path / "copy"
+    here.mkdir()
+    pipe = Pipeline("book")
+
+    @pipe.step
+    def draft(ctx: Context) -> str:
+        return "; ".join(ctx.feedback)
+
+    @pipe.step
+    def bind(draft: str) -> str:
+        if not copy.exists():
+            shutil.copytree(here, copy)  # as a kill would leave it
+        return draft
+
+    pipe.run(dir=here, run_id="one")
+    assert people.reject(open_project(copy), "one", "bind", "draft", "more") == "draft is sent back."
+    assert pipe.run(dir=copy).outputs["bind"] == "more"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 
 import pytest
 
@@ -87,3 +88,37 @@ def test_make_dirs_refuses_a_file_in_the_way(tmp_path):
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(OSError):
         atomic.make_dirs(tmp_path / "a" / "b", sync=False)
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path):
+    """Whoever closed it to others, or opened it to them, meant it; a new one has those of the umask."""
+    path = tmp_path / "a.md"
+    atomic.write_file(path, b"one", sync=False)
+    assert mode(path) == 0o666 & ~umask()
+    path.chmod(0o640)
+    atomic.write_file(path, b"two", sync=False, tmp_dir=tmp_path / "tmp")
+    assert (path.read_bytes(), mode(path)) == (b"two", 0o640)
+    path.chmod(0o4711)
+    atomic.write_file(path, b"three", sync=False)
+    assert (path.read_bytes(), mode(path)) == (b"three", 0o711)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's file")
+def test_another_users_permissions_are_not_taken_over(tmp_path):
+    """A file that only its owner could read would otherwise be one that its owner cannot."""
+    path = tmp_path / "a.md"
+    path.touch()
+    path.chmod(0o600)
+    os.chown(path, 65534, 65534)
+    atomic.write_file(path, b"one", sync=False)
+    assert mode(path) == 0o666 & ~umask()
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def umask():
+    now = os.umask(0)
+    os.umask(now)
+    return now

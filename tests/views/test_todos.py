@@ -87,6 +87,16 @@ def test_the_tables_are_those_of_the_contract(project):
     assert project.query("PRAGMA foreign_key_check") == []
 
 
+def test_the_umask_says_who_may_write_to_it(project):
+    """In a project that a group shares, the next one to go on may be somebody else."""
+    before = os.umask(0o002)
+    try:
+        project.update(half_written_book())
+    finally:
+        os.umask(before)
+    assert project.path.stat().st_mode & 0o777 == 0o664
+
+
 def test_rows_say_what_a_task_is_and_how_it_stands(project):
     """A row has the step's title and item, the error or the files, its status and its times."""
     project.update(half_written_book())

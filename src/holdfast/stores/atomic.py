@@ -3,13 +3,14 @@
 `write_file` is the one commit primitive: a fresh temporary file, a full write, fsync, rename over the
 target, fsync of the directory. At any instant the target is the old file or the new one. On an error the
 first errno is raised, the temporary is gone and the target untouched; after a kill only a temporary may be
-left (`temporaries.py`).
+left (`temporaries.py`). A file that replaces one of ours keeps its permissions: whoever closed it meant it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 from holdfast.stores import disk
@@ -29,7 +30,7 @@ def write_at(path: str, data: bytes, *, dir_fd: int | None, sync: bool, tmp_dir:
     if status is None:
         temp, fd = create_temp(os.path.dirname(path), dir_fd=dir_fd)
         try:
-            status = _fill(fd, temp, data, sync)
+            status = _fill(fd, temp, data, sync, _mode_of(path, dir_fd))
             disk.rename(temp, path, source_dir=dir_fd, target_dir=dir_fd)
         except BaseException:
             discard(temp, dir_fd)
@@ -47,7 +48,7 @@ def _write_via_tmp(tmp_dir: Path, path: str, data: bytes, dir_fd: int | None, sy
         make_dirs(tmp_dir, sync=False)
         temp, fd = create_temp(os.fspath(tmp_dir))
     try:
-        status = _fill(fd, temp, data, sync)
+        status = _fill(fd, temp, data, sync, _mode_of(path, dir_fd))
         disk.rename(temp, path, target_dir=dir_fd)
     except BaseException as error:
         discard(temp)
@@ -57,8 +58,20 @@ def _write_via_tmp(tmp_dir: Path, path: str, data: bytes, dir_fd: int | None, sy
     return status
 
 
-def _fill(fd: int, temp: str, data: bytes, sync: bool) -> os.stat_result:
+def _mode_of(path: str, dir_fd: int | None) -> int | None:
+    """The permissions of the file at `path`; None if there is none, or another user's: that one sees our umask."""
     try:
+        found = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
+    except OSError:
+        return None  # whatever it is, the rename meets it, too
+    is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return stat.S_IMODE(found.st_mode) & 0o777 if is_ours else None
+
+
+def _fill(fd: int, temp: str, data: bytes, sync: bool, mode: int | None) -> os.stat_result:
+    try:
+        if mode is not None and mode != stat.S_IMODE(os.fstat(fd).st_mode):
+            disk.set_mode(fd, mode, temp)
         disk.write_all(fd, data, temp)
         if sync:
             disk.sync_file(fd, temp)

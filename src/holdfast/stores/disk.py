@@ -151,6 +151,16 @@ def _named(error: OSError, path: str) -> OSError:
     return OSError(error.errno, error.strerror, path) if path else error
 
 
+def set_mode(fd: int, mode: int, path: str = "") -> None:
+    """Give an open file these permissions."""
+    if hook is not None:
+        hook("chmod", path)
+    try:
+        os.fchmod(fd, mode)
+    except OSError as error:
+        raise _named(error, path) from None
+
+
 def rename(source: str, target: str, *, source_dir: int | None = None, target_dir: int | None = None) -> None:
     if hook is not None:
         hook("rename", target)

@@ -28,6 +28,7 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import SETTLE, Node, step_of
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED, TaskState
+from holdfast.stores import disk, readable
 from holdfast.views import matrix, todofile
 from holdfast.views.claims import Claims
 from holdfast.views.picture import Picture, is_sent_back
@@ -136,6 +137,8 @@ class TodosView:
         here = todofile.identity(self.path)
         if self._connection is None or here is None or here != self._file:
             self.close()
+            if here is None:  # SQLite would make a file that nobody else may write to, whatever the umask says
+                os.close(disk.open_file(os.fspath(self.path), os.O_WRONLY | os.O_CREAT))
             self._connection = sqlite3.connect(
                 self.path, timeout=todofile.BUSY_S, isolation_level=None, check_same_thread=False
             )
@@ -151,9 +154,9 @@ class TodosView:
 
     def _cleared_away(self) -> bool:
         """Whether the path is free now."""
-        if not os.path.lexists(self.path):
-            return False  # the trouble is not the file: there is none
         try:
+            if not readable.is_there(self.path):
+                return False  # the trouble is not the file: there is none
             self._set_aside(self.path)
         except (OSError, HoldfastError):
             return False

@@ -170,3 +170,14 @@ def test_a_rename_that_is_refused_names_the_file_and_not_a_temporary(project: Pr
     project.root.chmod(0o700)
     assert said.code == 6
     assert f"{project.root / 'checkpoint.md'}: Permission denied" in said.err
+
+
+def test_a_journal_that_may_only_be_read_is_named(project: Project) -> None:
+    """What could not be done is not called reading."""
+    journal = project.root / ".holdfast/runs/r/events.jsonl"
+    journal.chmod(0o400)
+    said = project("note", "remember the kelp")
+    assert said.code == 6 and f"Could not append to the journal {journal}: Permission denied." in said.err
+    assert project("status").code == 0
+    journal.chmod(0o600)
+    assert_goes_on(project)

@@ -7,6 +7,7 @@ import errno
 import gc
 import json
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,8 @@ from holdfast.errors import StorageError
 from holdfast.executors.base import Call, Outcome
 
 from .projects import events_of, exits_of, in_thread
+
+PATIENCE_S = 60  # a hang is a failure, not a wait
 
 
 class BusyError(Exception):
@@ -526,3 +529,35 @@ def test_words_that_no_line_can_hold_fail_their_step_alone(tmp_path: Path, name:
     results = [pipe.run(dir=tmp_path) for _ in range(2)]
     assert [(result.status, list(result.needs_review)) for result in results] == [("failed", ["wordy"])] * 2
     assert sorted(calls) == ["other", "wordy"]
+
+
+@pytest.mark.parametrize("how", ["the disk fails", "it is stopped"])
+def test_no_body_begins_once_the_run_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """A task that was about to start when the run ended would be paid for, and nobody could record it."""
+    is_over = threading.Event()
+    calls: list[str] = []
+    really = Attempts.prepare
+
+    def prepare(attempts: Attempts, attempt: Attempt) -> Call:
+        call = really(attempts, attempt)
+        if attempt.node.id == "late":
+            is_over.wait(PATIENCE_S)
+        elif how == "the disk fails":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), "somewhere")
+        return call
+
+    monkeypatch.setattr(Attempts, "prepare", prepare)
+    pipe = Pipeline("p")
+    pipe.step(lambda: os.kill(os.getpid(), signal.SIGINT), name="first")
+    pipe.step(lambda: calls.append("late"), name="late")
+    (tmp_path / "holdfast.toml").write_text("[run]\ngrace_s = 0\n")
+    if how == "the disk fails":
+        with pytest.raises(StorageError):
+            pipe.run(dir=tmp_path)
+    else:
+        assert pipe.run(dir=tmp_path).status == "in_progress"
+    is_over.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("holdfast-worker"):
+            thread.join(PATIENCE_S)
+    assert calls == []

@@ -288,6 +288,8 @@ class Runner:
             call = self._prepared(attempt)
         except Exception as error:
             return Outcome(error=error)
+        if attempt.overran or self.committer.failed is not None:
+            return Outcome(cancelled=True)  # the run is over: nobody could record what this body is paid for
         node = attempt.node
         if node.kind == "step" and node.spec.executor == "process":
             return self._process_pool().run(call)

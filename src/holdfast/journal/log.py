@@ -90,10 +90,10 @@ class EventLog:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All events, as dicts with seq, ts and their own fields. Damage is mended first, if it can be."""
-        if not readable.is_there(self.path):
-            return
-        self._mend()
         try:
+            if not readable.is_there(self.path):
+                return
+            self._mend()
             found = scan(self.path)
             for line in found:
                 yield line.event()
@@ -134,7 +134,7 @@ class EventLog:
             return Batch(self, self._catch_up())
         except OSError as error:
             self._lock.release()
-            raise StorageError.from_os(error, "read the journal") from error
+            raise StorageError.from_os(error, "append to the journal") from error
         except BaseException:
             self._lock.release()
             raise

@@ -22,6 +22,7 @@ from holdfast.runs.listing import RunInfo, checked_run_id, list_runs, read_run, 
 from holdfast.runs.rivals import refuse_rivals, where
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED
+from holdfast.stores import readable
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -238,7 +239,7 @@ def _refuse_twin(layout: ProjectLayout, run_id: str) -> None:
 def _fresh_id(layout: ProjectLayout, known: set[str]) -> str:
     base = time.strftime("%Y%m%d_%H%M%S")
     name, number = base, 1
-    while name in known or os.path.lexists(layout.run(name).dir):
+    while name in known or readable.is_there(layout.run(name).dir):
         number += 1
         name = f"{base}_{number}"
     return name

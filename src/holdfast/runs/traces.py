@@ -60,7 +60,7 @@ def _seals_of_step(
             target = templates.render_path(template, values)
             folder = os.path.dirname(target)
             if folder not in is_there:
-                is_there[folder] = readable.is_there(layout.root / folder)
+                is_there[folder] = os.path.lexists(layout.root / folder)
             seal = _seal_at(layout, target) if is_there[folder] else None
             if seal is not None and seal.task in [task_id(name, path) for name in (step.name, *step.was)]:
                 yield target, seal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,19 @@ def test_changed_reads_redo_the_step(tmp_path: Path) -> None:
         assert len(ran) == 3 + 2 * (step + 1)
     make(ran, reads="*.csv").run(dir=tmp_path)
     assert len(ran) == 9
+
+
+@pytest.mark.parametrize("order", ({"batch": 2}, {"after": ["a"]}))
+@pytest.mark.parametrize("lost", (False, True))
+def test_items_that_get_an_order_redo_nothing(tmp_path: Path, order: dict[str, Any], lost: bool) -> None:
+    """`after` and `batch` say when an item is done, not what: plain ids that get them are the same items."""
+    ran: list[str] = []
+    make(ran).run(dir=tmp_path)
+    if lost:
+        shutil.rmtree(tmp_path / ".holdfast")
+    first = {"id": "a", "batch": 1} if "batch" in order else "a"
+    result = make(ran, items=[first, {"id": "b", **order}]).run(dir=tmp_path)
+    assert (result.status, sorted(ran)) == ("completed", ["plan", "write[a]", "write[b]"])
 
 
 def test_a_vanished_item_leaves_an_orphan(tmp_path: Path) -> None:

@@ -82,9 +82,10 @@ class Inputs:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _item_digest(self, node: Node) -> str:
-        if len(node.path) == 1 and node.item is not None and len(node.item) == 1:
+        item = node.item or {}
+        fields = item if len(item) == 1 else {key: item[key] for key in item if key not in _NOT_IDENTITY}
+        if len(node.path) == 1 and len(fields) == 1:  # nothing but its id, however it is ordered
             return node.path[0]
-        fields = {key: value for key, value in (node.item or {}).items() if key not in _NOT_IDENTITY}
         return digest(encode_json([list(node.path), fields]))
 
     def _param_digest(self, name: str) -> str:

@@ -120,14 +120,29 @@ def test_symlinked_state_is_not_followed(project: Project, tmp_path: Path, targe
 
 
 def test_symlinked_run_is_not_followed(project: Project, tmp_path: Path) -> None:
-    """A run folder that is a symbolic link is refused."""
+    """A run whose folder was moved, and a link left there, is not lost: nothing is paid for again beside it."""
     project.run("--run-id", "real")
     runs = project.root / ".holdfast" / "runs"
     (runs / "real").rename(tmp_path / "moved")
     (runs / "real").symlink_to(tmp_path / "moved")
-    said = project("status", "real")
-    assert said.code == 2
-    assert is_one_clean_line(said)
+    before = sorted(tmp_path.rglob("*"))
+    for words in (
+        "status real",
+        "resume real",
+        "run book.py --run-id real",
+        "status",
+        "resume",
+        "run book.py",
+        "note x",
+    ):
+        said = project(*words.split())
+        assert (said.code, is_one_clean_line(said)) == (2, True), (words, said)
+        assert "Put the folder itself in its place" in said.err
+    assert "unreadable" in project("list").out
+    assert sorted(tmp_path.rglob("*")) == before
+    (runs / "real").unlink()
+    (tmp_path / "moved").rename(runs / "real")
+    assert project("resume", "real").code == 0
 
 
 @pytest.mark.parametrize("directory", ["nosuch", "book.py", "a\0b", "x" * 5000])

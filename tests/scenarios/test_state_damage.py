@@ -276,9 +276,14 @@ def test_a_folder_of_state_that_is_none_stops_with_its_remedy(
 
 @pytest.mark.parametrize("how", REPLACED)
 def test_a_run_folder_that_is_none_is_not_followed(tmp_path: Path, bases: Bases, how: str) -> None:
-    """It is set aside, and the run gets its id back from the seals."""
+    """It is set aside, a link when its owner has moved it away, and the run gets its id back from the seals."""
     project = bases.failed.copy(tmp_path)
     REPLACED[how](project.run_dir)
+    if "link" in how:
+        refused = continued(project, "run", "book.py")
+        assert (refused.code, len(refused.err.splitlines())) == (2, 1)
+        assert "move the link away" in refused.err
+        project.run_dir.rename(tmp_path / "away")
     ended = continued(project, "run", "book.py")
     assert_right(project, bases, ended, BOOK | VALUES)
     assert project.run_dir.is_dir() and not project.run_dir.is_symlink()
@@ -286,8 +291,8 @@ def test_a_run_folder_that_is_none_is_not_followed(tmp_path: Path, bases: Bases,
 
 
 def test_a_link_to_another_folder_is_not_written_through(tmp_path: Path, bases: Bases) -> None:
-    """tmp, quarantine, logs and the run's folder: nothing appears where a link leads."""
-    for number, name in enumerate(["tmp", f"runs/{RUN_ID}", f"runs/{RUN_ID}/quarantine", f"runs/{RUN_ID}/logs"]):
+    """tmp, quarantine and logs: nothing appears where a link leads."""
+    for number, name in enumerate(["tmp", f"runs/{RUN_ID}/quarantine", f"runs/{RUN_ID}/logs"]):
         project = bases.failed.copy(tmp_path / str(number))
         elsewhere = tmp_path / f"elsewhere-{number}"
         elsewhere.mkdir()

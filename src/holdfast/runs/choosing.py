@@ -229,7 +229,12 @@ def _same(runs: list[RunInfo], pipeline: str, params: Mapping[str, Any]) -> RunI
 
 
 def _refuse_twin(layout: ProjectLayout, run_id: str) -> None:
-    """Refuse an id that another run has but for its case: on some file systems both would have one folder."""
+    """Refuse an id that another run has but for its case: on some file systems both would have one folder.
+
+    And one whose folder was moved, and a link left there: that run is not begun a second time.
+    """
+    if os.path.islink(layout.run(run_id).dir):
+        run_layout(layout, run_id)
     for other in run_ids(layout):
         if other != run_id and fold(other) == fold(run_id):
             words = f"Run id {run_id}: differs from run {other} only in case."

@@ -101,10 +101,10 @@ def checked_run_id(run_id: str) -> str:
 
 
 def run_ids(layout: ProjectLayout) -> list[str]:
-    """The ids of all runs that have a folder of a legal name."""
+    """The ids of all runs that have a folder of a legal name, or a link in its place: it may have been moved."""
     try:
         with os.scandir(layout.runs) as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) or entry.is_symlink()]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -138,8 +138,8 @@ def _read_info(layout: ProjectLayout, run_id: str) -> RunInfo:
     One command asks several times (which run is meant, is it finished, where is its file); what was read is
     remembered for as long as the journal stays the very same file.
     """
-    run = layout.run(run_id)
     try:
+        run = run_layout(layout, run_id)
         mark = _mark(run)
         known = _remembered.get(run.dir)
         if known is not None and known[0] == mark:
@@ -171,7 +171,7 @@ def _mark(run: RunLayout) -> Position | None:
 def _has_begun(run: RunLayout) -> bool:
     """Whether anything was ever recorded: a process killed before its first line leaves a folder, but no run."""
     try:
-        if snapshots(run.dir):
+        if os.path.islink(run.dir) or snapshots(run.dir):
             return True
         journal = readable.open_regular(os.fspath(run.journal))
     except FileNotFoundError:
@@ -301,12 +301,20 @@ def run_layout(layout: ProjectLayout, run_id: str) -> RunLayout:
         raise UnknownRunError(f"There is no run {run_id}.", fix=fix) from None
     except OSError as error:
         raise StorageError.from_os(error, "look at") from error
+    if stat.S_ISLNK(mode):
+        raise UsageError(f"The folder of run {run_id} is a symbolic link, and is not followed.", fix=_LINK_FIX)
     if not stat.S_ISDIR(mode):
         raise UsageError(
-            f"The folder of run {run_id} is not a folder, and is not followed.",
+            f"The folder of run {run_id} is not a folder.",
             fix="Move it away; 'holdfast run FILE.py' finds the run again by its files.",
         )
     return run
+
+
+_LINK_FIX = (
+    "Put the folder itself in its place. If it is gone, move the link away: 'holdfast run FILE.py' finds the run"
+    " again by its files."
+)
 
 
 def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, must_begin: bool = True) -> History:

@@ -20,14 +20,15 @@ DEPTH_MAX = 200
 _PLACE_MAX = 200  # characters of a field's place that are told
 
 _encode = msgspec.json.Encoder().encode
+_encode_in_order = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder().decode
 
 
-def encode_json(value: Any, where: str = "value") -> bytes:
+def encode_json(value: Any, where: str = "value", *, encode: Callable[[Any], bytes] = _encode) -> bytes:
     """The JSON bytes of `value`; ValueRefusedError names the field that JSON cannot hold faithfully."""
     _check(value, where, 0)
     try:
-        return _encode(value)
+        return encode(value)
     except UnicodeEncodeError:
         raise _refused(where, "text with a lone surrogate") from None
     except ValueError:
@@ -59,6 +60,11 @@ def is_json(data: bytes) -> bool:
 def digest(data: bytes) -> str:
     """Hex SHA-256: the only hash that decides anything."""
     return hashlib.sha256(data).hexdigest()
+
+
+def digest_of_fields(value: Any) -> str:
+    """The digest of what a person wrote by name: in which order the names stand says nothing."""
+    return digest(encode_json(value, encode=_encode_in_order))
 
 
 def _check(value: Any, where: str, depth: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -169,6 +170,30 @@ def test_items_that_get_an_order_redo_nothing(tmp_path: Path, order: dict[str, A
     first = {"id": "a", "batch": 1} if "batch" in order else "a"
     result = make(ran, items=[first, {"id": "b", **order}]).run(dir=tmp_path)
     assert (result.status, sorted(ran)) == ("completed", ["plan", "write[a]", "write[b]"])
+
+
+def ordered(ran: list[str], signature: str, item: dict[str, Any]) -> Pipeline:
+    """A step of one item that takes two outputs and two parameters, in the order of `signature`."""
+    pipe = Pipeline("p", params={"zest": (int, 1), "aim": (json.loads, {"b": 1, "a": [2]})})
+    pipe.items("n", [item])
+    pipe.step(name="zoo")(lambda: "z")
+    pipe.step(name="ant", writes="ant.md")(lambda: "a")
+    namespace: dict[str, Any] = {"ran": ran}
+    exec(f"def write({signature}): ran.append(n); return n + zoo + ant", namespace)
+    pipe.step(each="n", writes="out/{n}.md")(namespace["write"])
+    return pipe
+
+
+@pytest.mark.parametrize("lost", (False, True))
+def test_names_in_another_order_redo_nothing(tmp_path: Path, lost: bool) -> None:
+    """Parameters of a function, fields of an item, and of a run parameter, are taken by name, not by place."""
+    ran: list[str] = []
+    ordered(ran, "n, zoo, ant, zest, aim", {"id": "a", "x": 1, "y": {"p": 1, "q": 2}}).run(dir=tmp_path)
+    if lost:
+        shutil.rmtree(tmp_path / ".holdfast")
+    pipe = ordered(ran, "aim, ant, n, zest, zoo", {"y": {"q": 2, "p": 1}, "x": 1, "id": "a"})
+    result = pipe.run({"aim": '{"a": [2], "b": 1}'}, dir=tmp_path)
+    assert (result.status, ran) == ("completed", ["a"])
 
 
 def test_a_vanished_item_leaves_an_orphan(tmp_path: Path) -> None:

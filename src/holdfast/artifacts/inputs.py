@@ -21,7 +21,7 @@ from holdfast.pipeline.templates import check_pattern, render, render_path
 from holdfast.pipeline.templates import fields as fields_of
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.stores.ahead import FILES_MIN
-from holdfast.values import digest, encode_json
+from holdfast.values import digest_of_fields
 
 UNKNOWN = "?"
 """The digest of an input whose value is lost: unknown is not different."""
@@ -75,10 +75,10 @@ class Inputs:
         return parts
 
     def digest(self, node: Node, parts: Mapping[str, str]) -> str:
-        """The one digest that a seal carries as `in`."""
+        """The one digest that a seal carries as `in`; the order of a function's parameters is not part of it."""
         text = node.identity
-        for key, value in parts.items():
-            text += f"\n{key}={value}"
+        for key in sorted(parts):
+            text += f"\n{key}={parts[key]}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _item_digest(self, node: Node) -> str:
@@ -86,12 +86,12 @@ class Inputs:
         fields = item if len(item) == 1 else {key: item[key] for key in item if key not in _NOT_IDENTITY}
         if len(node.path) == 1 and len(fields) == 1:  # nothing but its id, however it is ordered
             return node.path[0]
-        return digest(encode_json([list(node.path), fields]))
+        return digest_of_fields([list(node.path), fields])
 
     def _param_digest(self, name: str) -> str:
         known = self._params.get(name)
         if known is None:
-            known = self._params[name] = digest(encode_json(self.state.params.get(name)))
+            known = self._params[name] = digest_of_fields(self.state.params.get(name))
         return known
 
     def _output_digest(self, producer: Node) -> str:

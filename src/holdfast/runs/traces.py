@@ -30,7 +30,7 @@ from holdfast.runs.destinations import fields_of, known_items
 from holdfast.seals import Seal
 from holdfast.state import RunState
 from holdfast.stores import readable
-from holdfast.values import digest, encode_json
+from holdfast.values import digest_of_fields
 
 LOOKED_AT_MAX = 20
 """So many files of a fan-out tell which run they are of."""
@@ -153,7 +153,7 @@ def _takes_from_others(node: Node) -> bool:
 def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal], way_on: str) -> None:
     """Refuse parameters that no file of the lost run was made from, if the seals say what they were made from."""
     for name, value in params.items():
-        wanted = digest(encode_json(value))[:SHORT]
+        wanted = digest_of_fields(value)[:SHORT]
         made = {path: seal.made_from.get(f"param {name}", "") for path, seal in found.items()}
         made = {path: part for path, part in made.items() if part}
         if made and wanted not in made.values():

@@ -9,9 +9,10 @@ from holdfast import seals
 
 from .bodies import digest
 from .pipelines import Step
-from .world import MEMORY, BrokenError, World, overrides
+from .world import BrokenError, World, overrides
 
-CHANGES = ("change_topic", "change_inbox", "change_items", "change_title", "raise_version")
+CHANGES = ("change_topic", "change_inbox", "change_items", "change_title", "raise_version", "change_takes")
+SECTION = "section of "  # in place of a path
 _SECTION = re.compile(rb"<!-- holdfast section=(\S+) bytes=(\d+) -->\n")
 
 
@@ -67,7 +68,7 @@ def artifacts(world: World) -> dict[str, bytes]:
     for name in world.owners():
         path = world.root / name
         if path.is_file() and not path.is_symlink():
-            found[name] = authored(path.read_bytes()) if seals.is_inline(name) else path.read_bytes()
+            found[name] = authored(path.read_bytes()) if seals.is_inline(name) else beside(world, name)
     return found | sections(world)
 
 
@@ -77,11 +78,17 @@ def authored(data: bytes) -> bytes:
     return seals.author_body(parts.body, parts.seal is not None and parts.seal.newline_added)
 
 
+def beside(world: World, name: str) -> bytes:
+    """A file with its seal beside it; one that had it inside keeps the newline that it needed there."""
+    data = (world.root / name).read_bytes()
+    return data.removesuffix(b"\n") if world.owners()[name].step.was_inline else data
+
+
 def sections(world: World) -> dict[str, bytes]:
-    path = world.root / MEMORY
+    path = world.root / world.sketch.memory
     data = path.read_bytes() if path.is_file() else b""
     return {
-        f"{MEMORY} {world.oldest(opened[1].decode())}": data[opened.end() : opened.end() + int(opened[2])]
+        f"{SECTION}{world.oldest(opened[1].decode())}": data[opened.end() : opened.end() + int(opened[2])]
         for opened in _SECTION.finditer(data)
     }
 
@@ -94,13 +101,14 @@ def kept_words(world: World, mine: dict[str, bytes]) -> dict[str, str]:
     made = {(line[1], line[2]) for line in world.log() if line[0] == "made"}
     for name, content in mine.items():
         text = content.decode(errors="replace")
-        is_kept = world.has_kept_edits and seals.is_inline(name) and name in owners
+        had_seal = name in owners and (seals.is_inline(name) or owners[name].step.was_inline)
+        is_kept = world.has_kept_edits and had_seal
         if name in owners and "PERSON-" in text and not is_kept:
             raise BrokenError(f"an edit of {name} was trusted, and nobody said so")
         # A flipped bit in a text is an edit, too, as far as anybody can tell.
         if is_kept and ["lost", "file", owners[name].task] in world.log():
             wanted[f"{owners[name].task} {owners[name].key}"] = text
-        task = name.removeprefix(f"{MEMORY} ")
-        if name.startswith(MEMORY) and (task, digest(text)) in made:
+        task = name.removeprefix(SECTION)
+        if name.startswith(SECTION) and (task, digest(text)) in made:
             wanted[f"{task} "] = text
     return wanted

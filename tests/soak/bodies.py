@@ -15,6 +15,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,11 +81,11 @@ def override(task: str, key: str = "") -> str | None:
 
 
 def digest(value: Any) -> str:
-    """The same for the same content, whatever form it is received in."""
+    """The same for the same content, whatever form it is received in, and whatever a migration made of it."""
     if isinstance(value, Path):
         value = value.read_bytes()
     if isinstance(value, bytes):
-        return hashlib.sha256(value).hexdigest()[:12]
+        return hashlib.sha256(re.sub(rb"form \d+", b"form", value)).hexdigest()[:12]
     if isinstance(value, dict):
         return digest(json.dumps({key: digest(one) for key, one in value.items()}, sort_keys=True))
     return digest((value if isinstance(value, str) else json.dumps(value, sort_keys=True)).encode())
@@ -98,6 +99,15 @@ def polished(output: Any) -> str | None:
     return "it is unpolished"
 
 
+def reformed(value: Any, form: int) -> Any:
+    """What a migration makes of an output: all texts in it have another form."""
+    if isinstance(value, str):
+        return re.sub(r"form \d+", f"form {form}", value)
+    if isinstance(value, dict):
+        return {key: reformed(one, form) for key, one in value.items()}
+    return value
+
+
 def failing() -> list[str]:
     path = OUTSIDE / "failing"
     return path.read_text().split() if path.exists() else []
@@ -106,6 +116,17 @@ def failing() -> list[str]:
 def in_order() -> str | None:
     """A checklist: something is not in order for now."""
     return "not yet" if "checklist" in failing() else None
+
+
+def numbered(n: int) -> list[str]:
+    """The items that a function gives: n % 10 of them; from ten on others, some of which are the same."""
+    first = 2 if n >= 10 else 0
+    return [f"x{number}" for number in range(first, first + n % 10)]
+
+
+def inner(n: int, items: list[str]) -> list[str]:
+    """The items inside of an item: from ten on another instead of the first."""
+    return [*items[1:], "r"] if n >= 10 else items
 
 
 QUIRKS: dict[str, Callable[[str, str], str]] = {
@@ -141,6 +162,7 @@ class Body:
     spends: bool = False  # outside of any paid call
     quirk: str = ""  # of its text
     rounds: int = 99
+    form: int = 0  # in which its texts are given; what a migration brings along has an older one
 
 
 @dataclass
@@ -242,7 +264,7 @@ class Job:
         if given is not None:
             return given
         made_from = "nothing" if body.blind else self.made_from
-        lines = [f"# {self.task} {body.kind}", f"made from {made_from} by {self.paid}"]
+        lines = [f"# {self.task} {body.kind}", f"made from {made_from} by {self.paid}", f"form {body.form}"]
         lines += [f"Line {number} of {self.task}: {digest(f'{made_from}{number}')}." for number in range(4)]
         if body.refused_first and self.ctx is not None and self.ctx.round == 0:
             lines.append("unpolished")

@@ -181,6 +181,26 @@ def recover_killed(world: World) -> str:
     return ""
 
 
+def recover_storm(world: World) -> str:
+    """Killed again and again."""
+    for _ in range(world.dice.randrange(2, 6)):
+        said = world("recover", "soak.py", trouble=str(world.dice.randrange(1, 25)))
+        oracles.expect_code(world, said, (0, 3, -9))
+    return ""
+
+
+def answer(world: World) -> str:
+    """What `status` asks for is answered, perhaps with a kill in the middle, and what is left stays open."""
+    if not world.is_begun():
+        return "nothing there"
+    told = []
+    for words in oracles.wanted_commands(world)[: world.dice.randrange(1, 4)]:
+        said = world(*words, trouble=moment(world))
+        oracles.expect_code(world, said, (0, 6, -9))
+        told.append(f"{words} -> {said.code}")
+    return "; ".join(told)
+
+
 def look(world: World) -> str:
     words = world.dice.choice(
         [["status"], ["list"], ["plan"], ["verify"], ["scan", "soak.py"], ["events"], ["why"]]

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from holdfast import seals
 
-from .world import MEMORY, World
+from .world import World
 
 
 def edit_artifact(world: World) -> str:
@@ -43,7 +43,7 @@ def edit_half(world: World) -> str:
 
 def write_into_memory(world: World) -> str:
     """Between the sections, or inside of one."""
-    path = world.root / MEMORY
+    path = world.root / world.sketch.memory
     if not path.is_file():
         return "nothing there"
     try:

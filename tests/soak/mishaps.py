@@ -8,20 +8,19 @@ from pathlib import Path
 
 from scenarios.damages import cut, delete, empty, flip, folder, garbage, link, tail_lost, zeros
 
-from .world import MEMORY, VIEWS, BrokenError, World
+from .world import VIEWS, BrokenError, World
 
 DAMAGES = (delete, delete, empty, cut, cut, flip, zeros, garbage, tail_lost, folder, link)
 
 
 def damage_artifact(world: World) -> str:
     owners = world.owners()
-    names = [
-        name for name in (*owners, *(f"{name}.seal" for name in owners), MEMORY) if (world.root / name).is_file()
-    ]
+    every = (*owners, *(f"{name}.seal" for name in owners), world.sketch.memory)
+    names = [name for name in every if (world.root / name).is_file()]
     if not names:
         return "nothing there"
     name = world.dice.choice(names)
-    if name == MEMORY:
+    if name == world.sketch.memory:
         world.note("lost", "file", "memory")
     else:
         world.note("lost", "file", owners[name.removesuffix(".seal")].task)

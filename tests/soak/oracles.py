@@ -156,19 +156,28 @@ def start_over(world: World) -> None:
 def answer(world: World) -> None:
     """Carry out the commands that `status` shows."""
     text = world("status", world.run_id).text
-    commands = re.findall(r"^ +holdfast ((?:approve|decide|retry|reject) [^\n]*)$", text, re.MULTILINE)
     foreign = re.findall(r"^  \S+: (.+) belongs to another run$", text, re.MULTILINE)
     for name in (one for names in foreign for one in names.split(", ")):
         (world.root / name).rename(world.root / f"{name}.moved-away")
+    commands = wanted_commands(world)
     if not commands and not foreign:
         raise BrokenError(f"waits for a person, but names no command: {text}")
-    for command in commands:
-        words = shlex.split(command.split(" (")[0])
-        if words[0] == "decide":
-            words[2] = chosen(world, words[1], command, text)
+    for words in commands:
         said = world(*words)
         if said.code != 0:
             raise BrokenError(f"the command that status names fails: {words} {said.text}")
+
+
+def wanted_commands(world: World) -> list[list[str]]:
+    """The commands that `status` shows, each with one of the answers that it offers."""
+    text = world("status", world.run_id).text
+    wanted = []
+    for command in re.findall(r"^ +holdfast ((?:approve|decide|retry|reject) [^\n]*)$", text, re.MULTILINE):
+        words = shlex.split(command.split(" (")[0])
+        if words[0] == "decide":
+            words[2] = chosen(world, words[1], command, text)
+        wanted.append(words)
+    return wanted
 
 
 def chosen(world: World, task: str, command: str, text: str) -> str:

@@ -66,6 +66,7 @@ class Step:
     traits: dict[str, object] = field(default_factory=dict)
     manner: str = "thread"  # or async, process
     copy: bool = True
+    was_uncopied: bool = False  # so that some of its files may have no copy
     reads: bool = False
     on_partial: str = "redo"
     sources: list[str] = field(default_factory=list)
@@ -73,12 +74,15 @@ class Step:
     objects_to: str = ""  # until that one is revised
     keeps: list[str] = field(default_factory=list)
     suffix: str = ".md"  # of a text
+    was_inline: bool = False  # before it had another suffix
+    stem: str = ""  # of its files, if it has another step's
     on_failure: str = ""
     after: list[str] = field(default_factory=list)  # without taking anything
 
     def paths(self) -> dict[str, str]:
         """Key -> template of each of its files; a section's file is shared, and not here."""
-        stem = {"": self.name, "x": f"{self.name}/{{x}}", "y": f"{self.name}/{{x}}-{{y}}"}[self.each]
+        name = self.stem or self.name
+        stem = {"": name, "x": f"{name}/{{x}}", "y": f"{name}/{{x}}-{{y}}"}[self.each]
         files = FILES.get(self.kind, {})
         return {
             key: self.folder + path.replace("{stem}", stem).replace(".md", self.suffix)
@@ -88,6 +92,10 @@ class Step:
     def names(self) -> set[str]:
         """The steps that it depends on, or speaks of."""
         return {*self.takes, *self.sources, self.head, *self.keeps, *self.after} - {""}
+
+    def form(self) -> int:
+        """The form of its texts: a large file, and bytes, are not migrated."""
+        return 0 if self.kind in ("bytes", "path", "huge", "folder") else self.migrated
 
     def migrations(self) -> range:
         """The versions whose outputs are brought along: the last ones."""
@@ -118,6 +126,7 @@ class Sketch:
     titles: dict[str, str] = field(default_factory=dict)  # of items
     overwrite: bool = False
     dropped: list[Step] = field(default_factory=list)  # that were in it, and may come back
+    memory: str = "memory.md"
 
     def step(self, name: str) -> Step:
         return next(step for step in (*self.steps, *self.dropped) if step.name == name)
@@ -140,7 +149,7 @@ def draw(dice: Random) -> Sketch:
         if dice.random() < 0.3:
             sketch.items["y"] = ["p", "q"]
     for number in range(dice.randrange(2, 8)):
-        sketch.steps.append(_step(f"s{number}", sketch, dice))
+        sketch.steps.append(drawn_step(f"s{number}", sketch, dice))
     _add_memory(sketch, dice)
     _add_objections(sketch, dice)
     _add_phases(sketch, dice)
@@ -151,7 +160,7 @@ def draw(dice: Random) -> Sketch:
     if has_phases and dice.random() < 0.3:
         sketch.gates.append(Gate("phase_ok", "", dice.random() < 0.7, phase=PHASES[0]))
     sketch.overwrite = dice.random() < 0.3
-    if "x" in sketch.items and not has_phases and not _gathers_between(sketch) and dice.random() < 0.25:
+    if "x" in sketch.items and not has_phases and not gathers_between(sketch) and dice.random() < 0.25:
         after = dice.choice([step.name for step in sketch.steps if step.each == "x"] or [""])
         sketch.gates += [Gate("batch_ok", after, each=True)] if after else []
     for step in sketch.steps:
@@ -159,7 +168,7 @@ def draw(dice: Random) -> Sketch:
     return sketch
 
 
-def _step(name: str, sketch: Sketch, dice: Random) -> Step:
+def drawn_step(name: str, sketch: Sketch, dice: Random) -> Step:
     each = dice.choice([*sketch.items, *sketch.items, ""])
     step = Step(name, dice.choice(KINDS), each=each)
     step.takes = dice.sample([one.name for one in sketch.steps], min(len(sketch.steps), dice.randrange(0, 4)))
@@ -168,6 +177,7 @@ def _step(name: str, sketch: Sketch, dice: Random) -> Step:
     if step.manner == "process" and step.kind in ("path", "huge", "folder", "stream"):
         step.manner = "thread"
     step.copy = dice.random() < 0.8 or step.kind in ("value", "large_value")
+    step.was_uncopied = not step.copy
     step.on_partial = dice.choice(["redo", "continue", "ask"]) if step.kind == "stream" else "redo"
     step.on_failure = "skip" if dice.random() < 0.15 else ""
     step.suffix = dice.choice([".md", ".md", ".html", ".txt"])
@@ -223,14 +233,14 @@ def _add_objections(sketch: Sketch, dice: Random) -> None:
 
 def _add_phases(sketch: Sketch, dice: Random) -> None:
     """The first steps in one phase, the last in another; or none."""
-    if dice.random() < 0.5 or ((sketch.chained or sketch.batches) and _gathers_between(sketch)):
+    if dice.random() < 0.5 or ((sketch.chained or sketch.batches) and gathers_between(sketch)):
         return
     border = dice.randrange(1, len(sketch.steps) + 1)
     for number, step in enumerate(sketch.steps):
         step.phase = PHASES[number >= border]
 
 
-def _gathers_between(sketch: Sketch) -> bool:
+def gathers_between(sketch: Sketch) -> bool:
     """Whether a step of an item takes something of all items by way of another: within a phase, a loop."""
     gathering: set[str] = set()
     for step in sketch.steps:
@@ -251,9 +261,10 @@ def written(sketch: Sketch) -> str:
         lines += ['pipe.phase("One")', 'pipe.phase("Two", checklist=[in_order])']
     lines += [_rendered(step, sketch) for step in sketch.steps]
     lines += [
-        f"\n\n@pipe.migration({step.now!r}, {version})\ndef {step.name}_from_{version}(value):\n    return value\n"
+        f"\n\n@pipe.migration({step.now!r}, {version})\n"
+        f"def {step.name}_from_{version}(value):\n    return reformed(value, {form if step.form() else 0})\n"
         for step in sketch.steps
-        for version in step.migrations()
+        for form, version in enumerate(step.migrations(), 1)
     ]
     lines += [
         f"pipe.gate({gate.name!r}, {_place(gate, sketch)}, blocking={gate.blocking}"
@@ -273,7 +284,7 @@ from pathlib import Path
 
 from holdfast import Context, Pipeline
 
-from bodies import Body, in_order, polished, work, work_async, work_elsewhere
+from bodies import Body, in_order, inner, numbered, polished, reformed, work, work_async, work_elsewhere
 
 pipe = Pipeline("soak", params={"topic": (str, "kelp"), "n": (int, 2)}, overwrite=OVERWRITE)
 
@@ -293,7 +304,7 @@ def order(ids: list, *, chained: bool, batches: bool, titles: dict) -> list:
 def _items(sketch: Sketch) -> str:
     manner = f"chained={sketch.chained}, batches={sketch.batches}, titles={sketch.titles}"
     nested = (
-        f'@pipe.items("y", each="x")\ndef ys(x: str) -> list:\n    return {sketch.items["y"]}\n'
+        f'@pipe.items("y", each="x")\ndef ys(x: str, n: int) -> list:\n    return inner(n, {sketch.items["y"]})\n'
         if "y" in sketch.items
         else ""
     )
@@ -303,7 +314,7 @@ def _items(sketch: Sketch) -> str:
     return (
         f'{nested}@pipe.items("x")\n'
         f"def xs({plan}: str, n: int) -> list:\n"
-        f'    return order([f"x{{number}}" for number in range(n)], {manner})\n'
+        f"    return order(numbered(n), {manner})\n"
     )
 
 
@@ -332,7 +343,7 @@ def _options(step: Step, sketch: Sketch) -> dict[str, str]:
         "each": step.each,
         "phase": step.phase,
         "writes": paths.get("", paths),
-        "appends": "memory.md" if is_section else "",
+        "appends": sketch.memory if is_section else "",
         "sources": [sketch.step(name).now for name in step.sources],
         "head": sketch.step(step.head).now if step.head else "",
         "version": step.version,
@@ -360,7 +371,7 @@ def _body(step: Step, sketch: Sketch) -> str:
     if step.objects_to:
         traits |= {"objects_to": step.objects_to, "sends_to": sketch.step(step.objects_to).now}
         traits["keeps"] = tuple(sketch.step(name).now for name in step.keeps)
-    traits |= {"version": step.version - step.migrated, "reads": INBOX if step.reads else ""}
+    traits |= {"version": step.version - step.migrated, "form": step.form(), "reads": INBOX if step.reads else ""}
     words = [repr(step.name), repr(step.kind), *(f"{key}={value!r}" for key, value in traits.items())]
     return f"Body({', '.join(words)})"
 

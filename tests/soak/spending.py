@@ -84,9 +84,9 @@ def may_run_again(world: World, task: str, signature: str, since: list[list[str]
     step = world.step_of(task)
     is_lost = "lost objects" in said or "lost record" in said
     if not step.paths() or step.kind in ("several", "folder"):
-        has_lost_file = f"lost file {task}" in said and not step.copy
+        has_lost_file = f"lost file {task}" in said and step.was_uncopied
         return is_lost or has_lost_file
-    return f"lost file {task}" in said and (is_lost or not step.copy)
+    return f"lost file {task}" in said and (is_lost or step.was_uncopied)
 
 
 def is_wanted_anew(world: World, task: str, signature: str, since: list[list[str]]) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 from holdfast import seals
 
+from .bodies import inner, numbered
 from .pipelines import FILE, Sketch, Step, draw, written
 from .processes import HUNG, Processes, Said
 
@@ -26,7 +27,6 @@ VIEWS = ("checkpoint.md", "RESUME.md")
 DRAWN = (*VIEWS, "checkpoint.json", "progress.md", "todos.db")
 LOOKING = ("status", "list", "plan", "why", "events", "verify", "scan")
 PEOPLE = ("approve", "reject", "decide", "retry", "note", "why")
-MEMORY = "memory.md"
 PASSING = (".lock", "/logs", "todos.db-journal")  # as far as names end
 
 
@@ -99,13 +99,14 @@ class World:
         if "x" not in self.sketch.items:
             return []
         if "x" in self.sketch.made_by:
-            return [f"x{number}" for number in range(int(self.params["n"]))]
+            return numbered(int(self.params["n"]))
         return self.sketch.items["x"]
 
     def items_of(self, step: Step) -> list[str]:
         """The part of its task ids in brackets, for each of its tasks."""
         if step.each == "y":
-            return [f"{x}/{y}" for x in self.items() for y in self.sketch.items["y"]]
+            inside = inner(int(self.params["n"]), self.sketch.items["y"])
+            return [f"{x}/{y}" for x in self.items() for y in inside]
         return self.items() if step.each else [""]
 
     def owners(self) -> dict[str, Owner]:

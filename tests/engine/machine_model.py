@@ -1,0 +1,166 @@
+"""A small model of a project: what a run must trust, put back, make again, ask about and block.
+
+It knows of no journal or seal: only what each task was made from, what it gave, and how its file is. A run is
+one pass over the tasks in their order; `Model.run` says which bodies begin, and how each task stands afterwards.
+
+    finished, made from what is there now      trusted; its file is put back if it has a copy, else its step runs
+    made from something else                   runs
+    edited, and not out of date                waits for a person
+    something it needs is not there            blocked, unless it is finished
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+COMPLETED, WAITING, FAILED, BLOCKED = "completed", "waiting", "needs_review", "blocked"
+
+
+@dataclass
+class Step:
+    """One step of the pipeline, as the model and the pipeline are made from it."""
+
+    name: str
+    takes: tuple[str, ...]
+    has_items: bool
+    has_file: bool
+    has_copy: bool
+    is_blunt: bool  # what it gives says nothing of its inputs
+    takes_topic: bool
+    version: int = 1
+
+    def gives(self, item: str, inputs: Mapping[str, Any]) -> str:
+        told = "" if self.is_blunt else digest(dict(inputs))
+        return f"{self.task(item)} v{self.version} {told}\nand a second line.\n"
+
+    def task(self, item: str) -> str:
+        return f"{self.name}[{item}]" if item else self.name
+
+    @property
+    def is_copied(self) -> bool:
+        """What is no file is in the journal."""
+        return self.has_copy or not self.has_file
+
+    def path(self, item: str) -> str:
+        return f"{self.name}/{item}.md" if item else f"{self.name}.md"
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@dataclass
+class Work:
+    """What is known of a task that was finished once."""
+
+    made_from: str
+    output: str
+    is_copied: bool
+    is_there: bool = True  # its file, whole or edited
+    edit: str = ""  # the text as a person left it
+    answer: str = ""  # to the question about it
+
+
+@dataclass
+class Model:
+    """A project: what is wanted, and what has been made."""
+
+    steps: list[Step]
+    items: list[str]
+    topic: str = "kelp"
+    broken: set[str] = field(default_factory=set)
+    works: dict[str, Work] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)  # about which the last run has left a question
+
+    def tasks(self) -> Iterable[tuple[Step, str]]:
+        """In an order in which producers come first."""
+        return [(step, item) for step in self.steps for item in (self.items if step.has_items else [""])]
+
+    def step(self, name: str) -> Step:
+        return next(step for step in self.steps if step.name == name)
+
+    def producers(self, step: Step, item: str) -> list[str]:
+        found = []
+        for name in step.takes:
+            other = self.step(name)
+            mine = [item] if other.has_items and step.has_items else self.items if other.has_items else [""]
+            found += [other.task(one) for one in mine]
+        return found
+
+    def inputs(self, step: Step, item: str) -> dict[str, Any]:
+        """What the function receives; every producer is done."""
+        found: dict[str, Any] = {"topic": self.topic} if step.takes_topic else {}
+        for name in step.takes:
+            other = self.step(name)
+            if other.has_items and not step.has_items:
+                found[name] = {one: self.works[other.task(one)].output for one in self.items}
+            else:
+                found[name] = self.works[other.task(item if other.has_items else "")].output
+        return found
+
+    def cut_off(self, began: list[str]) -> list[Model]:
+        """What may be the case after a run that was cut off: these bodies had begun, one after the other.
+
+        All but the last had ended. The last may be finished, begun, or as good as not begun.
+        """
+        finished = self._with_made(began)
+        begun = self._with_made(began[:-1])
+        for task in began[-1:]:
+            begun.works.pop(task, None)
+        return [finished, begun, self._with_made(began[:-1])]
+
+    def _with_made(self, tasks: list[str]) -> Model:
+        other = deepcopy(self)
+        for step, item in other.tasks():
+            if step.task(item) in tasks:
+                other._make(step, item, other.inputs(step, item), set())
+        return other
+
+    # --- a run ---------------------------------------------------------------------------------------------
+
+    def run(self) -> tuple[set[str], dict[str, str]]:
+        """The tasks whose bodies begin, and how each task stands at the end."""
+        ran: set[str] = set()
+        standing: dict[str, str] = {}
+        for step, item in self.tasks():
+            task = step.task(item)
+            if all(standing[one] == COMPLETED for one in self.producers(step, item)):
+                standing[task] = self._settle(step, item, ran)
+            else:
+                standing[task] = self._without_inputs(task)
+        self.asked = {task for task, how in standing.items() if how == WAITING}
+        return ran, standing
+
+    def _settle(self, step: Step, item: str, ran: set[str]) -> str:
+        inputs = self.inputs(step, item)
+        made_from, work = digest([inputs, step.version]), self.works.get(step.task(item))
+        if work is None or work.made_from != made_from or work.answer == "redo":
+            return self._make(step, item, inputs, ran)
+        if work.edit and not work.answer:
+            return WAITING
+        if work.answer == "keep":
+            self.works[step.task(item)] = Work(made_from, work.edit, step.is_copied)
+        elif (work.edit or not work.is_there) and not work.is_copied:
+            return self._make(step, item, inputs, ran)
+        else:
+            work.is_there, work.edit, work.answer = True, "", ""
+            work.is_copied = step.is_copied  # one that was lost is made again
+        return COMPLETED
+
+    def _make(self, step: Step, item: str, inputs: Mapping[str, Any], ran: set[str]) -> str:
+        task = step.task(item)
+        ran.add(task)
+        self.works.pop(task, None)
+        if step.name in self.broken:
+            return FAILED
+        self.works[task] = Work(digest([inputs, step.version]), step.gives(item, inputs), step.is_copied)
+        return COMPLETED
+
+    def _without_inputs(self, task: str) -> str:
+        work = self.works.get(task)
+        return COMPLETED if work and work.is_there and not work.edit else BLOCKED

@@ -17,6 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seeds", default="0..20", help="A..B (B is left out), or one number")
     parser.add_argument("--skip", default="", help="actions to leave out, by number: 2,5")
+    parser.add_argument("--often", default="", help="actions that happen ten times as often: migrate,trade_paths")
     parser.add_argument(
         "--folder", type=Path, help="where projects are made, and left  [default: a temporary one]"
     )
@@ -27,16 +28,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as passing:
         folder = (given.folder or Path(passing)).resolve()  # bodies run in the project
         folder.mkdir(parents=True, exist_ok=True)
-        return try_all(range(int(first), int(last or int(first) + 1)), folder, skip, given.reduce)
+        seeds, often = range(int(first), int(last or int(first) + 1)), frozenset(given.often.split(","))
+        return try_all(seeds, folder, skip, often, reduce=given.reduce)
 
 
-def try_all(seeds: range, folder: Path, skip: frozenset[int], reduce: bool) -> int:
+def try_all(seeds: range, folder: Path, skip: frozenset[int], often: frozenset[str], *, reduce: bool) -> int:
     failed = 0
     with processes(folder) as start:
         for seed in seeds:
-            told = broken_by(seed, folder / str(seed), start, skip)
+            told = broken_by(seed, folder / str(seed), start, skip, often)
             if told and reduce:
-                skipped, told = reduced(seed, folder / str(seed), start)
+                skipped, told = reduced(seed, folder / str(seed), start, often)
                 told += f"\nreduced: --skip {','.join(map(str, sorted(skipped)))}"
             failed += bool(told)
             print(told or f"seed {seed}: fine", flush=True)

@@ -74,11 +74,15 @@ ACTIONS: dict[Action, int] = {
 }
 
 
-def happen(world: World, *, skip: frozenset[int] = frozenset()) -> None:
+OFTEN = 10
+
+
+def happen(world: World, *, skip: frozenset[int] = frozenset(), often: frozenset[str] = frozenset()) -> None:
     """Three to sixteen things, the first of them a run; those in `skip` are left out, to find what matters."""
     dice = world.dice
+    weights = [weight * (OFTEN if action.__name__ in often else 1) for action, weight in ACTIONS.items()]
     chosen = [dice.choice([commands.run, commands.run_killed, commands.run_killed])]
-    chosen += dice.choices(list(ACTIONS), list(ACTIONS.values()), k=dice.randrange(2, 16))
+    chosen += dice.choices(list(ACTIONS), weights, k=dice.randrange(2, 16))
     seeds = [dice.randrange(2**32) for _ in chosen]
     for number, (action, seed) in enumerate(zip(chosen, seeds, strict=True)):
         dice.seed(seed)

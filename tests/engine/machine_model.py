@@ -163,4 +163,4 @@ class Model:
 
     def _without_inputs(self, task: str) -> str:
         work = self.works.get(task)
-        return COMPLETED if work and work.is_there and not work.edit else BLOCKED
+        return COMPLETED if work and work.is_there and not work.edit and not work.answer else BLOCKED

@@ -103,6 +103,7 @@ class Machine(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp())
         self.model = Model([], [])
         self.run_id = ""
+        self.topic_on_record = ""
         self.possible: list[Model] = []  # after a run that was cut off
 
     @initialize(drawn=steps())
@@ -119,7 +120,7 @@ class Machine(RuleBasedStateMachine):
         """Exactly the bodies that must begin do, and every task stands and gives as it must."""
         began: list[str] = []
         result = self.start(began)
-        self.run_id = result.run_id
+        self.run_id, self.topic_on_record = result.run_id, self.model.topic
         (ran, standing), self.model = self.fitting(began)
         assert sorted(began) == sorted(ran)
         assert {task: how_it_stands(result.picture, task) for task in standing} == standing
@@ -209,6 +210,28 @@ class Machine(RuleBasedStateMachine):
         for step, item in self.model.tasks():
             if step.has_file and (work := self.model.works.get(step.task(item))):
                 work.is_copied = False
+
+    @precondition(lambda self: self.files() and not self.asked())
+    @rule(data=st.data())
+    def send_back(self, data: st.DataObject) -> None:
+        """Somebody wants a finished task done again, and so it is, once."""
+        task, _ = data.draw(st.sampled_from(self.files()))
+        people.decide(ProjectLayout(self.root), self.run_id, task, "redo")
+        self.model.works[task].answer = "redo"
+
+    @precondition(lambda self: self.is_all_in_files())
+    @rule()
+    def lose_record(self) -> None:
+        """All of .holdfast: what proves itself is trusted as before."""
+        shutil.rmtree(self.root / ".holdfast", ignore_errors=True)
+        for work in self.model.works.values():
+            work.is_copied = False
+
+    def is_all_in_files(self) -> bool:
+        """Whether nothing is lost with the record but copies: neither values, nor what somebody has said."""
+        is_said = any(work.edit or work.answer for work in self.model.works.values())
+        is_new_topic = self.topic_on_record != self.model.topic
+        return all(step.has_file for step in self.model.steps) and not is_said and not is_new_topic
 
     @precondition(lambda self: self.asked())
     @rule(data=st.data(), choice=st.sampled_from(["keep", "restore", "redo"]))

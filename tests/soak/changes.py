@@ -198,10 +198,17 @@ def rewritten(world: World, *, undo: Callable[[], None]) -> str:
 
 
 def note_moved(world: World, steps: set[str]) -> None:
-    """After a loss, nobody may know any more where the files of these steps were."""
-    if ["lost", "record"] in world.log():
-        for task in sorted({owner.task for owner in world.owners().values() if owner.step.name in steps}):
-            world.note("lost", "file", task)
+    """After a loss, or before the record of a killed step, nobody knows where the files of these steps were."""
+    tasks = {owner.task for owner in world.owners().values() if owner.step.name in steps}
+    known = set() if ["lost", "record"] in world.log() else recorded(world)
+    for task in sorted(tasks - known):
+        world.note("lost", "file", task)
+
+
+def recorded(world: World) -> set[str]:
+    """The tasks that are finished on record."""
+    tasks = world.status()["tasks"] if world.is_begun() else []
+    return {world.oldest(task["id"]) for task in tasks if task["status"] == "completed"}
 
 
 def drop_step(world: World) -> str:

@@ -30,14 +30,18 @@ def may_pay_again(world: World, call: tuple[str, ...], since: list[list[str]]) -
     if f"kept {' '.join(call)}" not in said or is_wanted_anew(world, task, signature, since):
         return True
     step = world.step_of(task)
-    if f"raised {step.name}" in said and f"whole {task}" not in said:
+    if f"raised {step.name}" in said and not is_left_whole(task, said):
         return True
     losses = ["lost record"] + (["lost objects"] if step.traits.get("large_calls") else [])
     lost_at = [number for number, line in enumerate(said) if line in losses]
     after = said[lost_at[-1] :] if lost_at else []
-    is_whole = f"whole {task}" in after and f"lost file {task}" not in after
     has_value_beside = step.kind in ("several", "folder") and "lost objects" in said
-    return bool(lost_at) and (not is_whole or has_value_beside)
+    return bool(lost_at) and (not is_left_whole(task, after) or has_value_beside)
+
+
+def is_left_whole(task: str, said: list[str]) -> bool:
+    """Whether its files were whole, and nothing happened to them."""
+    return f"whole {task}" in said and f"lost file {task}" not in said
 
 
 def check_cost(world: World) -> None:

@@ -6,6 +6,7 @@ one pass over the tasks in their order; `Model.run` says which bodies begin, and
     finished, made from what is there now      trusted; its file is put back if it has a copy, else its step runs
     made from something else                   runs
     edited, and not out of date                waits for a person
+    adopted after a loss, made from other      waits for a person
     something it needs is not there            blocked, unless it is finished
 """
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COMPLETED, WAITING, FAILED, BLOCKED = "completed", "waiting", "needs_review", "blocked"
+OPEN = "open"  # nobody can say yet
 
 
 @dataclass
@@ -64,6 +66,8 @@ class Work:
     is_there: bool = True  # its file, whole or edited
     edit: str = ""  # the text as a person left it
     answer: str = ""  # to the question about it
+    version: int = 1
+    is_adopted: bool = False  # found without a record, and not compared with its inputs yet
 
 
 @dataclass
@@ -139,18 +143,24 @@ class Model:
     def _settle(self, step: Step, item: str, ran: set[str]) -> str:
         inputs = self.inputs(step, item)
         made_from, work = digest([inputs, step.version]), self.works.get(step.task(item))
-        if work is None or work.made_from != made_from or work.answer == "redo":
+        if work is None or work.answer == "redo" or work.version != step.version:
             return self._make(step, item, inputs, ran)
-        if work.edit and not work.answer:
+        if work.made_from != made_from:
+            if not work.is_adopted:
+                return self._make(step, item, inputs, ran)
+            if not work.answer:
+                return WAITING
+        elif work.edit and not work.answer:
             return WAITING
-        if work.answer == "keep":
-            self.works[step.task(item)] = Work(made_from, work.edit, step.is_copied)
-        elif (work.edit or not work.is_there) and not work.is_copied:
+        if work.answer != "keep" and not work.is_copied and (work.edit or not work.is_there):
             return self._make(step, item, inputs, ran)
-        else:
-            work.is_there, work.edit, work.answer = True, "", ""
-            work.is_copied = step.is_copied  # one that was lost is made again
+        output = work.edit if work.answer == "keep" and work.edit else work.output
+        self.works[step.task(item)] = self._work(step, made_from, output)
         return COMPLETED
+
+    def _work(self, step: Step, made_from: str, output: str) -> Work:
+        """Whatever is accepted has a copy afterwards; one that was lost is made again."""
+        return Work(made_from, output, step.is_copied, version=step.version)
 
     def _make(self, step: Step, item: str, inputs: Mapping[str, Any], ran: set[str]) -> str:
         task = step.task(item)
@@ -158,9 +168,22 @@ class Model:
         self.works.pop(task, None)
         if step.name in self.broken:
             return FAILED
-        self.works[task] = Work(digest([inputs, step.version]), step.gives(item, inputs), step.is_copied)
+        self.works[task] = self._work(step, digest([inputs, step.version]), step.gives(item, inputs))
         return COMPLETED
 
+    def lose_record(self) -> None:
+        """What has its file is adopted, the rest forgotten."""
+        self.works = {task: work for task, work in self.works.items() if work.is_there}
+        for work in self.works.values():
+            work.is_adopted, work.is_copied = True, False
+
+    def answers(self, task: str) -> list[str]:
+        """What may be decided about it."""
+        return ["keep", "restore", "redo"] if self.works[task].edit else ["keep", "redo"]
+
     def _without_inputs(self, task: str) -> str:
+        """What is finished stays so; what is wrong with it is looked at when its inputs are there."""
         work = self.works.get(task)
-        return COMPLETED if work and work.is_there and not work.edit and not work.answer else BLOCKED
+        if work is None:
+            return BLOCKED
+        return COMPLETED if work.is_there and not work.edit and not work.answer else OPEN

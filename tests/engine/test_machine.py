@@ -26,7 +26,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.stores import disk
 from holdfast.views.picture import Picture
 
-from .machine_model import COMPLETED, FAILED, WAITING, Model, Step
+from .machine_model import COMPLETED, FAILED, OPEN, WAITING, Model, Step
 
 TOPICS = ("kelp", "sand", "foam")
 ENDS = {COMPLETED: "completed", FAILED: "failed", WAITING: "paused"}
@@ -123,16 +123,21 @@ class Machine(RuleBasedStateMachine):
         self.run_id, self.topic_on_record = result.run_id, self.model.topic
         (ran, standing), self.model = self.fitting(began)
         assert sorted(began) == sorted(ran)
-        assert {task: how_it_stands(result.picture, task) for task in standing} == standing
+        known = {task: how for task, how in standing.items() if how != OPEN}
+        assert {task: how_it_stands(result.picture, task) for task in known} == known
         worst = next((how for how in (FAILED, WAITING) if how in standing.values()), COMPLETED)
         assert result.status == ENDS[worst]
         if worst == COMPLETED:
             self.check_outputs()
 
     def start(self, began: list[str]) -> RunResult:
-        resume = self.run_id if (self.root / ".holdfast" / "runs" / self.run_id).is_dir() else ""
-        pipe = declared(self.model, began)
-        return pipe.run({"topic": self.model.topic}, dir=self.root, resume=resume or None, concurrency=1)
+        pipe, resume = declared(self.model, began), self.run_id if self.is_on_record() else None
+        return pipe.run({"topic": self.model.topic}, dir=self.root, resume=resume, concurrency=1)
+
+    def is_on_record(self) -> bool:
+        """Whether the run can be named: one that was cut off before its first line cannot."""
+        journal = self.root / ".holdfast" / "runs" / self.run_id / "events.jsonl"
+        return journal.is_file() and b"\n" in journal.read_bytes()
 
     def fitting(self, began: list[str]) -> tuple[tuple[set[str], dict[str, str]], Model]:
         """What the model says of a run, the one of several that fits what happened, if there is one."""
@@ -211,7 +216,7 @@ class Machine(RuleBasedStateMachine):
             if step.has_file and (work := self.model.works.get(step.task(item))):
                 work.is_copied = False
 
-    @precondition(lambda self: self.files() and not self.asked())
+    @precondition(lambda self: self.files() and not self.asked() and not self.is_said())
     @rule(data=st.data())
     def send_back(self, data: st.DataObject) -> None:
         """Somebody wants a finished task done again, and so it is, once."""
@@ -224,19 +229,22 @@ class Machine(RuleBasedStateMachine):
     def lose_record(self) -> None:
         """All of .holdfast: what proves itself is trusted as before."""
         shutil.rmtree(self.root / ".holdfast", ignore_errors=True)
-        for work in self.model.works.values():
-            work.is_copied = False
+        self.model.lose_record()
+
+    def is_said(self) -> bool:
+        """Whether a person's words wait for the next run."""
+        return any(work.edit or work.answer for work in self.model.works.values())
 
     def is_all_in_files(self) -> bool:
         """Whether nothing is lost with the record but copies: neither values, nor what somebody has said."""
-        is_said = any(work.edit or work.answer for work in self.model.works.values())
         is_new_topic = self.topic_on_record != self.model.topic
-        return all(step.has_file for step in self.model.steps) and not is_said and not is_new_topic
+        return all(step.has_file for step in self.model.steps) and not self.is_said() and not is_new_topic
 
     @precondition(lambda self: self.asked())
-    @rule(data=st.data(), choice=st.sampled_from(["keep", "restore", "redo"]))
-    def decide(self, data: st.DataObject, choice: str) -> None:
+    @rule(data=st.data())
+    def decide(self, data: st.DataObject) -> None:
         task = data.draw(st.sampled_from(self.asked()))
+        choice = data.draw(st.sampled_from(self.model.answers(task)))
         people.decide(ProjectLayout(self.root), self.run_id, task, choice)
         self.model.works[task].answer = choice
 
@@ -250,4 +258,5 @@ TestMachine.settings = settings(
     stateful_step_count=15,
     deadline=None,
     suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
 )

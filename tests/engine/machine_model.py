@@ -7,7 +7,7 @@ one pass over the tasks in their order; `Model.run` says which bodies begin, and
     made from something else                   runs
     edited, and not out of date                waits for a person
     adopted after a loss, made from other      waits for a person
-    something it needs is not there            blocked, unless it is finished
+    something that it comes from is not there  blocked, or left as it is
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COMPLETED, WAITING, FAILED, BLOCKED = "completed", "waiting", "needs_review", "blocked"
-OPEN = "open"  # nobody can say yet
+OPEN = "open"  # finished once: whether it still holds is seen when all that it comes from is there
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Model:
             if all(standing[one] == COMPLETED for one in self.producers(step, item)):
                 standing[task] = self._settle(step, item, ran)
             else:
-                standing[task] = self._without_inputs(task)
+                standing[task] = OPEN if task in self.works else BLOCKED
         self.asked = {task for task, how in standing.items() if how == WAITING}
         return ran, standing
 
@@ -180,10 +180,3 @@ class Model:
     def answers(self, task: str) -> list[str]:
         """What may be decided about it."""
         return ["keep", "restore", "redo"] if self.works[task].edit else ["keep", "redo"]
-
-    def _without_inputs(self, task: str) -> str:
-        """What is finished stays so; what is wrong with it is looked at when its inputs are there."""
-        work = self.works.get(task)
-        if work is None:
-            return BLOCKED
-        return COMPLETED if work.is_there and not work.edit and not work.answer else OPEN

@@ -247,6 +247,7 @@ class Machine(RuleBasedStateMachine):
         choice = data.draw(st.sampled_from(self.model.answers(task)))
         people.decide(ProjectLayout(self.root), self.run_id, task, choice)
         self.model.works[task].answer = choice
+        self.model.asked.remove(task)
 
     def asked(self) -> list[str]:
         return sorted(self.model.asked)

@@ -173,6 +173,7 @@ class Model:
 
     def lose_record(self) -> None:
         """What has its file is adopted, the rest forgotten."""
+        self.asked = set()
         self.works = {task: work for task, work in self.works.items() if work.is_there}
         for work in self.works.values():
             work.is_adopted, work.is_copied = True, False

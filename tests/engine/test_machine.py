@@ -216,7 +216,7 @@ class Machine(RuleBasedStateMachine):
             if step.has_file and (work := self.model.works.get(step.task(item))):
                 work.is_copied = False
 
-    @precondition(lambda self: self.files() and not self.asked() and not self.is_said())
+    @precondition(lambda self: self.files() and self.is_on_record() and not self.asked() and not self.is_said())
     @rule(data=st.data())
     def send_back(self, data: st.DataObject) -> None:
         """Somebody wants a finished task done again, and so it is, once."""

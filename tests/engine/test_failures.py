@@ -561,3 +561,29 @@ def test_no_body_begins_once_the_run_is_over(tmp_path: Path, monkeypatch: pytest
         if thread.name.startswith("holdfast-worker"):
             thread.join(PATIENCE_S)
     assert calls == []
+
+
+def test_no_coroutine_begins_once_the_disk_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that start together with the one that met it are not paid for either."""
+    prepared: list[str] = []
+    begun: list[str] = []
+    really = Attempts.prepare
+
+    def prepare(attempts: Attempts, attempt: Attempt) -> Call:
+        prepared.append(attempt.node.id)
+        if len(prepared) == 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), "somewhere")
+        return really(attempts, attempt)
+
+    monkeypatch.setattr(Attempts, "prepare", prepare)
+    pipe = Pipeline("p")
+    pipe.items("chapter", ["a", "b", "c"])
+
+    @pipe.step(each="chapter")
+    async def draft(chapter: str) -> str:
+        begun.append(chapter)
+        return chapter
+
+    with pytest.raises(StorageError):
+        pipe.run(dir=tmp_path)
+    assert begun == []

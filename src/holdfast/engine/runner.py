@@ -21,7 +21,7 @@ import msgspec
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
-from holdfast.context import current_task
+from holdfast.context import ContextEndedError, current_task
 from holdfast.engine.attempt import Attempt, Attempts, describe
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry, Recorded
@@ -288,8 +288,6 @@ class Runner:
             call = self._prepared(attempt)
         except Exception as error:
             return Outcome(error=error)
-        if attempt.overran or self.committer.failed is not None:
-            return Outcome(cancelled=True)  # the run is over: nobody could record what this body is paid for
         node = attempt.node
         if node.kind == "step" and node.spec.executor == "process":
             return self._process_pool().run(call)
@@ -306,7 +304,7 @@ class Runner:
     def _prepared(self, attempt: Attempt) -> Call:
         """The call with its inputs. One that the machine cannot read, or a mistake of ours, stops the run."""
         try:
-            return self.attempts.prepare(attempt)
+            call = self.attempts.prepare(attempt)
         except (OSError, StorageError) as error:
             told = error if isinstance(error, StorageError) else StorageError.from_os(error, "read an input")
             self.committer.fail(told)
@@ -316,6 +314,9 @@ class Runner:
         except Exception as error:
             self.committer.fail(error)
             raise
+        if attempt.overran or self.committer.failed is not None:
+            raise ContextEndedError("the run has ended")  # nobody could record what this body is paid for
+        return call
 
     def _process_pool(self) -> Executor:
         if self._processes is None:

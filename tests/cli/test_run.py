@@ -255,6 +255,20 @@ def test_a_pipeline_beside_the_project_is_found_after_both_were_moved(
     assert str(tmp_path) not in (project.root / "RESUME.md").read_text()
 
 
+def test_a_project_has_one_record_whichever_way_leads_to_it(project: Project, tmp_path: Path) -> None:
+    """Begun through a link and gone on with beside it, the run and its pipeline's file are the same."""
+    project.touch("gated")
+    real, link = project.root, tmp_path / "link"
+    link.symlink_to(real)
+    project.root = link
+    assert project("run", str(real / "book.py"), "--run-id", "r").code == 3
+    assert project("approve", "publish_ok").code == 0
+    project.root = real
+    assert project("resume").code == 0
+    recorded = [json.loads(line) for line in project("events", "--json").lines]
+    assert {event["file"] for event in recorded if "file" in event} == {"book.py:pipe"}
+
+
 def test_unknown_run_is_never_a_fresh_start(project: Project) -> None:
     """A run id that does not exist is an error for run and resume, and no folder appears."""
     for words in (("resume", "nosuch"), ("run", str(project.root / "book.py"), "--resume", "nosuch")):

@@ -266,7 +266,7 @@ class OpenRun:
             text = str(path.relative_to(self.layout.root))
         except ValueError:  # `..` leads out of the real folder, whatever link leads into it
             folder = os.path.relpath(os.path.realpath(path.parent), os.path.realpath(self.layout.root))
-            text = os.path.join(folder, path.name)
+            text = os.path.normpath(os.path.join(folder, path.name))
         return text if self.compiled.variable is None else f"{text}:{self.compiled.variable}"
 
     def write_snapshot(self) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Pipeline
+from holdfast.artifacts import inputs as artifacts_inputs
+from holdfast.artifacts.inputs import Inputs
 from holdfast.commands.people import decide
+from holdfast.commands.verify import verify
 from holdfast.errors import StorageError
+from holdfast.pipeline.nodes import Node
 from holdfast.runs.listing import open_project, read_picture
 from holdfast.stores import disk
+from holdfast.values import digest, encode_json
 
 from .projects import events_of, exits_of, gated_pipeline
 
@@ -194,6 +200,30 @@ def test_names_in_another_order_redo_nothing(tmp_path: Path, lost: bool) -> None
     pipe = ordered(ran, "aim, ant, n, zest, zoo", {"y": {"q": 2, "p": 1}, "x": 1, "id": "a"})
     result = pipe.run({"aim": '{"a": [2], "b": 1}'}, dir=tmp_path)
     assert (result.status, ran) == ("completed", ["a"])
+
+
+@pytest.mark.parametrize("lost", (False, True))
+def test_what_an_earlier_version_finished_is_not_redone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """It put the digest of all inputs together in the order in which somebody had written their names."""
+
+    def digest_as_written(inputs: Inputs, node: Node, parts: Mapping[str, str]) -> str:
+        text = "".join([node.identity, *[f"\n{key}={part}" for key, part in parts.items()]])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    ran: list[str] = []
+    pipe = ordered(ran, "n, zoo, ant, zest, aim", {"id": "a", "y": 2, "x": 1})
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Inputs, "digest", digest_as_written)
+        earlier.setattr(artifacts_inputs, "digest_of_fields", lambda value: digest(encode_json(value)))
+        pipe.run(dir=tmp_path)
+    if lost:
+        shutil.rmtree(tmp_path / ".holdfast")
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, ran) == ("completed", ["a"])
+    assert pipe.run(dir=tmp_path).status == "completed" and verify(open_project(tmp_path), result.run_id).ok
+    assert ran == ["a"]
 
 
 def test_a_vanished_item_leaves_an_orphan(tmp_path: Path) -> None:

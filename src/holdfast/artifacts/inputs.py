@@ -21,7 +21,7 @@ from holdfast.pipeline.templates import check_pattern, render, render_path
 from holdfast.pipeline.templates import fields as fields_of
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.stores.ahead import FILES_MIN
-from holdfast.values import digest_of_fields
+from holdfast.values import digest, digest_of_fields, encode_json
 
 UNKNOWN = "?"
 """The digest of an input whose value is lost: unknown is not different."""
@@ -76,10 +76,26 @@ class Inputs:
 
     def digest(self, node: Node, parts: Mapping[str, str]) -> str:
         """The one digest that a seal carries as `in`; the order of a function's parameters is not part of it."""
-        text = node.identity
-        for key in sorted(parts):
-            text += f"\n{key}={parts[key]}"
-        return hashlib.sha256(text.encode()).hexdigest()
+        now = _digest_of(node, sorted(parts.items()))
+        record = self.state.tasks.get(node.id)
+        if record is not None and record.input_digest not in ("", UNKNOWN, now):
+            before = self.earlier_digest(node, parts)
+            return before if before == record.input_digest else now
+        return now
+
+    def earlier_digest(self, node: Node, parts: Mapping[str, str]) -> str:
+        """The same as earlier versions had it: names in the order in which somebody wrote them.
+
+        What they finished stands: an upgrade alone redoes nothing.
+        """
+        written = dict(parts)
+        if "item" in parts and parts["item"] not in node.path:
+            fields = {key: value for key, value in (node.item or {}).items() if key not in _NOT_IDENTITY}
+            written["item"] = digest(encode_json([list(node.path), fields]))
+        for key in parts:
+            if key.startswith("param "):
+                written[key] = digest(encode_json(self.state.params.get(key.removeprefix("param "))))
+        return _digest_of(node, written.items())
 
     def _item_digest(self, node: Node) -> str:
         item = node.item or {}
@@ -207,11 +223,11 @@ class Inputs:
 
     def section_digests(self, node: Node, parts: Mapping[str, str]) -> set[str]:
         """The digests that a section made now may carry: one for each source that it could be made from."""
-        found = {self.digest(node, parts)}
+        made = [parts]
         for producer in node.material:
             key = f"source {producer.spec.name}"
-            found.add(self.digest(node, {**parts, key: self.state.task(producer.id).output_digest}))
-        return found
+            made.append({**parts, key: self.state.task(producer.id).output_digest})
+        return {self.digest(node, one) for one in made} | {self.earlier_digest(node, one) for one in made}
 
     def memory_path(self, step: StepSpec, path: tuple[str, ...]) -> str:
         """The memory file of a step, for the task (or its fan-out) at `path`."""
@@ -345,6 +361,11 @@ class Inputs:
             for key, inner in self.gathered(name, node.path)
             if inner.kind == "gather" or self.state.task(inner.id).status == COMPLETED
         }
+
+
+def _digest_of(node: Node, parts: Iterable[tuple[str, str]]) -> str:
+    text = "".join([node.identity, *[f"\n{key}={part}" for key, part in parts]])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def known_items(spec: PipelineSpec, state: RunState, artifacts: Artifacts) -> dict[str, list[dict[str, Any]]]:

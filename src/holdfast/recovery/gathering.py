@@ -106,6 +106,7 @@ class Gathering:
             record=known,
             recorded=recorded,
             input_digest=input_digest,
+            earlier_digest=self.inputs.earlier_digest(node, parts) if _is_of_others(files, input_digest) else "",
             parts=parts,
             version=node.spec.version,
             kept_by=self.state.keeps.get(node.id, ""),
@@ -297,6 +298,11 @@ class Gathering:
             if name in names or ("ctx" in node.spec.sources and part_path(name) in names):
                 return False
         return True
+
+
+def _is_of_others(files: Mapping[str, Look], input_digest: str) -> bool:
+    """Whether a seal names other inputs."""
+    return any(found.seal is not None and found.seal.input_digest != input_digest for found in files.values())
 
 
 def _as_before_sealing(node: Node, paths: Mapping[str, str], files: dict[str, Look]) -> dict[str, Look]:

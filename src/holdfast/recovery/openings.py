@@ -61,7 +61,8 @@ class Openings:
         seal = found.seal
         if found.kind != look.SEALED or seal is None or seal.run in self._living_runs:
             return False
-        same = seal.input_digest == input_digest or UNKNOWN in parts.values()
+        same = seal.input_digest in (input_digest, self.inputs.earlier_digest(node, parts))
+        same = same or UNKNOWN in parts.values()
         return same and not self._refusal(node, lambda: section_text(found))
 
     def adoption(self, node: Node, decision: Decision, parts: Mapping[str, str]) -> ev.TaskAdopted:

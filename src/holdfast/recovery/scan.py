@@ -152,7 +152,8 @@ class Scan:
             return ""
         seal = sealed[0]
         parts = self.inputs.parts(node)
-        if seal.input_digest in (UNKNOWN, self.inputs.digest(node, parts)) or _is_beyond_telling(seal, parts):
+        fitting = (UNKNOWN, self.inputs.digest(node, parts), self.inputs.earlier_digest(node, parts))
+        if seal.input_digest in fitting or _is_beyond_telling(seal, parts):
             return ""
         if seal.step_version != node.spec.version:
             return _other_version(seal, node)

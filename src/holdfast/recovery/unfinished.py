@@ -128,7 +128,7 @@ def _may_fit(evidence: Evidence, seal: Seal) -> bool:
     In a run whose record was lost, another version of what it was made from does not count against it either: the
     file is believed, and then asked about.
     """
-    if seal.input_digest in (evidence.input_digest, UNKNOWN):
+    if seal.input_digest in (evidence.input_digest, evidence.earlier_digest, UNKNOWN):
         return True
     if seal.step_version != evidence.version and not evidence.migratable:
         return False

@@ -30,7 +30,7 @@ from holdfast.runs.destinations import fields_of, known_items
 from holdfast.seals import Seal
 from holdfast.state import RunState
 from holdfast.stores import readable
-from holdfast.values import digest_of_fields
+from holdfast.values import digest, digest_of_fields, encode_json
 
 LOOKED_AT_MAX = 20
 """So many files of a fan-out tell which run they are of."""
@@ -136,8 +136,7 @@ def refuse_other_inputs(
     seals_by_task = {seal.task: seal for seal in found.values()}
     roots = [node for node in graph.tasks() if node.id in seals_by_task and not _takes_from_others(node)]
     versions = {node.id: seals_by_task[node.id].step_version for node in roots}  # a raised one is no other wish
-    digests = {node.id: inputs.digest(node, inputs.parts(node, versions[node.id])) for node in roots}
-    if digests and not any(seals_by_task[task].input_digest == digest for task, digest in digests.items()):
+    if roots and not any(_is_made_from(seals_by_task[node.id], inputs, node, versions[node.id]) for node in roots):
         path, seal = next(iter(found.items()))
         raise UsageError(
             f"{path} belongs to run {seal.run}, whose record is lost and whose parameters were others.",
@@ -150,13 +149,21 @@ def _takes_from_others(node: Node) -> bool:
     return bool(node.parents or node.material or node.spec.reads)
 
 
+def _is_made_from(seal: Seal, inputs: Inputs, node: Node, version: int) -> bool:
+    parts = inputs.parts(node, version)
+    return seal.input_digest in (inputs.digest(node, parts), inputs.earlier_digest(node, parts))
+
+
 def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal], way_on: str) -> None:
     """Refuse parameters that no file of the lost run was made from, if the seals say what they were made from."""
     for name, value in params.items():
-        wanted = digest_of_fields(value)[:SHORT]
+        wanted = {
+            digest_of_fields(value)[:SHORT],
+            digest(encode_json(value))[:SHORT],
+        }  # now, and in earlier versions
         made = {path: seal.made_from.get(f"param {name}", "") for path, seal in found.items()}
         made = {path: part for path, part in made.items() if part}
-        if made and wanted not in made.values():
+        if made and wanted.isdisjoint(made.values()):
             path = next(iter(made))
             raise UsageError(
                 f"{path} is of run {found[path].run}, whose record is lost, and was made with another {name}.",

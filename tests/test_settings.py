@@ -27,6 +27,7 @@ def test_the_later_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("run = 3\n", "'run' stands in no section"),
         ("[run]\nconcurrency = 0\n", "concurrency"),
         ("[run]\nconcurrency = true\n", "concurrency"),
         ("[run]\non_partial = 'maybe'\n", "redo, continue, ask"),

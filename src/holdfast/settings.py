@@ -101,7 +101,11 @@ class _Reading:
 
     def take_file(self, path: Path) -> None:
         for section, entries in _parsed(path).items():
-            if section not in ("run", "keep") or not isinstance(entries, dict):
+            if not isinstance(entries, dict):
+                self.mistakes.append(
+                    f"{path.name}: {section!r:.60} stands in no section. There are [run] and [keep]."
+                )
+            elif section not in ("run", "keep"):
                 self.mistakes.append(f"{path.name}: unknown section [{section}]. There are [run] and [keep].")
             else:
                 self._take_section(path.name, section, entries)

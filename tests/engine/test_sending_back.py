@@ -308,8 +308,9 @@ def test_a_rewind_to_a_task_that_is_not_there_says_so(tmp_path: Path, to: str, t
     assert told in next(exits_of(tmp_path, "review"))["error"]
 
 
-def test_one_round_is_told_as_once(tmp_path: Path) -> None:
-    """Words are for people: sent back once, not 1 times."""
+@pytest.mark.parametrize(("feedback", "told"), (("too short", ": too short"), ("", "")))
+def test_one_round_is_told_as_once(tmp_path: Path, feedback: str, told: str) -> None:
+    """Words are for people: sent back once, not 1 times; and no colon before nothing."""
     pipe = Pipeline("p")
 
     @pipe.step
@@ -318,10 +319,10 @@ def test_one_round_is_told_as_once(tmp_path: Path) -> None:
 
     @pipe.step
     def review(draft: str) -> str:
-        raise Rewind("draft", "too short", rounds=1)
+        raise Rewind("draft", feedback, rounds=1)
 
     pipe.run(dir=tmp_path)
-    assert next(exits_of(tmp_path, "review"))["error"] == "sent draft back once and still objects: too short"
+    assert next(exits_of(tmp_path, "review"))["error"] == f"sent draft back once and still objects{told}"
 
 
 def test_files_of_two_rounds_are_no_set(tmp_path: Path) -> None:

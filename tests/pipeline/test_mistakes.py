@@ -258,6 +258,17 @@ def test_mistakes_of_gates():
     assert len(lines) == 7
 
 
+def test_a_gate_of_a_phase_without_steps_is_told():
+    """It would ask before anything is there, and hold nothing; a phase that pipe.phase declares may be empty."""
+    pipe = with_step(phase="Writing")
+    pipe.gate("ok", phase="Writng")
+    assert "phase='Writng' has no step, and is not declared by pipe.phase. Did you mean Writing?" in only(pipe)
+    declared = with_step(phase="Writing")
+    declared.phase("Reading")
+    declared.gate("ok", phase="Reading")
+    assert declared.compile()
+
+
 def test_a_phase_that_is_all_but_called_like_a_declared_one_is_told():
     """pipe.phase is optional: other names are phases too, but a slip is not taken for a new one."""
     assert with_step(phase="Writng").compile()

@@ -69,7 +69,7 @@ class Outcomes:
         if used:
             words = "; ".join(text for text in targets.values() if text)
             often = "once" if rewind.rounds == 1 else f"{rewind.rounds} times"
-            error = f"sent {', '.join(used)} back {often} and still objects: {words}"
+            error = f"sent {', '.join(used)} back {often} and still objects" + (f": {words}" if words else "")
             self._needs_person(attempt, "rounds", error, duration)
             return
         keep = self._kept(node, rewind, targets)

@@ -198,7 +198,13 @@ class _Compiling:
         return Check(fn, name, resolve.checklist_sources(fn, scope, told.part(f"checklist {name}")))
 
     def _gates(self, phases: tuple[PhaseSpec, ...]) -> tuple[GateSpec, ...]:
-        phase_names = [phase.name for phase in phases]
+        """The gates; a phase that nothing but a gate mentions would be over before it began, and hold nothing."""
+        mentions = [
+            *(phase.name for phase in self.declared.phases),
+            *(step.phase for step in self.names.steps.values()),
+        ]
+        meant = {name for name in mentions if isinstance(name, str)}
+        phase_names = [phase.name for phase in phases if phase.name in meant]
         return tuple(
             options.gate_options(gate, self.names, phase_names, self.mistakes.about(gate.where, f"gate {name}"))
             for name, gate in self.names.gates.items()

@@ -66,7 +66,7 @@ def gate_options(gate: DeclaredGate, names: Namespace, phases: Collection[str], 
     return GateSpec(
         name=gate.name,
         after=_after(gate.after, names, told),
-        phase=_phase(gate.phase, phases, told),
+        phase=_phase(gate.phase, phases, told, "has no step, and is not declared by pipe.phase"),
         each=_each(gate.each, names, told),
         blocking=_flag("blocking", gate.blocking, told),
         ask=ask,
@@ -159,14 +159,16 @@ def _after(after: object, names: Namespace, told: Subject) -> tuple[str, ...]:
     return tuple(name for name in listed if name in known)
 
 
-def _phase(phase: Any, phases: Collection[str], told: Subject) -> str | None:
+def _phase(
+    phase: Any, phases: Collection[str], told: Subject, otherwise: str = "is not declared by pipe.phase"
+) -> str | None:
     if phase is None or (isinstance(phase, str) and phase in phases):
         return phase
     problem = check_title(phase)
     if problem:
         told.wrong(f"phase='{printable(phase)}' {problem}.")
     else:
-        told.wrong(f"phase='{printable(phase)}' is not declared by pipe.phase.{did_you_mean(phase, phases)}")
+        told.wrong(f"phase='{printable(phase)}' {otherwise}.{did_you_mean(phase, phases)}")
     return None
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import unicodedata
 from types import SimpleNamespace
 
 import pytest
@@ -440,3 +441,31 @@ def test_names_that_are_no_utf_8_are_spelt_out_in_json(capsys: pytest.CaptureFix
     """A file system holds any bytes: a document that names such a file can still be printed, and read."""
     print_json({"files": [{"path": os.fsdecode(b"\xff.md")}], "kept": (os.fsdecode(b"\xfe"), 1, None)})
     assert json.loads(capsys.readouterr().out) == {"files": [{"path": "\\udcff.md"}], "kept": ["\\udcfe", 1, None]}
+
+
+NAMED = """
+from holdfast import Pipeline
+
+pipe = Pipeline("p")
+pipe.items("n", ["\u00e9t\u00e9"])
+
+
+@pipe.step(each="n", writes="{n}.md")
+def write(n: str) -> str:
+    return n
+
+
+pipe.gate("caf\u00e9", after=["write"])
+"""
+
+
+def test_a_name_may_be_typed_with_its_accents_apart(project: Project) -> None:
+    """Two spellings look the same on every terminal; the one that names are never written in means the other."""
+    (project.root / "book.py").write_text(NAMED, encoding="utf-8")
+    assert project.run().code == 3
+    task = unicodedata.normalize("NFD", "write[\u00e9t\u00e9]")
+    assert project("why", task).code == 0
+    assert project("reject", task, "--to", task, "--feedback", "no").code == 0
+    assert project.run("--redo", task).code == 3
+    assert project("approve", unicodedata.normalize("NFD", "caf\u00e9")).code == 0
+    assert project("resume").code == 0

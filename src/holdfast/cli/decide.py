@@ -6,11 +6,11 @@ import click
 
 from holdfast.cli.completion import complete_task
 from holdfast.cli.deciding import decide as record_decision
-from holdfast.cli.options import json_option, project_options, run_option
+from holdfast.cli.options import composed, json_option, project_options, run_option
 
 
 @click.command("decide", short_help="Answer what is asked about a task.")
-@click.argument("task", metavar="TASK", shell_complete=complete_task)
+@click.argument("task", callback=composed, metavar="TASK", shell_complete=complete_task)
 @click.argument("choice", type=click.Choice(["keep", "restore", "redo", "continue", "skip"]))
 @run_option
 @project_options

@@ -38,6 +38,18 @@ run_option = click.option(
 run_argument = click.argument("run_id", required=False, metavar="[RUN_ID]", shell_complete=complete_run)
 
 
+T = TypeVar("T", str, tuple[str, ...], str | None)
+
+
+def composed(_ctx: click.Context, _param: click.Parameter, given: T) -> T:
+    """Names of tasks, steps and gates, however a keyboard or a copied file name spells an é: ids are NFC."""
+    from unicodedata import normalize
+
+    if isinstance(given, tuple):
+        return tuple(normalize("NFC", name) for name in given)
+    return given and normalize("NFC", given)
+
+
 def read_params(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     """-p KEY=VALUE as a dict; what follows the first = is the value."""
     values: dict[str, str] = {}

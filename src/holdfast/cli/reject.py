@@ -6,14 +6,15 @@ import click
 
 from holdfast.cli.completion import complete_task
 from holdfast.cli.deciding import decide
-from holdfast.cli.options import json_option, project_options, run_option
+from holdfast.cli.options import composed, json_option, project_options, run_option
 
 
 @click.command("reject", short_help="Send a finished task back with feedback.")
-@click.argument("name", metavar="NAME|TASK", shell_complete=complete_task)
+@click.argument("name", callback=composed, metavar="NAME|TASK", shell_complete=complete_task)
 @click.option(
     "--to",
     required=True,
+    callback=composed,
     metavar="TASK",
     shell_complete=complete_task,
     help="The finished task that is to be done again.",

@@ -6,11 +6,11 @@ import click
 
 from holdfast.cli.completion import complete_task
 from holdfast.cli.deciding import decide
-from holdfast.cli.options import json_option, project_options, run_option
+from holdfast.cli.options import composed, json_option, project_options, run_option
 
 
 @click.command("retry", short_help="Give failed, reviewed or skipped tasks a fresh start.")
-@click.argument("tasks", nargs=-1, metavar="[TASK]...", shell_complete=complete_task)
+@click.argument("tasks", callback=composed, nargs=-1, metavar="[TASK]...", shell_complete=complete_task)
 @click.option("--all", "everything", is_flag=True, help="All tasks that failed, need review or were skipped.")
 @run_option
 @project_options

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from holdfast import clock
 from holdfast.cli.completion import complete_task
-from holdfast.cli.options import json_option, params_option, project_options
+from holdfast.cli.options import composed, json_option, params_option, project_options
 from holdfast.cli.printing import flush, print_json, say_all
 from holdfast.errors import UnprintableError
 from holdfast.layout import QUARANTINE_DIR
@@ -47,6 +47,7 @@ def engine_options(function: F) -> F:
         click.option(
             "--redo",
             multiple=True,
+            callback=composed,
             metavar="TASK|STEP",
             shell_complete=complete_task,
             help="Do a finished task, or a step's tasks, again; may be given several times.",

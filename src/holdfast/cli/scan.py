@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.completion import complete_file
-from holdfast.cli.options import json_option, params_option, project_options
+from holdfast.cli.options import composed, json_option, params_option, project_options
 from holdfast.cli.printing import print_json, say_all, table
 from holdfast.wording import counted
 
@@ -37,7 +37,7 @@ _MEANING = {
 
 @click.command("scan", short_help="Tell what the files alone say; change nothing.")
 @click.argument("file", required=False, metavar="[FILE.py[:NAME]]", shell_complete=complete_file)
-@click.option("--step", metavar="NAME", help="Only the files of this step.")
+@click.option("--step", callback=composed, metavar="NAME", help="Only the files of this step.")
 @params_option
 @project_options
 @json_option

@@ -18,7 +18,9 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from holdfast.layout import SEAL_SUFFIX
-from holdfast.stores.reader import SEAL_VERSION, last_line, seal_sum, seal_told
+from holdfast.stores.reader import SEAL_VERSION, last_line, newer_format, seal_sum, seal_told
+
+FORMAT = int(SEAL_VERSION)
 
 INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
 
@@ -136,6 +138,11 @@ def seal_of(told: bytes) -> Seal | None:
         return _decode(told) if told else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def format_if_newer(data: bytes) -> int:
+    """The format of the seal at the end, if a newer Holdfast wrote it; else 0."""
+    return newer_format(last_line(data)[1])
 
 
 def find_seal(data: bytes) -> tuple[int, bytes]:

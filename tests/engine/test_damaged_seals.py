@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from holdfast import Context, Pipeline
+from holdfast.errors import FormatTooNewError
 from holdfast.seals import read_seal
+from holdfast.stores.reader import seal_sum
 
 from .projects import events_of
 
@@ -79,3 +82,21 @@ def test_what_stands_in_the_place_of_a_seal_is_set_aside_and_told(tmp_path: Path
     assert pipe.run(dir=tmp_path).status == "completed"
     told = [event["path"] for event in events_of(tmp_path, "artifact_set_aside")]
     assert sorted(told) == ["table.csv", "table.csv.seal"]
+
+
+@pytest.mark.parametrize("lost", (False, True))
+@pytest.mark.parametrize("name", ("kept.md", "table.csv.seal"))
+def test_a_newer_holdfasts_seal_is_refused_and_its_file_left_alone(tmp_path: Path, name: str, lost: bool) -> None:
+    """It is no damage, and no half-finished text: whoever sealed it has finished it."""
+    ran: list[str] = []
+    texts(ran).run(dir=tmp_path)
+    path = tmp_path / name
+    above, line = path.read_bytes().rstrip(b"\n").rpartition(b"<!-- ")[::2]
+    newer = (b"<!-- " + line.rpartition(b" sum=")[0]).replace(b"holdfast=1", b"holdfast=2") + b" more=1"
+    path.write_bytes(above + newer + b" sum=" + seal_sum(newer) + b" -->\n")
+    before = path.read_bytes()
+    if lost:
+        shutil.rmtree(tmp_path / ".holdfast")
+    with pytest.raises(FormatTooNewError, match="has a seal of format 2"):
+        texts(ran).run(dir=tmp_path)
+    assert (len(ran), path.read_bytes()) == (4, before)

@@ -25,8 +25,9 @@ from holdfast.artifacts.looks import (
 )
 from holdfast.artifacts.products import SECTION, UNWRITTEN
 from holdfast.artifacts.sections import Sections
-from holdfast.errors import UsageError
+from holdfast.errors import FormatTooNewError, UsageError
 from holdfast.events import FileRecord
+from holdfast.pipeline.names import printable
 from holdfast.seals import Seal
 from holdfast.stores.ahead import Read
 from holdfast.stores.readable import NOT_TO_BE_HAD
@@ -79,7 +80,10 @@ class Files:
         except OSError as error:
             return look_unread(error)
         if seals.is_inline(path):
-            return look_inline(read, tasks, marker) if read.data else Look(EMPTY)
+            found = look_inline(read, tasks, marker) if read.data else Look(EMPTY)
+            if found.seal is None:
+                _refuse_newer(path, read.data)
+            return found
         found = self._look_beside(path, read, tasks, marker)
         # What was accepted may have been nothing: only the seal tells that from a file that was emptied.
         return found if read.data or found.kind == SEALED else Look(EMPTY)
@@ -100,6 +104,8 @@ class Files:
         try:
             lines = self.tree.read(seals.seal_path(path), _SEALS_MAX).strip().splitlines()
             found = [seals.read_seal(line) for line in lines] if 0 < len(lines) <= 2 else [None]
+            if found[-1] is None and lines:
+                _refuse_newer(seals.seal_path(path), lines[-1])
             return next((seal for seal in found if seal is not None and seal.sha256 == sha), found[-1])
         except OSError as error:
             if error.errno not in NOT_TO_BE_HAD:
@@ -181,6 +187,16 @@ class Files:
         if seal is not None and seal.task in tasks:
             return Look(SEALED, seal=seal)
         return Look(DAMAGED, SEAL_DAMAGED, seal=seal, is_whole=True)
+
+
+def _refuse_newer(path: str, data: bytes) -> None:
+    """What a newer Holdfast has sealed is finished work, though we cannot read its seal: it is not done again."""
+    number = seals.format_if_newer(data)
+    if number:
+        raise FormatTooNewError(
+            f"{printable(path, 200)} has a seal of format {number}; this Holdfast knows up to {seals.FORMAT}.",
+            fix="Use the newer Holdfast that wrote it, or move the file away: it is left as it is.",
+        )
 
 
 def hash_above(tree: WorkTree, record: FileRecord, path: str = "") -> tuple[str, bytes]:

@@ -47,6 +47,7 @@ _SEAL = re.compile(
     rb"(?: cost=([0-9.]++) tokens=(\d++))?(?: (eol=added))?(?: from=(" + _PAIRS + rb"))?(?: sum=[0-9a-f]++)?"
     rb"((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*) -->"
 )
+_ANY_FORMAT = re.compile(rb"<!-- (?:[^ ]++ )?holdfast=(\d{1,9}) .* sum=[0-9a-f]++ -->")
 _INPUTS = re.compile(_PAIRS)
 _SUM_DIGITS = 12
 _ALWAYS = (b"holdfast", b"task", b"run", b"round", b"in", b"sha256", b"cost", b"tokens")
@@ -75,6 +76,14 @@ def seal_told(line: bytes) -> bytes:
         line = b"".join([b"\\u%04x" % byte if byte in _NOT_IN_JSON else bytes([byte]) for byte in line])
     match = _SEAL.fullmatch(line)
     return _fields(*match.groups(b"")) if match is not None else b""
+
+
+def newer_format(line: bytes) -> int:
+    """The format of a seal of a newer one than these, by what all have: its number, and its sum; else 0."""
+    match = _ANY_FORMAT.fullmatch(line)
+    if match is None or int(match[1]) <= int(SEAL_VERSION) or not _is_sound(line):
+        return 0
+    return int(match[1])
 
 
 def _fields(

@@ -237,3 +237,13 @@ def test_finished_work_cannot_be_skipped(project: Project) -> None:
     project.run()
     with pytest.raises(UsageError, match="finished"):
         project.decide("draft", "skip")
+
+
+@pytest.mark.parametrize("first", ["redo", "skip"])
+@pytest.mark.parametrize("second", ["keep", "restore"])
+def test_an_edit_that_was_given_up_is_not_promised_back(project: Project, first: str, second: str) -> None:
+    """After `redo` or `skip` the step would run all the same, and be paid for: the later answer is refused."""
+    edited(project)
+    project.decide("draft", first)
+    with pytest.raises(UsageError, match=f"There is nothing to {second} about draft: it is (left out|to be done)"):
+        project.decide("draft", second)

@@ -16,7 +16,7 @@ from holdfast.pipeline.graph import Graph, in_order
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.sections import is_memory
 from holdfast.runs.looking import artifacts_of, loading
-from holdfast.state import COMPLETED, RunState, TaskState
+from holdfast.state import COMPLETED, SKIPPED, RunState, TaskState
 
 
 def objection(layout: ProjectLayout, state: RunState, task: str, choice: str) -> str:
@@ -25,9 +25,12 @@ def objection(layout: ProjectLayout, state: RunState, task: str, choice: str) ->
         node = graph.nodes[task]
         if is_memory(node.spec):
             return ""
-        if state.task(task).status == COMPLETED:
-            return _of_finished(node, artifacts, state.task(task), choice)
-        return _of_open(Inputs(graph, state, artifacts, layout.root), node)
+        record = state.task(task)
+        if record.status == COMPLETED:
+            return _of_finished(node, artifacts, record, choice)
+        return _of_given_up(node, artifacts, record, choice) or _of_open(
+            Inputs(graph, state, artifacts, layout.root), node
+        )
 
 
 def left_out_with(layout: ProjectLayout, state: RunState, task: str) -> tuple[list[str], list[str]]:
@@ -70,6 +73,19 @@ def _of_finished(node: Node, artifacts: Artifacts, record: TaskState, choice: st
         bad = ", ".join(path for path, kind in kinds.items() if kind != look.SEALED)
         return f"{bad} is damaged: without its seal nobody can tell an edit from damage"
     return ""
+
+
+def _of_given_up(node: Node, artifacts: Artifacts, record: TaskState, choice: str) -> str:
+    """Of work that is no longer finished, because somebody has decided so or objected: it does not come back.
+
+    What only is out of date may: then the answer holds. A half-finished text of the new round can be kept, too.
+    """
+    if record.accepted is None or record.before is not None or choice == "continue":
+        return ""
+    kinds = {artifacts.files.check(file, node.names).kind for file in record.accepted.files}
+    if choice == "keep" and look.CHANGED not in kinds:
+        return ""
+    return "it is left out" if record.status == SKIPPED else "it is to be done again"
 
 
 def _of_open(inputs: Inputs, node: Node) -> str:

@@ -18,7 +18,7 @@ from holdfast.runs.listing import open_project
 from holdfast.settings import load_settings
 from holdfast.views.shelf import ViewShelf
 
-from .projects import events_of
+from .projects import events_of, journal_of
 
 
 class Project:
@@ -295,3 +295,25 @@ def test_the_letter_of_a_lost_run_that_has_no_notes_is_written_anew(tmp_path: Pa
     project.lose()
     project.run()
     assert not list(tmp_path.glob("RESUME.md.bak.*"))
+
+
+def test_a_record_without_its_beginning_is_gone_through_once(tmp_path: Path) -> None:
+    """By the run that finds it so; the next one has nothing to do, and sets no page of its own aside."""
+    fails = True
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.md", retries=0)
+    def a() -> str:
+        return "a\n" if not fails else str(1 // 0)
+
+    assert pipe.run(dir=tmp_path, run_id="r").status == "failed"
+    journal = journal_of(tmp_path)
+    journal.write_bytes(b"torn\n" + b"".join(journal.read_bytes().splitlines(keepends=True)[2:]))
+    for path in [*tmp_path.glob("*.md"), *journal.parent.glob("checkpoint*")]:
+        path.unlink()
+    fails = False
+    assert pipe.run(dir=tmp_path, run_id="r").status == "completed"
+    assert len(events_of(tmp_path, "recovered")) == 1
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert len(events_of(tmp_path, "recovered")) == 1
+    assert not list(tmp_path.glob("*.bak.*"))

@@ -208,9 +208,9 @@ class _Session:
 
     def run(self) -> RunResult:
         self.hooks.on_begin(self.choice, self.state)
-        wishes = self._wishes()
+        wishes, is_lost = self._wishes(), self.open.is_lost  # by what is on record, before it begins anew
         self.open.submit([*self._opening_events(), *wishes], durable=False)
-        if self.choice.found_again or self.state.rebuilt:
+        if is_lost:
             rebuild(self.open, self.views)
             self.keeper.start_from(self.state.seq)
         again = self._redo_ids() if self.request.redo else ()

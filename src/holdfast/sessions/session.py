@@ -229,6 +229,12 @@ class OpenRun:
         """Record these events now."""
         self.record(Saying(self.committer, tuple(events), durable=durable))
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the evidence has to be gone through first: there is no record, or it begins in the middle."""
+        lacks_beginning = bool(self.state.seq) and not self.state.run_id
+        return self.choice.found_again or self.state.rebuilt or lacks_beginning
+
     def started(self) -> Iterator[ev.Event]:
         """The first events of a new record."""
         yield ev.RunStarted(
@@ -241,7 +247,7 @@ class OpenRun:
             host=socket.gethostname(),
             pid=os.getpid(),
             holdfast=holdfast.__version__,
-            rebuilt=self.choice.found_again or bool(self.state.seq),
+            rebuilt=self.is_lost,
             forced=self.choice.set_aside,
         )
         yield ev.PipelineDeclared(spec=encoded_spec(self.compiled))

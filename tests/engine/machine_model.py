@@ -79,6 +79,7 @@ class Model:
     topic: str = "kelp"
     broken: set[str] = field(default_factory=set)
     works: dict[str, Work] = field(default_factory=dict)
+    aside: dict[str, set[str]] = field(default_factory=dict)  # what was set aside, and heals what is the same
     asked: set[str] = field(default_factory=set)  # about which the last run has left a question
 
     def tasks(self) -> Iterable[tuple[Step, str]]:
@@ -115,7 +116,7 @@ class Model:
         finished = self._with_made(began)
         begun = self._with_made(began[:-1])
         for task in began[-1:]:
-            begun.works.pop(task, None)
+            begun._give_up(task)
         return [finished, begun, self._with_made(began[:-1])]
 
     def _with_made(self, tasks: list[str]) -> Model:
@@ -152,7 +153,8 @@ class Model:
                 return WAITING
         elif work.edit and not work.answer:
             return WAITING
-        if work.answer != "keep" and not work.is_copied and (work.edit or not work.is_there):
+        is_healed = work.is_copied or work.output in self.aside.get(step.task(item), ())
+        if work.answer != "keep" and not is_healed and (work.edit or not work.is_there):
             return self._make(step, item, inputs, ran)
         output = work.edit if work.answer == "keep" and work.edit else work.output
         self.works[step.task(item)] = self._work(step, made_from, output)
@@ -165,11 +167,17 @@ class Model:
     def _make(self, step: Step, item: str, inputs: Mapping[str, Any], ran: set[str]) -> str:
         task = step.task(item)
         ran.add(task)
-        self.works.pop(task, None)
+        self._give_up(task)
         if step.name in self.broken:
             return FAILED
         self.works[task] = self._work(step, digest([inputs, step.version]), step.gives(item, inputs))
         return COMPLETED
+
+    def _give_up(self, task: str) -> None:
+        """What nothing else has is set aside before it is written over."""
+        work = self.works.pop(task, None)
+        if work is not None and work.is_there and not work.edit and not work.is_copied:
+            self.aside.setdefault(task, set()).add(work.output)
 
     def lose_record(self) -> None:
         """What has its file is adopted, the rest forgotten."""

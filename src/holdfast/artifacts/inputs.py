@@ -89,8 +89,9 @@ class Inputs:
         What they finished stands: an upgrade alone redoes nothing.
         """
         written = dict(parts)
-        if "item" in parts and parts["item"] not in node.path:
-            fields = {key: value for key, value in (node.item or {}).items() if key not in _NOT_IDENTITY}
+        item = node.item or {}
+        if "item" in parts and not (len(node.path) == 1 == len(item)):
+            fields = {key: value for key, value in item.items() if key not in _NOT_IDENTITY}
             written["item"] = digest(encode_json([list(node.path), fields]))
         for key in parts:
             if key.startswith("param "):

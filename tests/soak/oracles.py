@@ -156,8 +156,8 @@ def start_over(world: World) -> None:
 def answer(world: World) -> None:
     """Carry out the commands that `status` shows."""
     text = world("status", world.run_id).text
-    foreign = re.findall(r"^  \S+: (.+) belongs to another run$", text, re.MULTILINE)
-    for name in (one for names in foreign for one in names.split(", ")):
+    foreign = re.findall(r"^  \S+: (.+) (?:belongs to another run|belong to other runs)$", text, re.MULTILINE)
+    for name in dict.fromkeys(one for names in foreign for one in names.split(", ")):  # tasks may share a file
         (world.root / name).rename(world.root / f"{name}.moved-away")
     commands = wanted_commands(world)
     if not commands and not foreign:
@@ -183,7 +183,7 @@ def wanted_commands(world: World) -> list[list[str]]:
 def chosen(world: World, task: str, command: str, text: str) -> str:
     """Keep or restore what was edited; make anew whatever else is asked about."""
     offered = re.findall(r"\b(keep|restore|redo|continue)\b", command)
-    was_changed = bool(re.search(rf"^  {re.escape(task)}: \S+ was changed after", text, re.MULTILINE))
+    was_changed = bool(re.search(rf"^  {re.escape(task)}: .+ (?:was|were) changed after", text, re.MULTILINE))
     is_edit = was_changed and world.is_edited(world.oldest(task))
     choices = [one for one in offered if one != "keep" or is_edit]
     choice = world.dice.choice(choices)

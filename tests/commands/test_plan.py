@@ -68,6 +68,18 @@ def test_a_plan_of_a_finished_run_trusts_everything(tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
+def test_a_record_that_lost_its_beginning_is_planned_with_what_is_left_of_it(tmp_path: Path) -> None:
+    """What the next run takes up is foretold, and not refused: no good line is lost with the first ones."""
+    ran = book().run(dir=tmp_path)
+    run = ProjectLayout(tmp_path).run(ran.run_id)
+    run.journal.write_bytes(b"".join(run.journal.read_bytes().splitlines(keepends=True)[2:]))
+    for snapshot in run.dir.glob("checkpoint_*"):
+        snapshot.unlink()
+    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
+    assert plan.is_lost and plan.run_id == ran.run_id
+    assert set(actions(plan).values()) == {"trust"}
+
+
 def test_a_raised_version_is_planned_with_its_cost(tmp_path: Path) -> None:
     """The step's tasks are redone, at what they cost before; the rest only if they differ."""
     book().run(dir=tmp_path)

@@ -67,12 +67,13 @@ def make_plan(
     """The plan for what `run` (or, with `run_id`, `resume`) would do; `known_params` are those of a lost run."""
     request = Request(dict(params or {}), run_id, settings=settings or Settings(), known_params=known_params or {})
     choice = choose(compiled, layout, request)
-    state = RunState(run_id=choice.run_id) if choice.is_new else read_run(layout, choice.run_id).state
-    is_running = not choice.is_new and holder_of(layout, state.run_id) is not None
+    state = RunState() if choice.is_new else read_run(layout, choice.run_id, must_begin=False).state
+    is_running = not choice.is_new and holder_of(layout, choice.run_id) is not None
     running = _begun(state) if is_running else []
-    changes = [] if choice.is_new else _continue(state, compiled, layout, choice)
-    state.params = choice.params
-    state.rebuilt = state.rebuilt or choice.found_again
+    is_lost = choice.found_again or (not choice.is_new and not state.run_id)  # all of it, or its beginning
+    changes = _continue(state, compiled, layout, choice) if state.run_id else []
+    state.run_id, state.params = choice.run_id, choice.params
+    state.rebuilt = state.rebuilt or is_lost
     views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
     with looking(compiled.spec, layout, state, request, compiled, views) as walker:
         walker.go()
@@ -88,7 +89,7 @@ def make_plan(
             walker.open_fans(),
             state.cost_usd,
             state.budget_usd if request.settings.budget_usd is None else request.settings.budget_usd,
-            choice.found_again,
+            is_lost,
             is_running,
         )
 

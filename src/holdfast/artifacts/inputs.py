@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.artifacts.keeping import Artifacts, LostValueError
 from holdfast.artifacts.outside import OutsideHashes, reads_of
+from holdfast.artifacts.parts import UNKNOWN, digest_of
 from holdfast.errors import UsageError
 from holdfast.pipeline.batches import items_before
 from holdfast.pipeline.graph import Graph
@@ -23,13 +24,7 @@ from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.stores.ahead import FILES_MIN
 from holdfast.values import digest, digest_of_fields, encode_json
 
-UNKNOWN = "?"
-"""The digest of an input whose value is lost: unknown is not different."""
-
 PATHS_KEPT = 4096
-
-SHORT = 12
-"""How much of a part's digest is recorded: enough to say which input changed."""
 
 _NOT_IDENTITY = ("after", "batch")
 _NO_PATHS: dict[str, str] = {}
@@ -76,7 +71,7 @@ class Inputs:
 
     def digest(self, node: Node, parts: Mapping[str, str]) -> str:
         """The one digest that a seal carries as `in`; the order of a function's parameters is not part of it."""
-        now = _digest_of(node, sorted(parts.items()))
+        now = digest_of(node.identity, sorted(parts.items()))
         record = self.state.tasks.get(node.id)
         if record is not None and record.input_digest not in ("", UNKNOWN, now):
             before = self.earlier_digest(node, parts)
@@ -96,7 +91,7 @@ class Inputs:
         for key in parts:
             if key.startswith("param "):
                 written[key] = digest(encode_json(self.state.params.get(key.removeprefix("param "))))
-        return _digest_of(node, written.items())
+        return digest_of(node.identity, written.items())
 
     def _item_digest(self, node: Node) -> str:
         item = node.item or {}
@@ -364,11 +359,6 @@ class Inputs:
         }
 
 
-def _digest_of(node: Node, parts: Iterable[tuple[str, str]]) -> str:
-    text = "".join([node.identity, *[f"\n{key}={part}" for key, part in parts]])
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def known_items(spec: PipelineSpec, state: RunState, artifacts: Artifacts) -> dict[str, list[dict[str, Any]]]:
     """The items each completed items function made, by its task id; one whose value is lost is left out."""
     makers = {fan.name for fan in spec.items if fan.given is None}
@@ -391,30 +381,6 @@ def _read_pattern(node: Node, pattern: str, values: Mapping[str, str]) -> str:
     if problem:
         raise UsageError(f"{node.id}: reads {printable(rendered)}: {problem}.")
     return rendered
-
-
-def shorten(parts: Mapping[str, str]) -> dict[str, str]:
-    """The parts as they are recorded; the version has a field of its own."""
-    return {key: value[:SHORT] for key, value in parts.items() if key != "version"}
-
-
-def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The names of the inputs that differ, in words."""
-    short = shorten(now)
-    names = [*short, *(name for name in before if name not in short)]
-    return [name for name in names if before.get(name) != short.get(name)]
-
-
-def differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The inputs that are known on both sides and are not the same. `then` may say "?xyz": unknown when it was
-    recorded, but xyz by the seal."""
-    short = shorten(now)
-    return [
-        name
-        for name in {**short, **then}
-        if UNKNOWN not in (short.get(name), then.get(name))
-        and short.get(name, "") != then.get(name, "").removeprefix(UNKNOWN)
-    ]
 
 
 def _copied(value: Any) -> Any:

@@ -9,8 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
-from holdfast.artifacts.inputs import Inputs, shorten
+from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts, LostValueError
+from holdfast.artifacts.parts import shorten
 from holdfast.artifacts.products import (
     OutputRefusedError,
     part_path,

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from holdfast import decisions, seals
 from holdfast import events as ev
 from holdfast.artifacts import looks as look
-from holdfast.artifacts.inputs import UNKNOWN, Inputs, shorten
+from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.parts import UNKNOWN, shorten
 from holdfast.artifacts.products import (
     OutputRefusedError,
     output_digest,

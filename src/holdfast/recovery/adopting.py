@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast import seals
 from holdfast.artifacts import looks as look
-from holdfast.artifacts.inputs import UNKNOWN, Inputs, shorten
+from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.parts import UNKNOWN, shorten
 from holdfast.artifacts.products import output_digest, part_path
 from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from holdfast import events as ev
 from holdfast.artifacts import looks as look
-from holdfast.artifacts.inputs import UNKNOWN, Inputs
+from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.parts import UNKNOWN
 from holdfast.artifacts.products import part_path, set_digest
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.backups import Backups

@@ -8,8 +8,9 @@ from typing import Any
 from holdfast import decisions
 from holdfast import events as ev
 from holdfast.artifacts import looks as look
-from holdfast.artifacts.inputs import UNKNOWN, Inputs, shorten
+from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.parts import UNKNOWN, shorten
 from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.sections import section_text

@@ -18,8 +18,8 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from holdfast.artifacts import looks as look
-from holdfast.artifacts.inputs import UNKNOWN, changed_parts, shorten
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.parts import UNKNOWN, changed_parts, shorten
 from holdfast.decisions import (
     ASK,
     DAMAGED,

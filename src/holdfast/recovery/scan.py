@@ -18,9 +18,10 @@ import msgspec
 from holdfast import seals
 from holdfast.artifacts import looks as look
 from holdfast.artifacts import memory
-from holdfast.artifacts.inputs import UNKNOWN, Inputs, differing
+from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.parts import UNKNOWN, differing
 from holdfast.artifacts.products import EMPTY_REST, output_digest, part_path
 from holdfast.errors import UsageError
 from holdfast.events import FileRecord

@@ -16,10 +16,11 @@ from holdfast import decisions, seals
 from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts import memory
-from holdfast.artifacts.inputs import Inputs, shorten
+from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.memory import Section
+from holdfast.artifacts.parts import shorten
 from holdfast.artifacts.products import SECTION, UNWRITTEN, output_digest, replace_record, task_seal
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision

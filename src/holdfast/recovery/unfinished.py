@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.artifacts import looks as look
-from holdfast.artifacts.inputs import UNKNOWN, differing
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.parts import UNKNOWN, differing
 from holdfast.artifacts.products import part_path
 from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, Decision
 from holdfast.recovery.evidence import Evidence, Policy

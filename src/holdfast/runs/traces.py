@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.artifacts.inputs import SHORT, Inputs
+from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.outside import matching
+from holdfast.artifacts.parts import SHORT
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates

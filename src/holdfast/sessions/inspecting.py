@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from holdfast.artifacts import looks as look
-from holdfast.artifacts.inputs import Inputs, differing, known_items
+from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts, LostValueError
+from holdfast.artifacts.parts import differing
 from holdfast.context import Context, Desk
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.drawing import draw

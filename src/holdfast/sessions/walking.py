@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from holdfast import clock, decisions
 from holdfast import events as ev
-from holdfast.artifacts.inputs import UNKNOWN, Inputs
+from holdfast.artifacts.inputs import Inputs
+from holdfast.artifacts.parts import UNKNOWN
 from holdfast.decisions import BEHIND, Decision
 from holdfast.engine.considering import was_passed
 from holdfast.engine.drawing import recorded_graph

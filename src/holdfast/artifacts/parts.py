@@ -1,0 +1,42 @@
+"""The inputs of a task by name, each as a digest: put together, shortened for the record, compared. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+UNKNOWN = "?"
+"""The digest of an input whose value is lost: unknown is not different."""
+
+SHORT = 12
+"""How much of a part's digest is recorded: enough to say which input changed."""
+
+
+def digest_of(identity: str, parts: Iterable[tuple[str, str]]) -> str:
+    """The one digest of all inputs of a step, or an items function, of that identity."""
+    text = "".join([identity, *[f"\n{key}={part}" for key, part in parts]])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def shorten(parts: Mapping[str, str]) -> dict[str, str]:
+    """The parts as they are recorded; the version has a field of its own."""
+    return {key: value[:SHORT] for key, value in parts.items() if key != "version"}
+
+
+def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of the inputs that differ, in words."""
+    short = shorten(now)
+    names = [*short, *(name for name in before if name not in short)]
+    return [name for name in names if before.get(name) != short.get(name)]
+
+
+def differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The inputs that are known on both sides and are not the same. `then` may say "?xyz": unknown when it was
+    recorded, but xyz by the seal."""
+    short = shorten(now)
+    return [
+        name
+        for name in {**short, **then}
+        if UNKNOWN not in (short.get(name), then.get(name))
+        and short.get(name, "") != then.get(name, "").removeprefix(UNKNOWN)
+    ]

@@ -81,6 +81,7 @@ class Model:
     works: dict[str, Work] = field(default_factory=dict)
     aside: dict[str, set[str]] = field(default_factory=dict)  # what was set aside, and heals what is the same
     asked: set[str] = field(default_factory=set)  # about which the last run has left a question
+    may_begin: set[str] | None = None  # all, if not told
 
     def tasks(self) -> Iterable[tuple[Step, str]]:
         """In an order in which producers come first."""
@@ -120,10 +121,11 @@ class Model:
         return [finished, begun, self._with_made(began[:-1])]
 
     def _with_made(self, tasks: list[str]) -> Model:
+        """After a run in which no other bodies begin; what needs none is settled, and would be by the next one."""
         other = deepcopy(self)
-        for step, item in other.tasks():
-            if step.task(item) in tasks:
-                other._make(step, item, other.inputs(step, item), set())
+        other.may_begin = set(tasks)
+        other.run()
+        other.may_begin = None
         return other
 
     # --- a run ---------------------------------------------------------------------------------------------
@@ -166,6 +168,8 @@ class Model:
 
     def _make(self, step: Step, item: str, inputs: Mapping[str, Any], ran: set[str]) -> str:
         task = step.task(item)
+        if self.may_begin is not None and task not in self.may_begin:
+            return OPEN
         ran.add(task)
         self._give_up(task)
         if step.name in self.broken:

@@ -208,7 +208,8 @@ def test_a_forced_run_that_is_cut_off_starts_over_all_the_same(tmp_path: Path, c
         assert project.run(chapters(project), run_id="anew", force=True).status == "paused"
 
     for left, told, words in cuts(before, start_over, tmp_path / "cuts", SAMPLE):
-        has_begun = "anew" in {info.run_id for info in list_runs(left.layout)}
+        # Of a first line that was never synced, the end alone may be left: then nothing is known of it.
+        has_begun = "anew" in {info.run_id for info in list_runs(left.layout) if not info.problem}
         assert left.run(chapters(left), run_id="anew", force=not has_begun).status == "paused", words
         people.approve(left.layout, "anew", "look")
         assert left.run(chapters(left), run_id="anew").status == "completed", f"{words}: {left.asked('anew')}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import UnknownRunError, UsageError
+from holdfast.errors import StorageError, UnknownRunError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.names import fold
@@ -217,6 +217,9 @@ def _existing(layout: ProjectLayout, run_id: str) -> RunInfo:
     info = run_info(layout, run_id)
     if info.problem and not info.lost:
         read_run(layout, run_id)  # says what is wrong, with the right exit status
+        info = run_info(layout, run_id)  # or nothing is, any more
+        if info.problem and not info.lost:
+            raise StorageError(info.problem)
     return info
 
 

@@ -16,6 +16,7 @@ from holdfast.commands import people
 from holdfast.errors import FormatTooNewError, StorageError, UnknownRunError, UsageError
 from holdfast.journal.codec import close_line
 from holdfast.journal.scan import last_position
+from holdfast.runs import choosing
 from holdfast.runs.listing import open_project
 from holdfast.runs.traces import LOOKED_AT_MAX
 from refusing import refuse_reading
@@ -152,6 +153,19 @@ def test_a_folder_that_a_kill_left_before_the_first_line_is_no_run_to_resume(tmp
     with pytest.raises(UnknownRunError, match="Nothing is on record of run second"):
         people.note(open_project(tmp_path), "second", "hello")
     assert writer(calls).run(dir=tmp_path, run_id="second", force=True).status == "completed"
+
+
+def test_a_read_that_fails_once_while_a_run_is_chosen_is_no_other_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be looked at is looked at again before anything is said of it."""
+    calls: list[str] = []
+    first = writer(calls).run(dir=tmp_path, run_id="r")
+    answers = iter([choosing.RunInfo("r", problem="Could not look at: Input/output error.")])
+    looked_at = choosing.run_info
+    monkeypatch.setattr(choosing, "run_info", lambda *names: next(answers, None) or looked_at(*names))
+    again = writer(calls).run(dir=tmp_path, run_id="r")
+    assert (again.run_id, again.status, next(answers, None)) == (first.run_id, "completed", None)
 
 
 def test_resume_can_change_a_parameter(tmp_path: Path) -> None:

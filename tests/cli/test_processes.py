@@ -379,3 +379,45 @@ def test_what_a_step_in_a_process_prints_is_seen(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "holdfast", "run", "p.py"]
     said = subprocess.run(command, cwd=tmp_path, env=buffered, capture_output=True, text=True, check=True)
     assert "a short word" in said.stderr
+
+
+SHARED = """
+from pathlib import Path
+
+from holdfast import Context, Pipeline
+
+pipe = Pipeline("shared")
+pipe.items("part", [f"p{number}" for number in range(12)])
+
+
+def say(ctx: Context) -> None:
+    with open(ctx.dir / "began.log", "a") as log:
+        print(ctx.task_id, file=log)
+
+
+@pipe.step(each="part", writes="parts/{part}.md")
+def write(ctx: Context, part: str) -> str:
+    say(ctx)
+    return f"text of {part}\\n"
+
+
+@pipe.step(writes="whole.md")
+def whole(ctx: Context, write: dict[str, str]) -> str:
+    say(ctx)
+    return "".join(write.values())
+"""
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_many_processes_on_one_project_do_every_step_once(start: Start, tmp_path: Path, count: int) -> None:
+    """One of them runs it; the others are refused, or come when it is done and find nothing to do."""
+    (tmp_path / "p.py").write_text(SHARED)
+    command = ("run", str(tmp_path / "p.py"), "--dir", str(tmp_path))
+    ended = [(*process.communicate(), process.returncode) for process in [start(*command) for _ in range(count)]]
+    codes = [code for _, _, code in ended]
+    assert 0 in codes and set(codes) <= {0, 5}, ended
+    for _, err, code in ended:
+        assert code == 0 or ("runs this project" in err and len(err.splitlines()) == 1), err
+    began = (tmp_path / "began.log").read_text().split()
+    assert sorted(began) == sorted({*began}) and len(began) == 13
+    assert start("verify", "--dir", str(tmp_path)).wait() == 0

@@ -43,15 +43,22 @@ class Trial:
     def lines(self) -> list[str]:
         return self.log.read_text().splitlines()
 
-    def process(self, kill_at: str = "0") -> int:
-        """Run the engine in a process of its own, killed at that operation; gives its exit status."""
+    def process(self, kill_at: str = "0", kill_after_s: float | None = None) -> int:
+        """Run the engine in a process of its own, killed at that operation or moment; gives its exit status."""
         env = {**os.environ, "HOLDFAST_KILL_AT": kill_at, "HOLDFAST_FSYNC": "off"}
         command = [sys.executable, str(SCRIPT), str(self.project), str(self.log)]
-        done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE_S, check=False)
-        assert done.returncode in (0, KILLED), done.stderr.decode()
-        if done.returncode == KILLED:
+        try:
+            patience = PATIENCE_S if kill_after_s is None else kill_after_s
+            done = subprocess.run(command, env=env, capture_output=True, timeout=patience, check=False)
+            status = done.returncode
+            assert status in (0, KILLED), done.stderr.decode()
+        except subprocess.TimeoutExpired:  # it has been killed with SIGKILL
+            if kill_after_s is None:
+                raise
+            status = KILLED
+        if status == KILLED:
             self.promised.append((len(self.lines()), *self.recorded()))
-        return done.returncode
+        return status
 
     def resume(self, *, copy: bool = True) -> Any:
         """Run the engine here, to the end."""

@@ -1,5 +1,7 @@
 """SIGKILL before every operation that changes the disk: in the first run, its resume, and the resume of that.
 
+And at random moments, again and again, until one process comes to its end.
+
 By default a sample of the points is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all tries every one.
 HOLDFAST_CRASH_SEED repeats a sample.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ ALL = os.environ.get("HOLDFAST_CRASH_POINTS") == "all"
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED") or random.SystemRandom().randrange(10**6))
 POINTS_MAX = 400  # more than a run has; the test says so if that is no longer true
 SAMPLE = 30
+KILLS_MAX = 12
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +84,26 @@ def test_a_resume_killed_at_any_operation_is_finished_by_the_next(
         for point in how:
             trial.process(point)
         _check(trial, expected, f"killed at {how}")
+
+
+def test_processes_killed_at_random_moments_come_to_the_end(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    """However often: the same bytes and costs, and nothing that was done runs, or is paid for, again."""
+    chance = random.Random(f"{SEED} moments")
+    print(f"HOLDFAST_CRASH_SEED={SEED}")
+    began = time.monotonic()
+    assert Trial(tmp_path / "calm").begin().process() == 0
+    calm_s = time.monotonic() - began
+    kills = 0
+    for trial_number in range(40 if ALL else 4):
+        trial = Trial(tmp_path / f"{trial_number}").begin()
+        moments = [chance.uniform(0.3, 0.9)] + [chance.uniform(0.3, 1.1) for _ in range(KILLS_MAX)]
+        for moment in moments:
+            if trial.process(kill_after_s=moment * calm_s) == 0:
+                break
+        kills += len(trial.promised)
+        _check(trial, expected, f"killed {len(trial.promised)} times, after {moments} of {calm_s} s")
+    print(f"{kills} kills")
+    assert kills
 
 
 def _check(trial: Trial, expected: dict[str, bytes], story: str) -> None:

@@ -11,7 +11,10 @@ import pytest
 
 from holdfast import Context, Pipeline, seals
 from holdfast.artifacts import memory
+from holdfast.commands.people import decide
 from holdfast.commands.run import RunResult
+from holdfast.commands.verify import verify
+from holdfast.layout import ProjectLayout
 from holdfast.settings import Settings
 from outside import OUTSIDE
 
@@ -389,6 +392,27 @@ def test_an_edited_section_can_be_kept(tmp_path: Path) -> None:
     assert book.ran == ["draft[ch03]"]
     assert book.run(tmp_path).status == "completed"
     assert book.ran == []
+
+
+def test_several_edited_sections_can_be_restored(tmp_path: Path) -> None:
+    """One writing of the file puts all of them back: none is called restored and left as it is."""
+    chapters = ["ch01", "ch02", "ch03"]
+    book = Book(chapters)
+    run_id = book.run(tmp_path).run_id
+    file = tmp_path / FILE
+    before = file.read_bytes()
+    file.write_bytes(before.replace(b"terms of", b"my terms of"))
+    asked = book.run(tmp_path, resume=run_id)
+    assert (asked.status, asked.needs_review) == (
+        "paused",
+        [f"glossary[{one}]" for one in ("ch01", "ch02", "ch03")],
+    )
+    for task in asked.needs_review:
+        decide(ProjectLayout(tmp_path), run_id, task, "restore")
+    assert (book.run(tmp_path, resume=run_id).status, book.ran) == ("completed", [])
+    assert file.read_bytes() == before
+    assert verify(ProjectLayout(tmp_path), run_id).ok
+    assert any(b"my terms of ch03" in kept.read_bytes() for kept in file.parent.glob("glossary.md.bak.*"))
 
 
 def test_an_edited_section_can_be_restored(tmp_path: Path) -> None:

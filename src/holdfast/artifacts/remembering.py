@@ -10,7 +10,7 @@ bytes, finds them there, and records it. What the old file held, and nobody else
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from holdfast import events as ev
@@ -50,9 +50,9 @@ class Remembering:
         due = frozenset(node.id for node in self._batch(page, batch) if self._is_due(node))
         return self._write(page, path, due, due) if due else []
 
-    def mend(self, node: Node, path: str) -> list[ev.Event]:
-        """Put a section back, and with it whatever else the file has lost; an edit of this one is undone."""
-        return self._write(node, path, NOBODY, frozenset({node.id}))
+    def mend(self, path: str, node: Node, with_it: Iterable[str]) -> list[ev.Event]:
+        """Put a section back, and with it whatever else the file has lost; edits of these sections are undone."""
+        return self._write(node, path, NOBODY, frozenset({node.id, *with_it}))
 
     def _bring_along(self, step: StepSpec, path: str) -> None:
         """Have a file that is on record elsewhere at `path` before it is begun there: a person's notes are in it.

@@ -175,8 +175,9 @@ class Sections:
             return [self._moved(node, decision.reason, UNWRITTEN)]  # it is written there with its batch
         if self._mended.pop(node.id, None) is not None:
             return []
-        self._mended |= self._lost_with(node, path)
-        events = self.remembering.mend(node, path)
+        with_it = self._lost_with(node, path)
+        self._mended |= with_it
+        events = self.remembering.mend(path, node, with_it)
         moved = self._moved(node, decision.reason, "")
         if all(self.artifacts.files.check(file, node.names).kind == look.SEALED for file in moved.files):
             accepted = self.inputs.state.task(node.id).accepted or Accepted()

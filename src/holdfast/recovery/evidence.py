@@ -36,9 +36,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version: int
     migratable: bool = False
     old_version_digest: str = ""  # the input digest as the recorded version would give it
-    earlier_digest: str = (
-        ""  # the input digest as earlier versions of Holdfast put it together; asked where one differs
-    )
+    earlier_digest: str = ""  # as earlier versions of Holdfast put it together; told where a seal's differs
     kept_by: str = ""  # the raiser of a Rewind that wants it kept
     files: Mapping[str, Look] = {}  # path -> look, for accepted files: as `check` gives it
     parts_files: Mapping[str, Look] = {}  # path -> look at NAME.part

@@ -158,10 +158,8 @@ def _is_made_from(seal: Seal, inputs: Inputs, node: Node, version: int) -> bool:
 def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal], way_on: str) -> None:
     """Refuse parameters that no file of the lost run was made from, if the seals say what they were made from."""
     for name, value in params.items():
-        wanted = {
-            digest_of_fields(value)[:SHORT],
-            digest(encode_json(value))[:SHORT],
-        }  # now, and in earlier versions
+        # As it is put together now, and as earlier versions did.
+        wanted = {digest_of_fields(value)[:SHORT], digest(encode_json(value))[:SHORT]}
         made = {path: seal.made_from.get(f"param {name}", "") for path, seal in found.items()}
         made = {path: part for path, part in made.items() if part}
         if made and wanted.isdisjoint(made.values()):

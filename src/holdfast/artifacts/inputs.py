@@ -25,6 +25,7 @@ from holdfast.stores.ahead import FILES_MIN
 from holdfast.values import digest, digest_of_fields, encode_json
 
 PATHS_KEPT = 4096
+AT_HAND_MAX = 8
 
 _NOT_IDENTITY = ("after", "batch")
 _NO_PATHS: dict[str, str] = {}
@@ -309,6 +310,16 @@ class Inputs:
         self.artifacts.files.expect(())
 
     # --- arguments -----------------------------------------------------------------------------------------
+
+    def are_at_hand(self, node: Node) -> bool:
+        """Whether its arguments are a few small values that the record holds: no file has to be read for them."""
+        if len(node.parents) > AT_HAND_MAX or node.material:
+            return False
+        for parent in node.parents:
+            accepted = None if parent.is_virtual else self.state.task(parent.id).accepted
+            if accepted is None or accepted.files or accepted.value_ref:
+                return False
+        return True
 
     def arguments(self, node: Node, sources: Mapping[str, Source], ctx: Any, output: Any = None) -> dict[str, Any]:
         """The keyword arguments of a step, an items function, a check or a checklist item."""

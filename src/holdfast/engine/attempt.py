@@ -49,6 +49,7 @@ class Attempt(msgspec.Struct, eq=False, weakref=True):
     partial: str | None = None
     parent_id: str = ""  # the first producer
     ctx: Context | None = None
+    call: Call | None = None  # made ready ahead of its time
     outcome: Outcome | None = None
     started: float = 0.0
     spent_before: tuple[float, int] = (0.0, 0)  # the task's cost and tokens when this attempt began
@@ -109,6 +110,13 @@ class Attempts:
         if node.material and "source" in spec.sources:
             self._note_source(attempt)
         return Call(node.id, self.compiled.functions[spec.name], arguments, spec.timeout, spec.name)
+
+    def prepare_ahead(self, attempt: Attempt) -> None:
+        """Prepare before its start is durable. What goes wrong is met again, and told, once it has begun."""
+        try:
+            attempt.call = self.prepare(attempt)
+        except Exception:
+            attempt.call = None
 
     def _note_source(self, attempt: Attempt) -> None:
         """Record of a section which of its sources it is made from: that is known only once one could be read."""

@@ -68,6 +68,7 @@ class Committer:
         self.failed: BaseException | None = None
         self.on_batch: Callable[[], None] = _nothing
         self.on_foreign: Callable[[Any], None] = _nothing
+        self.on_written: Callable[[], None] = _nothing
         self.on_durable: Callable[[list[Recorded]], None] = _nothing
         self._journal = journal
         self._objects = objects
@@ -119,6 +120,10 @@ class Committer:
         """
         return self._sync_s < QUICK_SYNC_S
 
+    def begin_sync(self) -> None:
+        """Within `on_written`: what is done from here on is done while the disk is already at work."""
+        self._journal.begin_sync()
+
     def exclusively(self, look: Callable[[], Any]) -> Any:
         """The result of `look` while nothing is being applied: for snapshots and pictures of the state."""
         with self._leader:
@@ -156,6 +161,7 @@ class Committer:
             if self.failed is not None:
                 raise self.failed
             if self._append(entries):
+                self.on_written()
                 self._sync()
         except BaseException as error:
             self.failed = self.failed or _told(error)

@@ -3,6 +3,7 @@
 run                  the caller's thread: nudges the first batch, then sleeps until nothing is left to do, and
                      looks now and then whether another process has recorded something
 Considering          inside every commit: what may start (considering.py)
+_make_ready          while the disk takes a batch: prepare what it starts, if that is a single attempt
 _deliver             once a batch is durable: dispatch what it started, tell the observers
 _work_on, _hand_in   worker threads: prepare, run the body (or take what a coroutine gave), judge, hand it in
 Outcomes             inside a commit: what an attempt's end does (outcomes.py, entries.py)
@@ -91,6 +92,7 @@ class Runner:
         self._bell: SimpleQueue[None] = SimpleQueue()
         self.committer.on_batch = considering.advance
         self.committer.on_foreign = considering.heard
+        self.committer.on_written = self._make_ready
         self.committer.on_durable = self._deliver
 
     @property
@@ -212,7 +214,17 @@ class Runner:
         if self._processes is not None:
             self._processes.close()
 
-    # --- once a batch is durable ---------------------------------------------------------------------------
+    # --- once a batch is written, and once it is durable ---------------------------------------------------
+
+    def _make_ready(self) -> None:
+        """Prepare the one attempt that this batch starts, as in a chain, while the disk takes the batch.
+
+        Of several, each thread prepares its own; and nothing that takes long may keep others from the sync.
+        """
+        starting = self.board.starting
+        if len(starting) == 1 and self.attempts.inputs.are_at_hand(starting[0].node):
+            self.committer.begin_sync()
+            self.attempts.prepare_ahead(starting[0])
 
     def _deliver(self, recorded: Sequence[Recorded]) -> None:
         board = self.board
@@ -304,7 +316,7 @@ class Runner:
     def _prepared(self, attempt: Attempt) -> Call:
         """The call with its inputs. One that the machine cannot read, or a mistake of ours, stops the run."""
         try:
-            call = self.attempts.prepare(attempt)
+            call = attempt.call or self.attempts.prepare(attempt)
         except (OSError, StorageError) as error:
             told = error if isinstance(error, StorageError) else StorageError.from_os(error, "read an input")
             self.committer.fail(told)

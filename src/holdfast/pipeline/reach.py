@@ -56,7 +56,7 @@ class Reach:
 def _leaves_first(edges: Mapping[str, Iterable[str]]) -> list[str]:
     order: list[str] = []
     seen: set[str] = set()
-    for root in edges:
+    for root in reversed(list(edges)):  # most are declared after what they take: then nothing has to be gone down
         stack: list[tuple[str, bool]] = [(root, False)]
         while stack:
             name, leaving = stack.pop()

@@ -117,6 +117,10 @@ class NodeExited(Event, frozen=True, kw_only=True, tag="node_exit"):
     kind: str = ""  # of a failure: error | timeout | refused | rounds | definition
     new_round: bool = False  # a refused output: nothing of this round is replayed
     retry_in: float = 0.0
+    # What is on record as spent on the task until now: the lines that told of it may be lost one day.
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
 
 
 class TaskAdopted(Event, frozen=True, kw_only=True, tag="task_adopted"):

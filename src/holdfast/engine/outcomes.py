@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.engine.attempt import Attempt, Verdict
@@ -14,7 +16,7 @@ from holdfast.engine.retry import may_retry, retry_delay_s
 from holdfast.engine.scheduler import made_from
 from holdfast.pipeline.nodes import SETTLE, SKIPPED, Node, split_task_id
 from holdfast.pipeline.rewind import Rewind
-from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, rounds_key
+from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, TaskState, rounds_key
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 
 
@@ -42,7 +44,7 @@ class Outcomes:
         assert verdict.exited is not None
         for event in verdict.set_aside:
             board.committer.record(event)
-        board.committer.record(verdict.exited)
+        board.committer.record(_with_spend(verdict.exited, board.state.task(node.id)))
         board.made[node.id] = None
         if node.unmet or node.recalled or board.graph.nodes.get(node.id) is not node:
             return
@@ -175,18 +177,17 @@ class Outcomes:
         )
 
     def _exit(self, attempt: Attempt, status: str, *, duration: float, **facts: Any) -> None:
-        self.board.committer.record(
-            ev.NodeExited(
-                step_id=attempt.node.id,
-                node=attempt.node.spec.name,
-                status=status,
-                parent_id=attempt.parent_id,
-                round=attempt.round,
-                attempt=attempt.number,
-                duration=round(duration, 6),
-                **facts,
-            )
+        exited = ev.NodeExited(
+            step_id=attempt.node.id,
+            node=attempt.node.spec.name,
+            status=status,
+            parent_id=attempt.parent_id,
+            round=attempt.round,
+            attempt=attempt.number,
+            duration=round(duration, 6),
+            **facts,
         )
+        self.board.committer.record(_with_spend(exited, self.board.state.task(attempt.node.id)))
 
     # --- out of time ---------------------------------------------------------------------------------------
 
@@ -229,6 +230,15 @@ class Outcomes:
         for task, recall in list(board.state.recalls.items()):
             if task not in board.graph.nodes:
                 board.committer.record(ev.TaskRewound(step_id=task, feedback=tuple(filter(None, recall.feedback))))
+
+
+def _with_spend(exited: ev.NodeExited, task: TaskState) -> ev.NodeExited:
+    """The word of an attempt's end, with what was booked for the task until now, if anything was."""
+    if not (task.cost_usd or task.input_tokens or task.output_tokens):
+        return exited
+    return replace(
+        exited, input_tokens=task.input_tokens, output_tokens=task.output_tokens, cost_usd=task.cost_usd
+    )
 
 
 def _is_upstream(target: Node, node: Node) -> bool:

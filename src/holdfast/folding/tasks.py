@@ -46,11 +46,14 @@ def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:
 
 
 def _exited(state: RunState, event: ev.NodeExited, at: float) -> None:
+    task = state.task(event.step_id)
+    if event.cost_usd or event.input_tokens or event.output_tokens:
+        task = state.tasks[event.step_id] = _with_lost_spend(state, task, event)
     if event.status != COMPLETED:
         _not_completed(state, event)
         return
     state.tasks[event.step_id] = replace(
-        state.task(event.step_id),
+        task,
         status=COMPLETED,
         round=event.round,
         attempt=event.attempt,
@@ -71,6 +74,26 @@ def _exited(state: RunState, event: ev.NodeExited, at: float) -> None:
     if state.keeps and not _objects_still(state, state.keeps.get(event.step_id, "")):
         state.keeps.pop(event.step_id, None)
     state.last_completed = event.step_id
+
+
+def _with_lost_spend(state: RunState, task: TaskState, event: ev.NodeExited) -> TaskState:
+    """The task with all that was spent on it, also where a line that told of it is missing."""
+    more_usd = max(0.0, event.cost_usd - task.cost_usd)
+    more_in = max(0, event.input_tokens - task.input_tokens)
+    more_out = max(0, event.output_tokens - task.output_tokens)
+    if not (more_usd or more_in or more_out):
+        return task
+    state.cost_usd += more_usd
+    state.input_tokens += more_in
+    state.output_tokens += more_out
+    return replace(
+        task,
+        input_tokens=task.input_tokens + more_in,
+        output_tokens=task.output_tokens + more_out,
+        cost_usd=task.cost_usd + more_usd,
+        round_cost_usd=task.round_cost_usd + more_usd,
+        loose_cost_usd=task.loose_cost_usd + more_usd,
+    )
 
 
 def _objects_still(state: RunState, raiser: str) -> bool:

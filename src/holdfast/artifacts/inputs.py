@@ -94,6 +94,10 @@ class Inputs:
                 written[key] = digest(encode_json(self.state.params.get(key.removeprefix("param "))))
         return digest_of(node.identity, written.items())
 
+    def is_made_from(self, input_digest: str, node: Node, parts: Mapping[str, str]) -> bool:
+        """Whether that is the digest of these inputs, as it is put together now or was by earlier versions."""
+        return input_digest == self.digest(node, parts) or input_digest == self.earlier_digest(node, parts)
+
     def _item_digest(self, node: Node) -> str:
         item = node.item or {}
         fields = item if len(item) == 1 else {key: item[key] for key in item if key not in _NOT_IDENTITY}

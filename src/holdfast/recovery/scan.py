@@ -153,8 +153,8 @@ class Scan:
             return ""
         seal = sealed[0]
         parts = self.inputs.parts(node)
-        fitting = (UNKNOWN, self.inputs.digest(node, parts), self.inputs.earlier_digest(node, parts))
-        if seal.input_digest in fitting or _is_beyond_telling(seal, parts):
+        is_same = seal.input_digest == UNKNOWN or self.inputs.is_made_from(seal.input_digest, node, parts)
+        if is_same or _is_beyond_telling(seal, parts):
             return ""
         if seal.step_version != node.spec.version:
             return _other_version(seal, node)

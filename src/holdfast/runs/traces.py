@@ -151,8 +151,7 @@ def _takes_from_others(node: Node) -> bool:
 
 
 def _is_made_from(seal: Seal, inputs: Inputs, node: Node, version: int) -> bool:
-    parts = inputs.parts(node, version)
-    return seal.input_digest in (inputs.digest(node, parts), inputs.earlier_digest(node, parts))
+    return inputs.is_made_from(seal.input_digest, node, inputs.parts(node, version))
 
 
 def _refuse_other_params(params: Mapping[str, Any], found: Mapping[str, Seal], way_on: str) -> None:

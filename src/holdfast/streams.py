@@ -11,10 +11,12 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import IO, Any, TextIO, cast
 
 _STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+_STDOUT, _STDERR = 1, 2
 _GONE = (errno.EPIPE, errno.EIO)
 _heard: weakref.WeakSet[Heedless] = weakref.WeakSet()
 
@@ -59,6 +61,40 @@ def silence(stream: IO[Any]) -> None:
 def unwrapped(stream: TextIO) -> TextIO:
     """The stream itself, for our own words: those may fail, and are told also when no step is heard any more."""
     return stream.stream if isinstance(stream, Heedless) else stream
+
+
+@contextmanager
+def stdout_kept() -> Iterator[None]:
+    """While other people's code is at work, stdout is kept for our own words: what they print goes to stderr."""
+    with descriptor_kept(sys.stdout), redirect_stdout(sys.stderr):
+        yield
+
+
+@contextmanager
+def descriptor_kept(stream: TextIO) -> Iterator[None]:
+    """If `stream` is stdout itself, its descriptor leads to stderr meanwhile.
+
+    A program that other people's code starts writes there, whatever Python calls stdout.
+    """
+    if not _is_stdout(stream):
+        yield
+        return
+    stream.flush()
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        yield
+        stream.flush()  # what found its way into the stream itself is not ours either
+    finally:
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
+
+
+def _is_stdout(stream: TextIO) -> bool:
+    try:
+        return stream.fileno() == _STDOUT
+    except (OSError, ValueError):
+        return False  # a stream without descriptor: a test's
 
 
 class Heedless:

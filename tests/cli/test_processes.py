@@ -280,16 +280,21 @@ def test_bash_completion_offers_commands_and_runs(start: Start, project: Project
     assert project.files() == before
 
 
-def test_what_a_step_prints_does_not_break_the_json_document(tmp_path: Path) -> None:
-    """With --json, stdout has the one document; a step's own words go to stderr."""
+@pytest.mark.parametrize("words", ["run p.py", "resume", "plan", "scan", "verify", "recover"])
+def test_what_a_pipeline_prints_does_not_break_the_json_document(tmp_path: Path, words: str) -> None:
+    """With --json, stdout has the one document; what a pipeline and its programs say goes to stderr."""
     (tmp_path / "p.py").write_text(
-        "from holdfast import Pipeline\npipe = Pipeline('p')\n\n\n@pipe.step\ndef loud() -> int:\n"
-        "    print('I am a step')\n    return 1\n"
+        "import os\nfrom holdfast import Pipeline\nprint('I am loaded')\nos.system('echo I am told')\n"
+        "pipe = Pipeline('p')\n\n\n@pipe.step\ndef loud() -> int:\n"
+        "    print('I am a step')\n    os.system('echo I am a program')\n    return 1\n"
     )
-    command = [sys.executable, "-m", "holdfast", "run", "p.py", "--json"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(said.stdout)["status"] == "completed"
-    assert "I am a step" in said.stderr
+    command = [sys.executable, "-m", "holdfast"]
+    if words != "run p.py":
+        subprocess.run([*command, "run", "p.py"], cwd=tmp_path, capture_output=True, check=True)
+    said = subprocess.run([*command, *words.split(), "--json"], cwd=tmp_path, capture_output=True, check=True)
+    assert isinstance(json.loads(said.stdout), dict)
+    spoken = ["I am loaded", "I am told"] + ["I am a step", "I am a program"] * (words == "run p.py")
+    assert sorted(said.stderr.decode().splitlines()) == sorted(spoken)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])

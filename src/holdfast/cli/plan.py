@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +12,7 @@ from holdfast.cli.completion import complete_file, complete_run
 from holdfast.cli.finding import find_file, find_lost, load_named, load_recorded, of_pipeline, pick_run
 from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import first_of, money, print_json, say_all
+from holdfast.streams import stdout_kept
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def command(file: str | None, params: dict[str, str], resume: str | None, direct
 
     layout = open_project(directory)
     settings = load_settings(layout.root)
-    with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
+    with stdout_kept():  # what a pipeline prints when it is loaded, or a check when it is asked
         compiled, resume, known = _pipeline(layout, file, resume)
         plan = make_plan(compiled, layout, resume, params, settings, known)
     typed = as_typed(directory, layout, None if plan.is_lost else plan.run_id)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from holdfast.cli.completion import complete_file
 from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import addressed, first_of, print_json, say_all
 from holdfast.layout import PACK_SUFFIX
+from holdfast.streams import stdout_kept
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def command(file: str | None, dry_run: bool, params: dict[str, str], directory: 
 
     layout = open_project(directory)
     settings = load_settings(layout.root)
-    with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
+    with stdout_kept():  # what a pipeline prints when it is loaded, or a check when it is asked
         meant = find_meant(layout, file, params, command="recover")
         request = Request(
             params,

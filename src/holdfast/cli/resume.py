@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.cli.finding import find_lost, load_named, load_recorded, pick_run
 from holdfast.cli.options import run_argument
-from holdfast.cli.running import Manner, carry_out, engine_options, make_request
+from holdfast.cli.running import Manner, carry_out, engine_options, make_request, words_at_load
 
 
 @click.command("resume", short_help="Continue the newest unfinished run, or the one that is named.")
@@ -25,9 +25,7 @@ def command(*, run_id: str | None, directory: str, as_json: bool, quiet: bool, *
     layout = open_project(directory)
     request = make_request(layout, **options)
     lost = find_lost(layout, run_id)
-    if lost is not None:
-        compiled, chosen = load_named(layout, lost), lost.run_id
-    else:
-        chosen = pick_run(layout, run_id)
-        compiled = load_recorded(layout, chosen)
+    chosen = lost.run_id if lost is not None else pick_run(layout, run_id)
+    with words_at_load(as_json=as_json):
+        compiled = load_named(layout, lost) if lost is not None else load_recorded(layout, chosen)
     return carry_out(compiled, layout, replace(request, resume=chosen), Manner(directory, as_json, quiet))

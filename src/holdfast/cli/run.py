@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from holdfast.cli.completion import complete_file, complete_run
 from holdfast.cli.finding import find_file
 from holdfast.cli.printing import say_all
-from holdfast.cli.running import Manner, carry_out, engine_options, make_request
+from holdfast.cli.running import Manner, carry_out, engine_options, make_request, words_at_load
 
 
 @click.command("run", short_help="Start a pipeline, or continue its run with the same parameters.")
@@ -45,7 +45,8 @@ def command(
         if given is not None:
             checked_run_id(given)
     request = make_request(layout, resume=resume, force=force, run_id=run_id, **options)
-    compiled = load_pipeline(file, base=find_file(file, layout))
+    with words_at_load(as_json=as_json):
+        compiled = load_pipeline(file, base=find_file(file, layout))
     if _is_folder_assumed() and not (resume or force or run_id or quiet):
         say_all(filter(None, [begun_elsewhere(compiled, layout, request)]), err=True)
     return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
@@ -22,7 +22,7 @@ from holdfast.cli.options import composed, json_option, params_option, project_o
 from holdfast.cli.printing import flush, print_json, say_all
 from holdfast.errors import UnprintableError
 from holdfast.layout import QUARANTINE_DIR
-from holdfast.streams import Heedless, unwrapped
+from holdfast.streams import Heedless, descriptor_kept, stdout_kept, unwrapped
 
 if TYPE_CHECKING:
     from holdfast.cli.console import Console
@@ -187,6 +187,11 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
     return result
 
 
+def words_at_load(*, as_json: bool) -> AbstractContextManager[None]:
+    """Where what a pipeline prints when it is loaded goes: with --json, stdout is for the one document."""
+    return stdout_kept() if as_json else nullcontext()
+
+
 @contextmanager
 def _streams_of_steps(*, as_json: bool) -> Iterator[None]:
     """What steps print may go nowhere; with --json, stdout is for the one document, and it goes to stderr.
@@ -196,7 +201,8 @@ def _streams_of_steps(*, as_json: bool) -> Iterator[None]:
     out, err = Heedless(unwrapped(sys.stdout)), Heedless(unwrapped(sys.stderr))
     sys.stdout, sys.stderr = cast(TextIO, err if as_json else out), cast(TextIO, err)
     try:
-        yield
+        with descriptor_kept(out.stream) if as_json else nullcontext():
+            yield
     finally:
         sys.stdout, sys.stderr = out.end(), err.end()
     if out.failed is not None:

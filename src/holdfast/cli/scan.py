@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +11,7 @@ import click
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import composed, json_option, params_option, project_options
 from holdfast.cli.printing import print_json, say_all, table
+from holdfast.streams import stdout_kept
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def command(file: str | None, step: str | None, params: dict[str, str], director
     from holdfast.runs.listing import open_project
 
     layout = open_project(directory)
-    with redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded, or a check when it is asked
+    with stdout_kept():  # what a pipeline prints when it is loaded, or a check when it is asked
         meant = find_meant(layout, file, params, command="scan")
         scanned = scan_project(
             meant.compiled,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ from holdfast.cli.finding import load_recorded, pick_run
 from holdfast.cli.options import json_option, project_options, run_argument
 from holdfast.cli.printing import addressed, first_of, print_json, say_all
 from holdfast.errors import EXIT_DAMAGE, EXIT_OK
+from holdfast.streams import stdout_kept
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def command(run_id: str | None, directory: str, as_json: bool) -> int:
 
     layout = open_project(directory)
     chosen = _pick(layout, run_id)
-    with _Counter() as counter, redirect_stdout(sys.stderr):  # what a pipeline prints when it is loaded
+    with _Counter() as counter, stdout_kept():  # what a pipeline prints when it is loaded
         report = verify(layout, chosen, load=lambda: load_recorded(layout, chosen), tell=counter.tell)
     _with_typed_remedies(report, directory)
     if as_json:

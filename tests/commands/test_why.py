@@ -185,6 +185,38 @@ def test_a_task_that_ran_again_says_why(tmp_path: Path) -> None:
     assert "ran again because: what it was made from has changed: first" in why(tmp_path, run.run_id, "second")
 
 
+def test_a_task_that_is_to_run_again_was_not_done_again_yet(tmp_path: Path) -> None:
+    """What it reads has changed since: its round is told as one to come."""
+    pipe = Pipeline("p")
+
+    @pipe.step(reads="in.csv")
+    def first() -> int:
+        return 1
+
+    (tmp_path / "in.csv").write_text("1")
+    run = pipe.run(dir=tmp_path)
+    (tmp_path / "in.csv").write_text("2")
+    told = why(tmp_path, run.run_id, "first")
+    assert "  round 1: it ran before, and is done again\n  runs again because: " in told
+    assert "was done again" not in told
+    pipe.run(dir=tmp_path)
+    assert "  round 1: it ran before, and was done again\n" in why(tmp_path, run.run_id, "first")
+
+
+def test_an_output_without_its_form_was_refused_by_no_check(tmp_path: Path) -> None:
+    """A step that gives nothing for its file has no check that could have refused it."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="a.md")
+    def first() -> None:
+        return None
+
+    told = why(tmp_path, pipe.run(dir=tmp_path).run_id, "first")
+    assert "  needs a person after 1 failed attempt, the output of the last one refused\n" in told
+    assert "  last error: returned nothing, but writes a.md\n" in told
+    assert "check" not in told
+
+
 def test_order_alone_does_not_make_a_task_wait(tmp_path: Path) -> None:
     """An item that comes after one that needs a person goes on; nothing says that it waits."""
     pipe = Pipeline("p")

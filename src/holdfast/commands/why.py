@@ -165,7 +165,7 @@ def _after(record: TaskState) -> str:
     return f" after {counted(record.failures, 'failed attempt')}{last}"
 
 
-_FAILURES = {"timeout": ", the last one out of time", "refused": ", the last one refused by its check"}
+_FAILURES = {"timeout": ", the last one out of time", "refused": ", the output of the last one refused"}
 
 
 def _past(record: TaskState, *, is_running: bool) -> Iterator[str]:
@@ -175,7 +175,8 @@ def _past(record: TaskState, *, is_running: bool) -> Iterator[str]:
     if record.status == IN_PROGRESS:
         yield f"  attempt {record.attempt} {'is running now' if is_running else 'was cut off'}"
     if record.round:
-        yield f"  round {record.round}: it ran before, and was done again"
+        verb = "was" if record.status == COMPLETED else "is"
+        yield f"  round {record.round}: it ran before, and {verb} done again"
     if record.redo_reason:
         verb = "ran" if record.status == COMPLETED else "runs"
         yield f"  {verb} again because: {record.redo_reason}"

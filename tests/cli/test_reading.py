@@ -387,7 +387,8 @@ def test_plan_of_a_new_run(project: Project) -> None:
     document = json.loads(project("plan", "book.py", "--json").out)
     assert document["run_id"] is None
     assert [task["action"] for task in document["tasks"]] == ["run", "run"]
-    assert project("plan", "book.py").lines[-1] == "Expected cost: not known: 2 tasks of steps that have never run"
+    expected = "Expected cost: not known: 2 tasks of steps that have never finished"
+    assert project("plan", "book.py").lines[-1] == expected
     assert project.files() == before
 
 

@@ -169,11 +169,11 @@ def _price(tasks: Sequence[Planned], about: str, more: str = "") -> str:
 
 
 def _cost(plan: Plan) -> str:
-    """The sum of what is known; steps that never ran have no price yet."""
+    """The sum of what is known; steps that never came to an end have no price yet."""
     new = sum(1 for task in plan.tasks if task.action in _RUNNING and task.expected_cost_usd is None)
     most = plan.most_cost_usd
     if new and not most:
-        return f"not known: {counted(new, 'task')} of steps that have never run"
-    remark = f", not counting {counted(new, 'task')} of steps that have never run" if new else ""
+        return f"not known: {counted(new, 'task')} of steps that have never finished"
+    remark = f", not counting {counted(new, 'task')} of steps that have never finished" if new else ""
     more = f", at most {money(most)}" if most > plan.expected_cost_usd else ""
     return f"about {money(plan.expected_cost_usd)}{more}{remark}"

@@ -110,10 +110,28 @@ def test_gate_of_a_batch_has_its_own_name(book: MakeBook) -> None:
 
 
 def test_a_gate_after_every_batch_is_known_by_its_name_where_one_batch_waits(book: MakeBook) -> None:
-    """`approve read_ok` means the batch that waits; when none does, it is no name of a gate."""
+    """`approve read_ok` means the batch that waits; when none does, that is said, and which there are."""
     made = book()
     assert people.approve(made.layout, "one", "read_ok") == "read_ok[batch-1] is approved."
-    assert "no gate or phase 'read_ok'" in refused(made, lambda: people.approve(made.layout, "one", "read_ok"))
+    message = refused(made, lambda: people.approve(made.layout, "one", "read_ok"))
+    assert message.startswith("read_ok asks after every batch, and none of these waits for approval now.")
+    assert message.endswith("Name the one that is meant: read_ok[batch-1].")
+
+
+def test_of_several_batches_that_wait_one_has_to_be_named(tmp_path: Path) -> None:
+    """Fan-outs inside each other come to the gate side by side: nobody can tell which one is meant."""
+    pipe = Pipeline("p")
+    pipe.items("part", ["a", "b"])
+    pipe.items("page", ["x"], each="part")
+
+    @pipe.step(each="page")
+    def write(page: str) -> str:
+        return page
+
+    pipe.gate("read_ok", each="page")
+    pipe.run(dir=tmp_path, run_id="one")
+    with pytest.raises(UsageError, match=r"2 of these wait for approval now.*read_ok\[a/batch-1\], read_ok\["):
+        people.approve(open_project(tmp_path), "one", "read_ok")
 
 
 def test_refused_checklist_can_be_overruled(book: MakeBook) -> None:

@@ -154,9 +154,15 @@ def _meant(name: str, known: Collection[str], standings: Mapping[str, str]) -> s
     """What is meant by a phase's name alone, or by that of a gate after every batch: the one that waits."""
     if name in known:
         return name
-    waiting = [gate for gate, how in standings.items() if how == "reached" and step_of(gate) == name]
-    found = [f"phase:{name}"] if f"phase:{name}" in known else waiting
-    return found[0] if len(found) == 1 else name
+    if f"phase:{name}" in known:
+        return f"phase:{name}"
+    own = {gate: how for gate, how in standings.items() if step_of(gate) == name}
+    waiting = [gate for gate, how in own.items() if how == "reached"]
+    if own and len(waiting) != 1:
+        how_many = f"{len(waiting)} of these wait" if waiting else "none of these waits"
+        fix = f"Name the one that is meant: {some_of(waiting or [*own])}."
+        raise UsageError(f"{name} asks after every batch, and {how_many} for approval now.", fix=fix)
+    return waiting[0] if waiting else name
 
 
 def _require(name: str, known: Iterable[str], what: str) -> None:

@@ -9,7 +9,7 @@ from tests.engine.projects import waiting_pipeline
 
 from holdfast import Context, Pipeline
 from holdfast import events as ev
-from holdfast.commands.people import decide
+from holdfast.commands.people import approve, decide
 from holdfast.commands.plan import Plan, explain, make_plan
 from holdfast.commands.recover import recover
 from holdfast.commands.run import execute
@@ -197,6 +197,27 @@ def test_a_task_behind_a_gate_names_the_gate(tmp_path: Path) -> None:
         reasons = {task.id: task.reason for task in plan.tasks}
         assert (reasons["second"], reasons["third"]) == (reason, reason)
         pipe.run(dir=tmp_path)
+
+
+def test_a_gate_with_nothing_behind_it_is_told(tmp_path: Path) -> None:
+    """The run is not complete without its answer: a plan that names only tasks would promise that."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def first() -> int:
+        return 1
+
+    pipe.gate("publish_ok", after=["first"])
+    pipe.gate("seen", after=["first"], blocking=False)
+    layout = ProjectLayout(tmp_path)
+    for _ in range(2):
+        assert make_plan(pipe.compile(), layout).gates == ["publish_ok", "seen"]
+        run = pipe.run(dir=tmp_path)
+    assert run.status == "paused"
+    approve(layout, run.run_id, "publish_ok")
+    assert make_plan(pipe.compile(), layout).gates == ["seen"]
+    approve(layout, run.run_id, "seen")
+    assert make_plan(pipe.compile(), layout).gates == []
 
 
 def test_tasks_that_wait_for_each_other_never_start(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,7 +67,7 @@ def command(file: str | None, params: dict[str, str], resume: str | None, direct
     if as_json:
         print_json(_document(plan))
     else:
-        say_all(_lines(compiled.spec.name, plan))
+        say_all(_lines(compiled.spec.name, plan, typed))
 
 
 def _pipeline(
@@ -108,6 +109,7 @@ def _document(plan: Plan) -> dict[str, Any]:
         "orphans": list(plan.orphans),
         "changes": list(plan.changes),
         "unknown_items": list(plan.unknown_items),
+        "gates": list(plan.gates),
         "expected_cost_usd": plan.expected_cost_usd,
         "most_cost_usd": plan.most_cost_usd,
         "cost_usd": plan.cost_usd,
@@ -117,7 +119,7 @@ def _document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
+def _lines(pipeline: str, plan: Plan, typed: Callable[[str], str]) -> Iterator[str]:
     lost = " (its record is lost)" if plan.is_lost else ""
     running = ", which is running now" if plan.is_running else ""
     yield f"{pipeline}: {f'run {plan.run_id}{lost}{running}' if plan.run_id else 'a new run'}"
@@ -129,6 +131,10 @@ def _lines(pipeline: str, plan: Plan) -> Iterator[str]:
     for action in (*_ORDER, *(name for name in groups if name not in _ORDER)):
         if action in groups:
             yield from _group(action, groups[action])
+    if plan.gates:
+        yield f"{counted(len(plan.gates), 'gate')} would wait for approval"
+    commands = [f"  {gate}: {typed(f'holdfast approve {shlex.quote(gate)}')}" for gate in plan.gates]
+    yield from first_of(commands, _SHOWN_MAX, str, rest="  and {} more")
     for var in plan.unknown_items:
         yield f"the items of {var} are not known yet, or may come out differently: their tasks come on top"
     kept, rest = "no longer in the pipeline, files kept: {}", "and {} more that are no longer in the pipeline"

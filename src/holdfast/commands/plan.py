@@ -34,6 +34,7 @@ class Plan(msgspec.Struct, frozen=True):
     orphans: list[str] = []
     changes: list[str] = []
     unknown_items: list[str] = []
+    gates: list[str] = []  # at which it would wait for a person, also if nothing stands behind them
 
     cost_usd: float = 0.0  # spent so far
     budget_usd: float | None = None
@@ -87,6 +88,7 @@ def make_plan(
             walker.orphans(),
             changes,
             walker.open_fans(),
+            walker.open_gates(),
             state.cost_usd,
             state.budget_usd if request.settings.budget_usd is None else request.settings.budget_usd,
             is_lost,

@@ -104,6 +104,10 @@ class Walker:
         again = {step_of(task) for task in self.fresh}
         return [fan.var for fan in self.graph.spec.items if fan.var not in known or fan.name in again]
 
+    def open_gates(self) -> list[str]:
+        """Gates that the run would come to, and at which it would wait for a person."""
+        return [node.id for node in self.graph.nodes.values() if node.kind == "gate" and node.stuck]
+
     def orphans(self) -> list[str]:
         """Tasks on record that the pipeline no longer has; their files are kept."""
         return [task for task in self.state.tasks if task not in self.graph.nodes]

@@ -41,6 +41,45 @@ def test_all_mistakes_are_told_at_once():
     assert [line.split(":")[0] for line in told(pipe)] == ["step one", "step two", "step three"]
 
 
+def test_a_bad_name_hides_no_other_mistake():
+    """What cannot be known by its name is looked at all the same: whoever mends the name has mended all."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def draft(): ...
+
+    @pipe.step(name="draft", retries=-1, writes="../x", check=3, retry_on=4)
+    def again(reserch): ...
+
+    @pipe.step(name=["no text"], version=0)
+    def other(): ...
+
+    @pipe.items("part")
+    def parts(): ...
+
+    @pipe.items("part")
+    def more_parts(chaptr): ...
+
+    pipe.items("draft", ["../x"])
+    pipe.items(3, ["/x"])
+    pipe.gate("draft", after=["nothing"])
+    lines = "\n".join(told(pipe))
+    for mistake in (
+        "step draft: there is another step of that name",
+        "step draft: retries=-1",
+        "step draft: parameter reserch",
+        "step draft: writes='../x' leaves the project",
+        "step draft: check= must be a function",
+        "step draft: retry_on= must be exception classes",
+        "step ['no text']: version=0",
+        "items more_parts: parameter chaptr",
+        "items draft: the id '../x'",
+        "items 3: the id '/x'",
+        "gate draft: after='nothing'",
+    ):
+        assert mistake in lines
+
+
 def test_the_repaired_pipeline_compiles():
     """The step used by the tests below is sound as long as nothing is wrong with it."""
     pipe = with_step(items={"part": ["a"]}, each="part", writes="{part}.md")

@@ -18,7 +18,8 @@ from holdfast.pipeline.declared import (
     function_name,
     is_async,
 )
-from holdfast.pipeline.names import check_title, did_you_mean, is_slip, normalise_items, printable
+from holdfast.pipeline.nameless import Known, check_nameless, given_items
+from holdfast.pipeline.names import check_title, did_you_mean, is_slip, printable
 from holdfast.pipeline.namespace import Namespace, gather_names
 from holdfast.pipeline.nodes import step_of
 from holdfast.pipeline.params import ParamSet
@@ -77,6 +78,7 @@ class _Compiling:
         limits = options.limit_specs(self.declared.limits, self.pipeline)
         checklists = self._checklists()
         phases = self._phases(checklists)
+        self._check_nameless(limits, phases)
         spec = PipelineSpec(
             name=str(self.declared.name),
             params=self.names.params.names,
@@ -145,21 +147,13 @@ class _Compiling:
         each = items.each if self.names.each_known(items.each) else None
         told = self.mistakes.about(items.where, f"items {items.name if items.fn else var}")
         if items.fn is None:
-            return ItemsSpec(var=var, name=items.name, each=each, given=self._given(items.given, told))
+            return ItemsSpec(var=var, name=items.name, each=each, given=given_items(items.given, told))
         if self.names.makers.get(items.name) is not items:
             # Its name is a mistake told already; without items it is out of the way of the other checks.
             return ItemsSpec(var=var, name=f"items:{var}", each=each, given=())
         resolve.require_value(items.fn, told)
         sources = resolve.sources_of(items.fn, Scope.of(self.names, items.each), told)
         return ItemsSpec(var=var, name=items.name, each=each, sources=sources, is_async=is_async(items.fn))
-
-    def _given(self, raw: object, told: Subject) -> tuple[dict[str, Any], ...]:
-        try:
-            return tuple(normalise_items(raw, told.name))
-        except DefinitionError as error:
-            for line in error.mistakes:
-                self.mistakes.add(told.where, line)
-            return ()
 
     def _phases(self, checklists: dict[str, tuple[Check, ...]]) -> tuple[PhaseSpec, ...]:
         """All phases in the order of first mention; one that is all but called like a declared one is a slip."""
@@ -198,17 +192,24 @@ class _Compiling:
         return Check(fn, name, resolve.checklist_sources(fn, scope, told.part(f"checklist {name}")))
 
     def _gates(self, phases: tuple[PhaseSpec, ...]) -> tuple[GateSpec, ...]:
-        """The gates; a phase that nothing but a gate mentions would be over before it began, and hold nothing."""
+        phase_names = self._gate_phases(phases)
+        return tuple(
+            options.gate_options(gate, self.names, phase_names, self.mistakes.about(gate.where, f"gate {name}"))
+            for name, gate in self.names.gates.items()
+        )
+
+    def _gate_phases(self, phases: tuple[PhaseSpec, ...]) -> list[str]:
+        """Those that a gate may come after: one that nothing else mentions would be over before it began."""
         mentions = [
             *(phase.name for phase in self.declared.phases),
             *(step.phase for step in self.names.steps.values()),
         ]
         meant = {name for name in mentions if isinstance(name, str)}
-        phase_names = [phase.name for phase in phases if phase.name in meant]
-        return tuple(
-            options.gate_options(gate, self.names, phase_names, self.mistakes.about(gate.where, f"gate {name}"))
-            for name, gate in self.names.gates.items()
-        )
+        return [phase.name for phase in phases if phase.name in meant]
+
+    def _check_nameless(self, limits: dict[str, LimitSpec], phases: tuple[PhaseSpec, ...]) -> None:
+        known = Known(self.names, limits, [phase.name for phase in phases], self._gate_phases(phases))
+        check_nameless(self.declared, known, self.mistakes)
 
     def _checks(self) -> dict[str, tuple[Check, ...]]:
         found: dict[str, tuple[Check, ...]] = {}

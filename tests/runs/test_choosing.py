@@ -8,6 +8,7 @@ import shutil
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -502,3 +503,17 @@ def test_a_lost_run_with_many_ordered_items_is_found_again(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / ".holdfast")
     again = pipeline().run(dir=tmp_path)
     assert (again.run_id, again.status, len(calls)) == (first.run_id, "completed", 40)
+
+
+@pytest.mark.parametrize("params", [3, "ab", ["a"], [("topic", "x")]])
+def test_parameters_that_are_no_dict_are_wrong_usage(tmp_path: Path, params: object) -> None:
+    """Whoever calls `pipe.run` is told so, as of any other mistake, and nothing is created."""
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def one() -> int:
+        return 1
+
+    with pytest.raises(UsageError, match="params must be a dict, not"):
+        pipe.run(cast(Any, params), dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []

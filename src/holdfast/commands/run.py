@@ -46,6 +46,7 @@ from holdfast.executors.base import Executor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph, in_order
+from holdfast.pipeline.names import printable
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.runs.choosing import Choice, Request, choose
@@ -119,6 +120,8 @@ def run_pipeline(
     run_id: str | None = None,
 ) -> RunResult:
     """Run a pipeline, or continue it where it stopped."""
+    if params is not None and not isinstance(params, Mapping):
+        raise UsageError(f"params must be a dict, not {printable(params)}.")
     layout = open_project(dir)
     settings = load_settings(layout.root, {"concurrency": concurrency, "budget_usd": budget_usd})
     request = Request(params=dict(params or {}), resume=resume, force=force, run_id=run_id, settings=settings)

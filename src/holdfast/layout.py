@@ -18,6 +18,7 @@ JOURNAL = "events.jsonl"
 SUMMARY = "checkpoint.json"
 PROGRESS = "progress.md"
 QUARANTINE_DIR = "quarantine"
+REFUSED_DIR = "refused"  # in it: outputs that were not accepted
 LOGS_DIR = "logs"
 
 CHECKPOINT_VIEW = "checkpoint.md"

@@ -521,3 +521,16 @@ def test_where_damaged_files_are_is_told(project: Project) -> None:
     assert said.lines[-2] == f"What was set aside as damaged is in {where.relative_to(project.root)}."
     assert [path.read_text() for path in where.iterdir()] == ["my own words"]
     assert len(project.run("--quiet").lines) == 1
+
+
+def test_where_refused_outputs_are_is_told(project: Project) -> None:
+    """What a check refused was not damaged: the end of the run says what it is, and names its folder."""
+    text = (project.root / "book.py").read_text()
+    (project.root / "book.py").write_text(
+        text.replace('step(each="chapter")', 'step(each="chapter", writes="{chapter}.md", check=lambda out: "no")')
+    )
+    said = project.run("--run-id", "one")
+    where = project.root / ".holdfast" / "runs" / "one" / "quarantine" / "refused"
+    assert f"What was refused is kept in {where.relative_to(project.root)}." in said.lines
+    assert "damaged" not in said.out
+    assert list(where.iterdir()) != []

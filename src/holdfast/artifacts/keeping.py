@@ -34,6 +34,7 @@ from holdfast.artifacts.recent import Recent
 from holdfast.artifacts.sections import Sections
 from holdfast.errors import UsageError
 from holdfast.events import NO_VALUE, FileRecord
+from holdfast.layout import REFUSED_DIR
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
 from holdfast.state import Accepted
@@ -156,18 +157,18 @@ class Artifacts:
 
     def keep_refused(self, data: bytes, name: str, quarantine: Path) -> str:
         """Keep an output that was refused; gives where, relative to the run's folder."""
-        folder = quarantine / "refused"
+        folder = quarantine / REFUSED_DIR
         atomic.make_dirs(folder, sync=False)
         path, descriptor = asides.fresh_file(folder, name)
         try:
             disk.write_all(descriptor, data, str(path))
         finally:
             os.close(descriptor)
-        return f"{quarantine.name}/refused/{path.name}"
+        return f"{quarantine.name}/{REFUSED_DIR}/{path.name}"
 
     def move_refused(self, source: Path, quarantine: Path) -> str:
         """As `keep_refused`, of a file that the step wrote itself."""
-        return f"{quarantine.name}/refused/{asides.set_aside(source, quarantine / 'refused').name}"
+        return f"{quarantine.name}/{REFUSED_DIR}/{asides.set_aside(source, quarantine / REFUSED_DIR).name}"
 
     def _store_large(self, record: FileRecord, source: Path, seal: Seal, *, sync: bool) -> str:
         self.files.has_large = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.printing import addressed, money
 from holdfast.errors import HoldfastError
-from holdfast.layout import ProjectLayout
+from holdfast.layout import REFUSED_DIR, ProjectLayout
 from holdfast.runs.listing import list_runs, newest
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
 from holdfast.views.picture import Picture
@@ -35,9 +35,11 @@ def ending(
         yield f"Missing, and left alone because nothing unfinished needs them (--only-needed): {shown}."
     yield from orphan_lines(picture)
     yield from view_lines(layout, picture.state)
+    where = layout.run(picture.state.run_id).quarantine.relative_to(layout.root)
     if tally.has_quarantined:
-        where = layout.run(picture.state.run_id).quarantine.relative_to(layout.root)
         yield f"What was set aside as damaged is in {where}."
+    if tally.has_refused:
+        yield f"What was refused is kept in {where / REFUSED_DIR}."
     if result.status == COMPLETED:
         yield from _left_out_lines(picture, directory, layout)
         yield _completed(picture, tally, seconds, is_proved=not (result.unread or result.left_alone))

@@ -77,7 +77,7 @@ class Progress:
         if event.status == COMPLETED:
             self.completed += 1
             return GOOD, f"✓ {event.step_id}  {span(event.duration)}{cost}", True
-        words = f"✗ {event.step_id}  {self._attempt(event)}: {event.error}"
+        words = f"✗ {event.step_id}  {self._attempt(event)}: {event.error.removesuffix('.')}"
         if event.status == FAILED:
             is_overdue = event.step_id in self._overdue
             return WARN, f"{words}; again {'when it has ended' if is_overdue else f'in {span(event.retry_in)}'}"

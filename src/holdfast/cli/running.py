@@ -21,7 +21,7 @@ from holdfast.cli.completion import complete_task
 from holdfast.cli.options import composed, json_option, params_option, project_options
 from holdfast.cli.printing import flush, print_json, say_all
 from holdfast.errors import UnprintableError
-from holdfast.layout import QUARANTINE_DIR
+from holdfast.layout import QUARANTINE_DIR, REFUSED_DIR
 from holdfast.streams import Heedless, descriptor_kept, stdout_kept, unwrapped
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class Tally(msgspec.Struct):
     completed: set[str] = set()
     adopted: list[str] = []  # tasks whose files somebody else had made
     has_quarantined: bool = False  # something of the work tree was found damaged, and is kept
+    has_refused: bool = False  # an output was refused, and is kept
     is_idle: bool = True  # nothing ran, was adopted, healed, kept, moved, migrated or set aside
 
     def count(self, recorded: Sequence[Any]) -> None:
@@ -109,7 +110,9 @@ class Tally(msgspec.Struct):
             if isinstance(event, ev.TaskAdopted) and event.evidence in ("marker", "exists"):
                 self.adopted.append(event.step_id)
             if isinstance(event, ev.ArtifactSetAside) and event.to.startswith(f"{QUARANTINE_DIR}/"):
-                self.has_quarantined = True
+                is_refused = event.to.startswith(f"{QUARANTINE_DIR}/{REFUSED_DIR}/")
+                self.has_refused = self.has_refused or is_refused
+                self.has_quarantined = self.has_quarantined or not is_refused
             if isinstance(event, ev.UsageRecorded):
                 self.cost_usd += event.cost_usd
             if isinstance(event, ev.NodeEntered | ev.TaskAdopted | ev.ArtifactHealed | ev.ArtifactSetAside):

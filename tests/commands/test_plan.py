@@ -134,7 +134,33 @@ def test_a_renamed_step_keeps_its_work(tmp_path: Path) -> None:
     book(title="drafting").run(dir=tmp_path)
     kept = make_plan(book(title="writing", was="drafting").compile(), ProjectLayout(tmp_path))
     assert actions(kept)["writing[a]"] == "trust"
-    assert kept.changes == ["step drafting is now called writing"]
+    assert kept.changes == [
+        "step drafting is now called writing",
+        "step writing has another marker: finished files are sealed anew",  # its default comes from the name
+    ]
+
+
+def test_what_changed_in_a_renamed_step_is_told_too_in_the_order_of_the_pipeline(tmp_path: Path) -> None:
+    """A new name hides no raised version, path or marker; and two plans of the same say the same."""
+
+    def chain(version: int, names: list[str], was: list[str]) -> Pipeline:
+        pipe = Pipeline("chain")
+        for name, old in zip(names, was, strict=True):
+            pipe.step(name=name, was=old or (), writes=f"{name}.md", marker=name.upper(), version=version)(
+                lambda: "text"
+            )
+        return pipe
+
+    chain(1, ["a", "b", "c"], ["", "", ""]).run(dir=tmp_path)
+    plan = make_plan(chain(2, ["x", "b", "z"], ["a", "", "c"]).compile(), ProjectLayout(tmp_path))
+    path = "writes to another path: finished files are moved"
+    marker = "has another marker: finished files are sealed anew"
+    assert plan.changes == [
+        *("step a is now called x", "step c is now called z"),
+        *("step x: version 1 -> 2", f"step x {path}", f"step x {marker}"),
+        "step b: version 1 -> 2",
+        *("step z: version 1 -> 2", f"step z {path}", f"step z {marker}"),
+    ]
 
 
 def test_why_tells_from_recorded_facts(tmp_path: Path) -> None:

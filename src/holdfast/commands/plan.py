@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.nodes import called_now
-from holdfast.pipeline.spec import PipelineSpec, renamed_steps
+from holdfast.pipeline.spec import PipelineSpec, StepSpec, renamed_steps
 from holdfast.recovery.sources import NO_VIEWS, read_views
 from holdfast.runs.choosing import Choice, Request, choose
 from holdfast.runs.listing import holder_of, read_run
@@ -158,11 +158,19 @@ def _changes(
     words += [f"step {a} is now called {b}" for a, b in renamed.items()]
     words += [f"step {name} is new" for name in now if name not in before and name not in renamed.values()]
     words += [f"step {name} is gone" for name in before if name not in now and name not in renamed]
-    for name in now.keys() & before.keys():
-        if now[name].version != before[name].version:
-            words.append(f"step {name}: version {before[name].version} -> {now[name].version}")
-        if now[name].writes != before[name].writes:
-            words.append(f"step {name} writes to another path: finished files are moved")
-        if now[name].marker != before[name].marker:
-            words.append(f"step {name} has another marker: finished files are sealed anew")
+    called_before = {b: a for a, b in renamed.items()}
+    for name, step in now.items():
+        known = before.get(called_before.get(name, name))
+        if known is not None:
+            words += _changes_of(step, known)
     return words
+
+
+def _changes_of(step: StepSpec, known: StepSpec) -> Iterator[str]:
+    """What differs in one step; `known` is the same one on record, perhaps by another name."""
+    if step.version != known.version:
+        yield f"step {step.name}: version {known.version} -> {step.version}"
+    if step.writes != known.writes:
+        yield f"step {step.name} writes to another path: finished files are moved"
+    if step.marker != known.marker:
+        yield f"step {step.name} has another marker: finished files are sealed anew"

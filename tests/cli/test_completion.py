@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.completion import complete_run, complete_task
+from holdfast.cli.completion import complete_gate, complete_name, complete_run, complete_task, complete_work
 
 from .conftest import Project
 
@@ -34,8 +34,21 @@ def test_tasks_and_gates_are_offered(project: Project) -> None:
     """Tasks and gates of the newest unfinished run are offered."""
     project.touch("gated")
     project.run()
-    assert offered(complete_task, project.root, "draft[") == ["draft[ch01]", "draft[ch02]"]
-    assert offered(complete_task, project.root, "pub") == ["publish_ok"]
+    assert offered(complete_name, project.root, "draft[") == ["draft[ch01]", "draft[ch02]"]
+    assert offered(complete_name, project.root, "pub") == ["publish_ok"]
+
+
+def test_only_what_a_command_takes_is_offered(project: Project) -> None:
+    """A gate cannot be retried or redone, a task not approved; --redo takes a step's name, too."""
+    project.touch("gated")
+    project.run()
+    tasks = ["draft[ch01]", "draft[ch02]"]
+    assert (offered(complete_task, project.root, "d"), offered(complete_task, project.root, "pub")) == (tasks, [])
+    assert offered(complete_work, project.root, "d") == ["draft", *tasks]
+    assert (offered(complete_gate, project.root, "d"), offered(complete_gate, project.root, "pub")) == (
+        [],
+        ["publish_ok"],
+    )
 
 
 def test_completion_never_fails(project: Project) -> None:
@@ -43,5 +56,6 @@ def test_completion_never_fails(project: Project) -> None:
     before = project.files()
     for place in (project.root, project.root / "nosuch"):
         assert offered(complete_run, place, "") == []
-        assert offered(complete_task, place, "") == []
+        for complete in (complete_name, complete_task, complete_work, complete_gate):
+            assert offered(complete, place, "") == []
     assert project.files() == before

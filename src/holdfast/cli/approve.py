@@ -6,13 +6,13 @@ import getpass
 
 import click
 
-from holdfast.cli.completion import complete_task
+from holdfast.cli.completion import complete_gate
 from holdfast.cli.deciding import decide
 from holdfast.cli.options import composed, json_option, project_options, run_option
 
 
 @click.command("approve", short_help="Approve a gate, or a phase whose checklist refused.")
-@click.argument("name", callback=composed, shell_complete=complete_task)
+@click.argument("name", callback=composed, shell_complete=complete_gate)
 @run_option
 @project_options
 @json_option

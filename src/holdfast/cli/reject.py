@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.completion import complete_task
+from holdfast.cli.completion import complete_name, complete_task
 from holdfast.cli.deciding import decide
 from holdfast.cli.options import composed, json_option, project_options, run_option
 
 
 @click.command("reject", short_help="Send a finished task back with feedback.")
-@click.argument("name", callback=composed, metavar="NAME|TASK", shell_complete=complete_task)
+@click.argument("name", callback=composed, metavar="NAME|TASK", shell_complete=complete_name)
 @click.option(
     "--to",
     required=True,

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import clock
-from holdfast.cli.completion import complete_task
+from holdfast.cli.completion import complete_work
 from holdfast.cli.options import composed, json_option, params_option, project_options
 from holdfast.cli.printing import flush, print_json, say_all
 from holdfast.errors import UnprintableError
@@ -49,7 +49,7 @@ def engine_options(function: F) -> F:
             multiple=True,
             callback=composed,
             metavar="TASK|STEP",
-            shell_complete=complete_task,
+            shell_complete=complete_work,
             help="Do a finished task, or a step's tasks, again; may be given several times.",
         ),
         click.option("--no-retry", is_flag=True, help="Do not give failed tasks a fresh set of attempts."),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.completion import complete_task
+from holdfast.cli.completion import complete_name
 from holdfast.cli.finding import pick_run
 from holdfast.cli.options import composed, json_option, project_options, run_option
 from holdfast.cli.printing import print_json, say_all
 
 
 @click.command("why")
-@click.argument("task", callback=composed, shell_complete=complete_task)
+@click.argument("task", callback=composed, shell_complete=complete_name)
 @run_option
 @project_options
 @json_option

@@ -33,7 +33,7 @@ _RETRYABLE = (NEEDS_REVIEW, FAILED, SKIPPED)
 def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> str:
     """Let a gate, or a phase whose checklist objects (`phase:NAME`), pass."""
     picture = read_picture(layout, run_id)
-    standings = _gates_and_phases(picture)
+    standings = gates_and_phases(picture)
     name = _meant(name, standings, standings)
     _require(name, standings, "gate or phase")
     if standings[name] == "approved":
@@ -48,7 +48,7 @@ def approve(layout: ProjectLayout, run_id: str, name: str, *, by: str = "") -> s
 def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str) -> str:
     """Send the finished task `to` back with `feedback`, in the name of a gate, a phase or a task."""
     picture = read_picture(layout, run_id)
-    name = _meant(called_now(name, picture.spec, picture.tasks), known_names(picture), _gates_and_phases(picture))
+    name = _meant(called_now(name, picture.spec, picture.tasks), known_names(picture), gates_and_phases(picture))
     _require(name, known_names(picture), "gate, phase or task")
     to = _task(picture, to)
     if to in picture.state.recalls:
@@ -141,10 +141,10 @@ def note(layout: ProjectLayout, run_id: str, text: str) -> str:
 
 def known_names(picture: Picture) -> list[str]:
     """Everything in a run that a person can name: its tasks, gates and phases."""
-    return [*picture.tasks, *_gates_and_phases(picture)]
+    return [*picture.tasks, *gates_and_phases(picture)]
 
 
-def _gates_and_phases(picture: Picture) -> dict[str, str]:
+def gates_and_phases(picture: Picture) -> dict[str, str]:
     """Each gate and phase with its standing; "" if it is not reached yet."""
     phases = {f"phase:{phase.name}": "" for phase in picture.spec.phases}
     return gates(picture) | phases | picture.state.phases

@@ -161,6 +161,17 @@ def test_phases_are_numbered_with_their_state():
     ]
 
 
+def test_the_current_phase_is_the_one_in_which_work_is_left():
+    """A task that is done again takes the run back to its phase; one that follows stays begun, but is not on."""
+    story = phased().tell(ev.PhaseStarted(step_id="phase:Work")).finish("work[a]")
+    story.tell(ev.PhaseStarted(step_id="phase:Review")).finish("check")
+    assert story.picture().phase == "Review"  # all is done
+    story.tell(ev.TaskInvalidated(step_id="work[a]", reason="asked for"))
+    assert "- Current phase: Work" in render(story.picture())
+    story.finish("work[a]").tell(ev.TaskInvalidated(step_id="check", reason="asked for"))
+    assert story.picture().phase == "Review"
+
+
 def test_a_phase_of_which_only_blocked_work_is_left_is_blocked():
     """Nothing of it goes on: what it waits for needs a person; RESUME.md and `status` say the same."""
     pipe = Pipeline("p")

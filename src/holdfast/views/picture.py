@@ -125,9 +125,13 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def phase(self) -> str | None:
-        """The phase that is on: the last one started, unless all is done."""
-        started = [p.name for p in self.spec.phases if self.state.phases.get(f"phase:{p.name}") == "started"]
-        return started[-1] if started else (self.spec.phases[0].name if self.spec.phases else None)
+        """The phase that is on: of those that have begun the first with work left, for work may be sent back."""
+        begun = [p.name for p in self.spec.phases if self.state.phases.get(f"phase:{p.name}") == "started"]
+        if not begun:
+            return self.spec.phases[0].name if self.spec.phases else None
+        unfinished = {step_of(task) for task in self.open_tasks}
+        left = {s.phase for s in self.spec.steps if s.name in unfinished or s.each in self.unexpanded}
+        return next((name for name in begun if name in left), begun[-1])
 
     @property
     def batch(self) -> int | None:

@@ -71,6 +71,7 @@ def test_two_views_that_contradict_each_other() -> None:
         (planned("adopt", evidence="sealed artifact"), "", COMPLETED),
         (planned("redo", evidence="journal"), COMPLETED, COMPLETED),
         (planned("redo", evidence=MADE_FROM_IT), "", COMPLETED),
+        (planned("redo", evidence="sealed artifact"), "", COMPLETED),  # whole, but its value is lost, and needed
     ],
 )
 def test_agreement_is_not_told(plan: Planned, journal: str, view: str) -> None:

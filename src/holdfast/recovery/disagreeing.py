@@ -56,7 +56,7 @@ def _said(task: str, plan: Planned, journal: str, views: Views, *, is_wished: bo
     """What the sources say of a task, if they do not agree; else at most one entry."""
     said: dict[str, str] = {}
     is_done = plan.action in _DONE or is_wished or (journal == COMPLETED and not plan.problem)
-    is_done = is_done or plan.evidence in (decisions.MADE_FROM_IT, *(view.source for view in views.claims))
+    is_done = is_done or plan.evidence not in ("", "journal")  # proved: it is redone for a reason of its own
     for view in views.claims:
         status = view.tasks.get(task)
         if view.source == plan.evidence or status is None or plan.action == decisions.ASK:

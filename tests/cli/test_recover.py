@@ -171,6 +171,18 @@ def test_an_edited_view_is_kept_and_told(notes: Project) -> None:
     assert "My own words." in (notes.root / kept_as).read_text()
 
 
+def test_what_runs_only_if_something_comes_out_differently_is_counted_apart(notes: Project) -> None:
+    """As `plan` counts it: the outline was sent back, and the notes made from it may stand."""
+    page = notes.root / "checkpoint.md"
+    page.write_text(
+        page.read_text(encoding="utf-8").replace("| outline | ✅ |", "| outline | — |"), encoding="utf-8"
+    )
+    found = document(notes, "recover", "--dry-run")
+    assert [task["id"] for task in found["tasks"] if task["if_different"]] == ["names", "write[n0]", "write[n1]"]
+    lines = notes("recover", "--dry-run").lines
+    assert "1 to be done again; 3 behind only if that comes out differently" in lines
+
+
 @pytest.mark.parametrize(
     ("command", "advice"),
     [

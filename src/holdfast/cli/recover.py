@@ -86,7 +86,13 @@ def _typed(file: str | None, params: dict[str, str]) -> list[str]:
 def _document(recovery: Recovery, directory: str, *, dry_run: bool) -> dict[str, Any]:
     def entry(task: Planned) -> dict[str, Any]:
         reason = addressed(task.reason, directory)
-        return {"id": task.id, "action": task.action, "reason": reason, "evidence": task.evidence or None}
+        return {
+            "id": task.id,
+            "action": task.action,
+            "reason": reason,
+            "evidence": task.evidence or None,
+            "if_different": task.if_different,
+        }
 
     return {
         "run_id": recovery.run_id if recovery.found_anything else None,
@@ -148,9 +154,16 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, again: str) -> 
 def _group(words: str, tasks: Sequence[Planned], directory: str, *, short: bool) -> Iterator[str]:
     if not tasks:
         return
-    yield f"{len(tasks)} {words}"
+    certain = [task for task in tasks if not task.if_different]
+    behind = [task for task in tasks if task.if_different]
+    if certain:
+        yield f"{len(certain)} {words}" + (
+            f"; {len(behind)} behind only if that comes out differently" if behind else ""
+        )
+    else:
+        yield f"{len(behind)} {words} only if what they were made from comes out differently"
     shown = 3 if short else _SHOWN_MAX
-    yield from first_of(tasks, shown, partial(_line, directory), rest="  and {} more")
+    yield from first_of(certain + behind, shown, partial(_line, directory), rest="  and {} more")
 
 
 def _line(directory: str, task: Planned) -> str:

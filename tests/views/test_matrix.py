@@ -77,6 +77,13 @@ def test_nested_items_are_named_by_their_path():
     assert not is_expanded(picture, "url")
 
 
+def test_rows_stand_in_the_order_of_items_whichever_became_known_first():
+    """The second subtopic's urls were found first; while the run goes on, the rows stand as they do at its end."""
+    story = Story(nested()).finish("search[st-1]", "search[st-2]")
+    story.finish("urls[st-2]", value=items("u1")).finish("urls[st-1]", value=items("u2", "u1"))
+    assert story.picture().rows("url") == [("st-1", "u2"), ("st-1", "u1"), ("st-2", "u1")]
+
+
 def test_a_question_needs_a_person_whatever_the_status():
     """Finished work whose file was changed shows that it waits for an answer."""
     story = half_written_book()

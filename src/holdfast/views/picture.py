@@ -97,13 +97,11 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
         return self.state.task(task)
 
     def rows(self, var: str) -> list[Path]:
-        depth = len(self.spec.fan_path(var))
-        return [
-            (*parent, item["id"])
-            for (name, parent), items in self.items.items()
-            if name == var and len(parent) == depth - 1
-            for item in items
-        ]
+        """All known items of a fan-out, in their order, whichever of them became known first."""
+        paths: list[Path] = [()]
+        for level in self.spec.fan_path(var):
+            paths = [(*path, item["id"]) for path in paths for item in self.items.get((level, path), ())]
+        return paths
 
     def batches(self, var: str) -> dict[Path, int]:
         """Each item's batch number."""

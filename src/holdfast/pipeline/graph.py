@@ -104,15 +104,6 @@ class Graph:
         """The name of the function that makes the items of `var`."""
         return self.fan_specs[var].name
 
-    def paths(self, var: str) -> list[Path]:
-        """The full paths of all known items of `var`, in order."""
-        *_, last = fan = self.fans[var]
-        found = []
-        for (name, parent), items in self.items.items():
-            if name == last and len(parent) == len(fan) - 1:
-                found += [(*parent, item["id"]) for item in items]
-        return found
-
     def positions(self, var: str) -> dict[Path, tuple[int, ...]]:
         """The path of every known item of `var`, with its place among its siblings, and theirs, and so on."""
         found: dict[Path, tuple[int, ...]] = {(): ()}

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.engine.limits import Limit, make_limits
 from holdfast.pipeline.graph import Graph
@@ -221,14 +221,17 @@ class Scheduler:
             self.to_consider.append(node)
 
 
-def made_from(targets: Iterable[Node]) -> Iterator[Node]:
-    """The tasks that take the output of one of these, through whatever lies between, in the order of the graph."""
+def made_from(targets: Iterable[Node], but: Callable[[Node], bool] = lambda node: False) -> Iterator[Node]:
+    """The tasks that take the output of one of these, through whatever lies between, in the order of the graph.
+
+    Those of which `but` says so are left out, and what is made from them alone.
+    """
     stack = list(targets)
     seen: set[Node] = set()
     while stack:
         producer = stack.pop()
         for consumer, _ in producer.consumers:
-            if consumer not in seen and _is_fed(consumer, producer):
+            if consumer not in seen and _is_fed(consumer, producer) and not but(consumer):
                 seen.add(consumer)
                 stack.append(consumer)
     return (node for node in sorted(seen, key=lambda node: node.order) if node.is_task)

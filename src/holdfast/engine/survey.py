@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from holdfast import decisions
 from holdfast import events as ev
@@ -45,16 +45,23 @@ class Survey:
 
     def told(self, state: RunState) -> ev.Recovered:
         """The event that tells it; `state` is the run's."""
-        unseen = (task for task in _behind(self._asked) if state.task(task).status == COMPLETED)
         return ev.Recovered(
             counts=dict(self._counts),
             again=tuple(node.id for node in self._again[:AGAIN_TOLD]),
-            behind=len(_behind(self._again)),
-            waiting=sum(1 for _ in unseen),
+            behind=_finished_behind(self._again, state, but=_is_section),
+            waiting=_finished_behind(self._asked, state),
         )
 
 
-def _behind(nodes: Iterable[Node]) -> list[str]:
-    """The tasks that stand behind these."""
+def _finished_behind(
+    nodes: Iterable[Node], state: RunState, but: Callable[[Node], bool] = lambda node: False
+) -> int:
+    """How many finished tasks are made from these."""
     given = set(nodes)
-    return [task.id for task in made_from(given) if task not in given]
+    found = (node.id for node in made_from(given, but) if node not in given)
+    return sum(1 for task in found if state.task(task).status == COMPLETED)
+
+
+def _is_section(node: Node) -> bool:
+    """Whether it is a section of a memory file: one that is finished stands, whatever it was made from."""
+    return node.is_task and node.spec.appends is not None

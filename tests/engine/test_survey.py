@@ -1,0 +1,50 @@
+"""What a continued run says it found: how far it rewinds, in numbers that are true."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.engine.projects import events_of
+
+from holdfast import Pipeline
+from holdfast.commands.run import RunResult, execute
+from holdfast.runs.choosing import Request
+from holdfast.runs.listing import open_project
+
+
+def run(root: Path, *, fails: bool = False) -> RunResult:
+    """Two chapters, the second after the first, with a glossary that the second one's draft takes, and a book."""
+    pipe = Pipeline("book")
+    pipe.items("chapter", ["one", {"id": "two", "after": ["one"]}])
+
+    @pipe.step(each="chapter", writes="drafts/{chapter}.md")
+    def draft(chapter: str, glossary: dict[str, str]) -> str:
+        return f"{chapter} {sorted(glossary)}\n"
+
+    @pipe.step(each="chapter", writes="reviews/{chapter}.md")
+    def review(draft: str) -> str:
+        return f"good: {draft}"
+
+    @pipe.step(each="chapter", appends="glossary.md", sources=["draft"])
+    def glossary(source: str) -> str:
+        return f"a term of {source}"
+
+    @pipe.step(writes="book.md")
+    def book(review: dict[str, str]) -> str:
+        if fails:
+            raise RuntimeError("no paper")
+        return "".join(review.values())
+
+    return execute(pipe.compile(), open_project(root), Request())
+
+
+def test_only_finished_tasks_that_depend_on_it_are_told_as_behind(tmp_path: Path) -> None:
+    """Not the book, which has never run, and not what stands behind a section: that stands."""
+    assert run(tmp_path, fails=True).status == "failed"
+    (tmp_path / "drafts" / "one.md").unlink()
+    shutil.rmtree(tmp_path / ".holdfast" / "objects")
+    result = run(tmp_path)
+    assert result.status == "completed"
+    (told,) = [event for event in events_of(tmp_path) if event["event"] == "recovered"]
+    assert (told["again"], told["behind"]) == (["draft[one]"], 1)  # review[one]

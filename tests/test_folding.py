@@ -79,6 +79,15 @@ def test_what_a_cut_off_attempt_has_cost_is_not_wasted_if_its_output_is_adopted(
     assert state.wasted_cost_usd == 1.0
 
 
+def test_what_is_found_again_is_not_wasted() -> None:
+    """A lost file that somebody brought back before its step ran again; made again, it was paid for in vain."""
+    lost = [started("a"), spent("a", 1.0), ended("a"), ev.TaskInvalidated(step_id="a", reason="x", damaged=True)]
+    assert told(*lost).wasted_cost_usd == 1.0
+    state = told(*lost, adopted("a", cost_usd=1.0))
+    assert (state.cost_usd, state.wasted_cost_usd, state.task("a").round_cost_usd) == (1.0, 0.0, 1.0)
+    assert told(*lost, started("a"), spent("a", 1.0), ended("a")).wasted_cost_usd == 1.0
+
+
 def test_what_another_attempt_or_round_has_cost_stays_wasted() -> None:
     """The output that is adopted is the last attempt's; that of another round was never cut off."""
     twice = [started("a"), spent("a", 1.0), ev.RunContinued(), started("a"), spent("a", 2.0), ev.RunContinued()]
@@ -396,4 +405,4 @@ def without_defaults(value: Any) -> Any:
 def test_another_fold_has_another_version() -> None:
     """If this fails, the same journal gives another state: raise FOLD_VERSION, and put the new digest here."""
     made = without_defaults(msgspec.json.decode(msgspec.json.encode(a_long_story())))
-    assert {FOLD_VERSION: digest(msgspec.json.encode(made, order="sorted"))[:16]} == {6: "db9e7c2eb648c08f"}
+    assert {FOLD_VERSION: digest(msgspec.json.encode(made, order="sorted"))[:16]} == {7: "fc8e27f77af36a8d"}

@@ -59,7 +59,7 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cost_usd: float = 0.0
     round_cost_usd: float = 0.0  # spent in this round: thrown away with it
     loose_cost_usd: float = 0.0  # spent in the latest attempt outside any paid call: lost with what it made
-    cut_off_cost_usd: float = 0.0  # the same of an attempt that was cut off, in case its output is found whole
+    cut_off_cost_usd: float = 0.0  # the same of an attempt cut off, or lost, in case its output is found whole
     error: str = ""
     kind: str = ""  # of the failure
     question: str = ""  # changed | partial | input | path: waits for a person

@@ -159,7 +159,7 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
 
 
 def _saved(state: RunState, task: TaskState) -> float:
-    """What a cut-off attempt has cost, which was not in vain: its output is the one that was found."""
+    """What was counted as lost, but was not in vain: the output of that attempt is the one that was found."""
     state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - task.cut_off_cost_usd)
     return task.cut_off_cost_usd
 
@@ -204,8 +204,12 @@ def _reinstated(state: RunState, event: ev.TaskReinstated, at: float) -> None:
 def _lose_loose_spend(state: RunState, task_id: str, task: TaskState) -> None:
     """The same work once more: its paid calls are replayed, what was spent beside them is spent again."""
     state.wasted_cost_usd += task.loose_cost_usd
-    left = task.round_cost_usd - task.loose_cost_usd
-    state.tasks[task_id] = replace(task, round_cost_usd=left, loose_cost_usd=0.0)
+    state.tasks[task_id] = replace(
+        task,
+        round_cost_usd=task.round_cost_usd - task.loose_cost_usd,
+        cut_off_cost_usd=task.loose_cost_usd,
+        loose_cost_usd=0.0,
+    )
 
 
 def _kept(state: RunState, event: ev.TaskKept, at: float) -> None:

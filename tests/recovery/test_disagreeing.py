@@ -8,7 +8,7 @@ from holdfast.decisions import MADE_FROM_IT, Planned
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.disagreeing import disagreements
 from holdfast.recovery.sources import Views, sort_out
-from holdfast.state import COMPLETED, FAILED, PENDING
+from holdfast.state import COMPLETED, FAILED, PENDING, SKIPPED
 from holdfast.views.claims import Claims
 
 
@@ -19,8 +19,11 @@ def words(plan: Planned, journal: str = "", **views: str) -> list[str]:
     return [one.words() for one in disagreements({plan.id: plan}, recorded, Views(claims))]
 
 
-def planned(action: str, *, evidence: str = "", problem: str = "") -> Planned:
-    return Planned("draft[a]", action, "why", None, evidence, problem)
+def planned(action: str, *, evidence: str = "", problem: str = "", told_as: str = "") -> Planned:
+    return Planned("draft[a]", action, "why", None, evidence, problem, told_as=told_as)
+
+
+LEFT_OUT = planned("trust", evidence="journal", told_as="skip")
 
 
 def test_a_view_that_says_done_where_nothing_is() -> None:
@@ -71,12 +74,32 @@ def test_two_views_that_contradict_each_other() -> None:
         (planned("adopt", evidence="sealed artifact"), "", COMPLETED),
         (planned("redo", evidence="journal"), COMPLETED, COMPLETED),
         (planned("redo", evidence=MADE_FROM_IT), "", COMPLETED),
+        (LEFT_OUT, SKIPPED, SKIPPED),
         (planned("redo", evidence="sealed artifact"), "", COMPLETED),  # whole, but its value is lost, and needed
     ],
 )
 def test_agreement_is_not_told(plan: Planned, journal: str, view: str) -> None:
     """Where all say the same, or work is redone for a reason of its own, there is nothing to tell."""
     assert words(plan, journal, checkpoint=view) == []
+
+
+def test_what_was_left_out_is_neither_done_nor_to_be_done() -> None:
+    """A view that says otherwise is told, but todos.db has no other word for it than done."""
+    assert words(LEFT_OUT, SKIPPED, checkpoint=SKIPPED, todos=COMPLETED) == []
+    for status in (COMPLETED, PENDING):
+        assert words(LEFT_OUT, SKIPPED, checkpoint=status) == [
+            f"draft[a]: checkpoint.md: {status}, journal: skipped; believed: journal"
+        ]
+    assert words(planned("run"), checkpoint=SKIPPED) == [
+        "draft[a]: checkpoint.md: skipped, files: nothing that proves it; believed: files"
+    ]
+
+
+def test_what_a_page_calls_skipped_is_not_done_because_the_database_says_so() -> None:
+    """checkpoint.md is believed more than todos.db, whose word for both is the same."""
+    page = Claims("checkpoint.md", tasks={"a": SKIPPED, "b": COMPLETED})
+    database = Claims("todos.db", tasks={"a": COMPLETED, "b": COMPLETED, "c": COMPLETED})
+    assert Views((page, database)).done == {"b": "checkpoint.md", "c": "todos.db"}
 
 
 def test_views_that_agree_are_not_told() -> None:

@@ -9,8 +9,9 @@ import msgspec
 
 from holdfast import decisions
 from holdfast.decisions import Planned
+from holdfast.layout import TODOS_DB
 from holdfast.recovery.sources import Views
-from holdfast.state import COMPLETED
+from holdfast.state import COMPLETED, PENDING, SKIPPED
 
 _DONE = (decisions.TRUST, decisions.HEAL, decisions.ADOPT)
 _NOTHING = "nothing that proves it"
@@ -43,7 +44,7 @@ def disagreements(
     """
     denied = {task for view in views.claims for task, status in view.tasks.items() if status != COMPLETED}
     for task, plan in planned.items():
-        if plan.action in _DONE and not plan.problem and task not in denied:
+        if plan.action in _DONE and not plan.problem and task not in denied and plan.told_as != decisions.SKIP:
             continue  # whoever speaks of it says that it is done
         said = _said(task, plan, recorded.get(task, ""), views, is_wished=task in wished)
         if len(said) > 1 and task in wished:
@@ -55,13 +56,12 @@ def disagreements(
 def _said(task: str, plan: Planned, journal: str, views: Views, *, is_wished: bool) -> dict[str, str]:
     """What the sources say of a task, if they do not agree; else at most one entry."""
     said: dict[str, str] = {}
-    is_done = plan.action in _DONE or is_wished or (journal == COMPLETED and not plan.problem)
-    is_done = is_done or plan.evidence not in ("", "journal")  # proved: it is redone for a reason of its own
+    standing = _standing(plan, journal, is_wished=is_wished)
     for view in views.claims:
         status = view.tasks.get(task)
         if view.source == plan.evidence or status is None or plan.action == decisions.ASK:
             continue
-        if (status == COMPLETED) != is_done:
+        if not _fits(status, standing, view.source):
             said[view.source] = _words(status)
     if journal and (said or (plan.problem and journal == COMPLETED)):
         said["journal"] = _words(journal)
@@ -70,6 +70,23 @@ def _said(task: str, plan: Planned, journal: str, views: Views, *, is_wished: bo
     elif said and not journal:
         said["files"] = plan.evidence or _NOTHING
     return said
+
+
+def _standing(plan: Planned, journal: str, *, is_wished: bool) -> str:
+    """How a task stands by all that is believed: completed, skipped, or to be done."""
+    if plan.told_as == decisions.SKIP:
+        return SKIPPED
+    is_done = plan.action in _DONE or is_wished or (journal == COMPLETED and not plan.problem)
+    is_proved = plan.evidence not in ("", "journal")  # if it is redone, then for a reason of its own
+    return COMPLETED if is_done or is_proved else PENDING
+
+
+def _fits(status: str, standing: str, source: str) -> bool:
+    """Whether a view's word agrees with how a task stands; what is to be done may be failed, too, or blocked."""
+    if source == TODOS_DB and status == COMPLETED and standing == SKIPPED:
+        return True  # it has no other word for it
+    settled = (COMPLETED, SKIPPED)
+    return status == standing or (status not in settled and standing not in settled)
 
 
 def _believed(plan: Planned) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.layout import CHECKPOINT_VIEW, RESUME_VIEW, ProjectLayout
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.state import COMPLETED
+from holdfast.state import COMPLETED, SKIPPED
 from holdfast.stores import readable
 from holdfast.views import checkpoint, letter, reading
 from holdfast.views.claims import Claims
@@ -26,12 +26,14 @@ class Views(msgspec.Struct, frozen=True):
 
     @property
     def done(self) -> dict[str, str]:
-        """Task -> the view that says it was done."""
+        """Task -> the view that says it was done; todos.db says so also of what checkpoint.md calls skipped."""
         found: dict[str, str] = {}
+        left_out: set[str] = set()
         for view in self.claims:
             for task, status in view.tasks.items():
-                if status == COMPLETED:
+                if status == COMPLETED and task not in left_out:
                     found.setdefault(task, view.source)
+            left_out |= {task for task, status in view.tasks.items() if status == SKIPPED}
         return found
 
     def newer_than(self, seq: int) -> Views:

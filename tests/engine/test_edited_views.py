@@ -11,7 +11,7 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Pipeline
-from holdfast.commands.people import note
+from holdfast.commands.people import decide, note
 from holdfast.commands.plan import make_plan
 from holdfast.commands.recover import recover
 from holdfast.commands.run import RunResult
@@ -97,6 +97,25 @@ def test_a_row_of_todos_turned_back_is_a_request_to_redo(book: Book) -> None:
     assert (book.run().status, book.made) == ("completed", ["final[ch02]"])
     (edited,) = events_of(book.root, "view_edited")
     assert (edited["source"], edited["wanted"]) == ("todos.db", "redo")
+
+
+@pytest.mark.parametrize("view", ["checkpoint.md", "todos.db"])
+def test_what_was_left_out_and_is_turned_back_is_done(book: Book, view: str) -> None:
+    """Told as a wish, and carried out as one; done already, the same edit asks for nothing."""
+    book.fails = {"ch02"}
+    book.run()
+    decide(open_project(book.root), book.run_id, "draft[ch02]", "skip")
+    book.fails = set()
+    assert (book.run().status, book.made) == ("completed", [])
+    if view == "todos.db":
+        book.sql("UPDATE todos SET status = 'pending' WHERE id LIKE '%[ch02]'")
+    else:
+        book.edit("ch02", "— skipped | — skipped", "— | —")
+    told = recover(*book.place(), Request(), dry_run=True).disagreements
+    assert [one.task for one in told if one.is_wish] == ["draft[ch02]", "final[ch02]"]
+    assert told[0].said == {view: "pending", "journal": "skipped"}
+    assert (book.run().status, book.made) == ("completed", ["draft[ch02]", "final[ch02]"])
+    assert (book.run().status, book.made) == ("completed", [])
 
 
 def test_two_views_that_ask_for_the_same_are_both_heard_once(book: Book) -> None:

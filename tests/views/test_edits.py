@@ -27,6 +27,15 @@ def test_a_cell_turned_back_asks_to_do_it_again(symbol):
     assert (wish.task, wish.wanted, wish.was) == ("draft[ch01]", "redo", "completed")
 
 
+@pytest.mark.parametrize("symbol", ["⏳", "—", "pending"])
+def test_a_skipped_cell_turned_back_asks_to_do_it_after_all(symbol):
+    """Who takes the word away wants the work, as who turns its row of todos.db back does."""
+    story = half_written_book().tell(ev.TaskSkipped(step_id="draft[ch03]", reason="x"))
+    claims = edited(story, "| ch03 | ⏳ | — skipped |", f"| ch03 | ⏳ | {symbol} |")
+    (wish,) = wishes(claims, story.picture())
+    assert (wish.task, wish.wanted, wish.was) == ("draft[ch03]", "redo", "skipped")
+
+
 def test_a_cell_turned_to_done_is_a_claim_to_verify():
     """A task that somebody did by hand is claimed done, with what it was before."""
     story = half_written_book()

@@ -152,7 +152,8 @@ def _group(action: str, tasks: Sequence[Planned]) -> Iterator[str]:
     if certain:
         yield f"{len(certain)} would {meaning}{_price(certain, 'about')}{_behind(behind)}"
     else:
-        only = "only if what they were made from comes out differently"
+        them = "it was" if len(behind) == 1 else "they were"
+        only = f"only if what {them} made from comes out differently"
         yield f"{len(behind)} would {meaning} {only}{_price(behind, 'at most')}"
     shown = _REUSED_SHOWN_MAX if action == "trust" else _SHOWN_MAX
     yield from first_of(certain + behind, shown, _line, rest="  and {} more")

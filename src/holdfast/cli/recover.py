@@ -161,7 +161,8 @@ def _group(words: str, tasks: Sequence[Planned], directory: str, *, short: bool)
             f"; {len(behind)} behind only if that comes out differently" if behind else ""
         )
     else:
-        yield f"{len(behind)} {words} only if what they were made from comes out differently"
+        them = "it was" if len(behind) == 1 else "they were"
+        yield f"{len(behind)} {words} only if what {them} made from comes out differently"
     shown = 3 if short else _SHOWN_MAX
     yield from first_of(certain + behind, shown, partial(_line, directory), rest="  and {} more")
 

@@ -149,11 +149,13 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
     history_end = state.seq
     wishes = foreseen_wishes(layout, compiled.spec, state)
     opening = list(_opening(compiled, choice, state))
-    for event in (*opening, *wishes):
+    for event in opening:
+        fold(state, event, state.seq, clock.now())
+    before = _statuses(state)
+    for event in wishes:
         fold(state, event, state.seq, clock.now())
     views = read_views(layout, compiled.spec, choice.run_id)
     told = views if state.rebuilt else views.newer_than(history_end)
-    before = _statuses(state)
     with looking(compiled.spec, layout, state, request, compiled, views, foresight.paper) as walker:
         foresight.mend_objects(walker.inputs.artifacts, state, prove=not request.quick)
         foresight.begin([*opening, *wishes])
@@ -190,8 +192,9 @@ def _carry_out(opened: OpenRun) -> Recovery:
     shelf: ViewShelf = opened.closing(ViewShelf(opened.layout, opened.run_layout))
     wishes = _wishes(opened, shelf)
     beginning = opened.declared() if state.run_id else opened.started()
-    opened.say([*beginning, *wishes, *opened.told()], durable=False)
+    opened.say(beginning, durable=False)
     before = _statuses(state)
+    opened.say([*wishes, *opened.told()], durable=False)
     walker = _walk(opened, views)
     told = views if state.rebuilt else views.newer_than(begun)
     elsewhere = _elsewhere(walker)

@@ -20,7 +20,7 @@ from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout, RunLayout
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.sources import Views, read_unfinished
 from holdfast.runs.looking import draw_run
-from holdfast.state import COMPLETED, RunState
+from holdfast.state import COMPLETED, SKIPPED, RunState
 from holdfast.views.claims import Claims
 from holdfast.views.edits import TURNED_BACK, WANTED_REDO, Wish, wishes
 from holdfast.views.picture import Picture
@@ -94,9 +94,13 @@ def _events(found: Iterable[Wish], state: RunState) -> Iterator[ev.Event]:
             yield ev.ViewEdited(
                 source=wish.source, step_id=wish.task, wanted=wish.wanted, said=wish.said, was=wish.was
             )
-        if wish.wanted == WANTED_REDO and is_done and wish.task not in sent_back:
+        if wish.wanted != WANTED_REDO or wish.task in sent_back:
+            continue
+        if is_done:
             yield ev.RewindRequested(step_id="", targets={wish.task: ""})
-            sent_back.add(wish.task)
+        elif record.status == SKIPPED:
+            yield ev.RetryRequested(step_ids=(wish.task,))
+        sent_back.add(wish.task)
 
 
 def _at(layout: ProjectLayout, run_id: str, seq: int) -> Picture:

@@ -1,6 +1,7 @@
 """What somebody wants who changed a view: the difference between its claims and the moment it was drawn at. Pure.
 
-A task turned back from done is to be done again; one turned to done is claimed to be, which has to be verified.
+A task turned back from done is to be done again, one turned back from skipped after all; one turned to done is
+claimed to be, which has to be verified.
 Every other difference is nobody's wish: `failed` instead of `in progress` asks for nothing. A page without a stamp
 has no moment to differ from: it may be old, or a plan, and so it can claim what is done and turn nothing back.
 """
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast import layout
-from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, PENDING
+from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, PENDING, SKIPPED
 from holdfast.views import matrix
 from holdfast.views.claims import Claims
 from holdfast.views.picture import Picture
@@ -52,7 +53,7 @@ def _wishes(claims: Claims, then: Picture) -> Iterator[Wish]:
         was = _was(claims.source, then, task)
         if said == COMPLETED and was != COMPLETED:
             yield Wish(task, claims.source, WANTED_DONE, said, was)
-        elif was == COMPLETED and said in TURNED_BACK and claims.is_stamped:
+        elif was in (COMPLETED, SKIPPED) and said in TURNED_BACK and claims.is_stamped:
             yield Wish(task, claims.source, WANTED_REDO, said, was)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -157,6 +159,36 @@ def test_a_broken_section_is_put_back_in_its_place() -> None:
         change = memory.rewrite(memory.take_apart(data.replace(b"beta", damage)), ALL)
         assert change.data == data
         assert list(change.replaced) == ["glossary[b]"]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (rb"(?<=beta\ntwo\nthree\n)<!-- G[^\n]*\n", b""),  # the seal is taken away
+        (rb"two\nthree\n<!-- G[^\n]*\n", b""),  # and some of the text, too
+        (rb"(?<=beta\n)two\nthree\n<!-- G[^\n]*\n", b"tw\0\0\nthree\n"),
+    ],
+)
+def test_what_a_person_wrote_below_a_section_without_a_seal_stays(old: bytes, new: bytes, last: bool) -> None:
+    """Where such a section ended, its length says, or the last line that is known to be its own."""
+    long = section("glossary[b]", "beta\ntwo\nthree")
+    data = written([A, long], b"") + b"\nby hand\n\nand more" + b"\n" * (not last)
+    data = data if last else written([A, long, C], data)
+    damaged = re.sub(old, new, data)
+    assert damaged != data
+    assert written([A, long] if last else [A, long, C], damaged) == data
+
+
+def test_a_section_that_a_cut_joined_to_the_one_above_is_whole() -> None:
+    """Its opening line begins no line any more; it stays, and so does what a person wrote below it."""
+    data = written([A, section("glossary[b]", "beta\ntwo"), C]) + b"\nby hand\n"
+    start, end = data.index(b"two"), data.index(b"<!-- holdfast section=glossary[c]")
+    joined = data[: start + 1] + data[end:]
+    mended = written([A, section("glossary[b]", "beta\ntwo"), C], joined)
+    assert raw(mended, "glossary[c]") == raw(data, "glossary[c]")
+    assert mended.endswith(b"\nby hand\n")
+    assert bodies(mended) == bodies(data)
 
 
 def test_a_section_whose_beginning_is_zeroes_is_put_back_in_its_place() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from operator import itemgetter
 
@@ -31,6 +31,7 @@ EDITED = "edited"  # readable text between its own opening line and its own seal
 BROKEN = "broken"
 
 _OPENING = re.compile(rb"^<!-- holdfast section=(\S+) bytes=(\d{1,15}) -->", re.MULTILINE)
+_ANYWHERE = re.compile(_OPENING.pattern.removeprefix(b"^"))  # a cut may have joined it to what stood above it
 _SEAL_LINE = re.compile(rb"^[ \t]*<!-- (?=[^\n]*holdfast=\d)[^\n]* -->[ \t\r]*$", re.MULTILINE)
 _LINE_END = re.compile(rb"[ \t\r]*\n")
 _read_seal = lru_cache(maxsize=4096)(seals.read_seal)  # a file that grows is read again with every batch
@@ -116,7 +117,7 @@ def take_apart(data: bytes) -> Book:
     """The sections of a memory file: whole ones first, then what is left of others between them."""
     found: dict[str, Block] = {}
     position = 0
-    while (opening := _OPENING.search(data, position)) is not None:
+    while (opening := _ANYWHERE.search(data, position)) is not None:
         block = _measured(data, opening)
         position = block.end if block is not None else opening.end()
         if block is not None:
@@ -191,6 +192,8 @@ def _guessed_end(data: bytes, opening: re.Match[bytes], start: int, limit: int) 
     if due < limit and (line.startswith(b"<!--") or b"holdfast=" in line):
         seal = _read_seal(line)
         return min(limit, due + len(line)), seal.task if seal is not None else ""
+    if due < limit and data[due - 1 : due] == b"\n" and is_text(data[start:due]):
+        return due, ""  # it is as long as it was, and only its seal was taken away
     following = _OPENING.search(data, opening.end(), limit)
     return following.start() if following is not None else limit, ""
 
@@ -281,7 +284,7 @@ def rewrite(book: Book, wanted: Sequence[Section], replace: frozenset[str] = fro
         ahead = min(ahead, block.start)
         text = _replacement(block, section, replace)
         if text is not None:
-            pieces.append((block.start, block.end, text))
+            pieces.append((block.start, _own_end(book.data, block, section), text))
             if not (block.kind == INTACT and block.sha256 == section.seal.sha256):
                 replaced[section.task] = block
     missing.reverse()
@@ -296,6 +299,27 @@ def _replacement(block: Block, section: Section, replace: frozenset[str]) -> byt
     if section.body is None or not (block.kind == BROKEN or section.task in replace):
         return None
     return write_section(section)
+
+
+def _own_end(data: bytes, block: Block, section: Section) -> int:
+    """Where a block ends: one without a seal behind the last line that was its own, for then a person's begin."""
+    if block.kind != BROKEN or block.seal is not None or section.body is None:
+        return block.end
+    own = {line.strip() for line in (section.body + seals.write_seal(section.seal)).splitlines()} - {b""}
+    end, position = 0, _line_end(data, block.start)
+    while position < block.end:
+        following = min(block.end, _line_end(data, position))
+        if _is_own(data[position:following], own):
+            end = following
+        position = following
+    return end or block.end  # nothing of it is known again: its text was another
+
+
+def _is_own(line: bytes, own: Set[bytes]) -> bool:
+    """Whether a line is one of these, or what a cut left of one, or nobody's words at all."""
+    if line.strip() in own or b"holdfast=" in line or not is_text(line):
+        return True
+    return not line.endswith(b"\n") and any(known.startswith(line) for known in own)
 
 
 def _mended(block: Block) -> bytes:

@@ -452,3 +452,28 @@ def test_a_run_that_stops_before_its_items_are_known_again_draws_the_ones_on_rec
     assert (listed.done, listed.total) == (result.picture.done, result.picture.total)
     drawn = read_picture(ProjectLayout(book.root), result.run_id)
     assert (listed.done, listed.total) == (drawn.done, drawn.total)
+
+
+def test_a_second_recovery_does_not_guess_which_items_come_before(tmp_path: Path) -> None:
+    """Names have no batches: what a later batch knew of an earlier one is unknown, not different."""
+    pipe = Pipeline("book")
+
+    @pipe.items("ch")
+    def chapters() -> list[dict[str, Any]]:
+        return [{"id": "one", "batch": 1}, {"id": "two", "batch": 2}]
+
+    @pipe.step(each="ch", writes="drafts/{ch}.md")
+    def draft(ch: str, glossary: dict[str, str]) -> str:
+        return f"{ch}, after {sorted(glossary)}\n"
+
+    @pipe.step(each="ch", appends="glossary.md", sources=["draft"])
+    def glossary(ch: str, source: str) -> str:
+        return f"a term of {source}"
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    layout = ProjectLayout(tmp_path)
+    shutil.rmtree(layout.state)
+    assert recover(pipe.compile(), layout, Request()).recorded
+    again = recover(pipe.compile(), layout, Request())
+    assert ([task.id for task in again.tasks if task.action == "ask"], again.recorded) == ([], 0)
+    assert pipe.run(dir=tmp_path).status == "completed"

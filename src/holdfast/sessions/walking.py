@@ -291,6 +291,8 @@ class Walker:
                 parts[parent.identity] = UNKNOWN
         if self._guesses.covers(node):
             parts["item"] = UNKNOWN
+            # Nor is it known which items its own comes after: names have no order.
+            parts |= {parent.identity: UNKNOWN for parent in node.parents if parent.kind == "past"}
         return parts
 
     def _move_on(self, node: Node, decision: Decision) -> None:

@@ -100,6 +100,21 @@ def test_parameters_that_the_files_contradict_are_refused(lost: Project) -> None
     assert lost("resume", "-p", "topic=tides").code == 0
 
 
+@pytest.mark.parametrize("command", ["resume", "recover"])
+def test_a_letter_from_another_project_does_not_have_everything_paid_for_again(
+    lost: Project, command: str
+) -> None:
+    """It names a run that no file knows, with parameters that none was made with; the files' own lead on."""
+    letter = lost.root / "RESUME.md"
+    text = letter.read_text(encoding="utf-8").replace("tides", "waves").replace("first", "elsewhere")
+    letter.write_text(text, encoding="utf-8")
+    before = lost.files()
+    said = lost(command)
+    assert (said.code, lost.files()) == (2, before)
+    assert "is of run first, whose record is lost, and was made with another topic." in said.err
+    assert lost("run", "book.py", "-p", "topic=tides", "--json").code == 0
+
+
 def test_another_id_is_still_unknown(lost: Project) -> None:
     """An id that nothing speaks of is an error, never a fresh start."""
     said = lost("resume", "second")

@@ -137,8 +137,10 @@ class _Choosing:
         if not is_ours and not is_in_view and not own:
             return None
         traces.refuse_newer_seals(spec, own, request.redo)
-        if not request.params:  # they are RESUME.md's word, which anybody can change
-            traces.refuse_other_inputs(spec, params, own)
+        if not request.params:  # they are RESUME.md's word, which anybody can change, or bring from elsewhere
+            known = {info.run_id for info in _readable(list_runs(layout))}
+            left = own or {path: seal for path, seal in found.items() if seal.run not in known}
+            traces.refuse_other_inputs(spec, params, left)
         return Choice(run_id, True, params, _next_ordinal(list_runs(layout)), found_again=True)
 
     def _named(self, run_id: str, params: dict[str, Any]) -> Choice:

@@ -477,3 +477,31 @@ def test_a_second_recovery_does_not_guess_which_items_come_before(tmp_path: Path
     again = recover(pipe.compile(), layout, Request())
     assert ([task.id for task in again.tasks if task.action == "ask"], again.recorded) == ([], 0)
     assert pipe.run(dir=tmp_path).status == "completed"
+
+
+@pytest.mark.parametrize("view", ["checkpoint.md", ".holdfast/todos.db"])
+def test_a_view_is_enough_where_there_are_no_files(tmp_path: Path, view: str) -> None:
+    """Steps without files, and nothing else left: the view is believed, and todos.db made from checkpoint.md."""
+    pipe = Pipeline("values")
+
+    @pipe.step
+    def a() -> int:
+        return 1
+
+    @pipe.step
+    def b(a: int) -> int:
+        raise RuntimeError("no")
+
+    first = pipe.run(dir=tmp_path)
+    kept = (tmp_path / view).read_bytes()
+    layout = ProjectLayout(tmp_path)
+    shutil.rmtree(layout.state)
+    for name in ("checkpoint.md", "RESUME.md"):
+        (tmp_path / name).unlink()
+    (tmp_path / view).parent.mkdir(exist_ok=True)
+    (tmp_path / view).write_bytes(kept)
+    foreseen = recover(pipe.compile(), layout, Request(), dry_run=True)
+    done = recover(pipe.compile(), layout, Request())
+    assert (done.run_id, [task.action for task in done.tasks]) == (first.run_id, ["redo", "run"])
+    assert foreseen.tasks == done.tasks
+    assert layout.todos_db.exists()

@@ -39,7 +39,7 @@ from holdfast.recovery.scan import path_values
 from holdfast.recovery.sources import Views, read_letter, read_views
 from holdfast.recovery.strangers import Strangers
 from holdfast.runs.choosing import Choice, Request, choose
-from holdfast.runs.listing import list_runs
+from holdfast.runs.listing import list_runs, run_ids
 from holdfast.runs.looking import loading
 from holdfast.sessions.editing import foreseen_wishes, kept_events, lost_wishes, turned_back, wanted
 from holdfast.sessions.session import OpenRun, copied, encoded_spec, locked, make_folders
@@ -100,7 +100,7 @@ def recover(
 
 def _recover(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, *, dry_run: bool) -> Recovery:
     runs = list_runs(layout)
-    choice = choose(compiled, layout, request)
+    choice = _choose(compiled, layout, request)
     if dry_run:
         return _foresee(compiled, layout, request, choice)
     if choice.is_new and not choice.found_again:  # no seal: are there files with plain markers, at least?
@@ -110,11 +110,23 @@ def _recover(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
     mended = make_folders(layout)
     with locked(layout, choice.run_id) as lock:
         if list_runs(layout) != runs:  # another engine was at work until now
-            choice = choose(compiled, layout, request)
+            choice = _choose(compiled, layout, request)
         is_first = choice.is_new and not choice.found_again
         choice = replace(choice, found_again=choice.is_new)
         with OpenRun(compiled, layout, request, choice, lock, mended) as opened:
             return replace(_carry_out(opened), is_first=is_first)
+
+
+def _choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> Choice:
+    """The run that is meant; one of which no record, letter or seal tells may have left another view."""
+    choice = choose(compiled, layout, request)
+    if not choice.is_new or choice.found_again:
+        return choice
+    known = run_ids(layout)
+    left = [
+        view.run_id for view in read_views(layout, compiled.spec, "").claims if view.run_id not in ("", *known)
+    ]
+    return choose(compiled, layout, replace(request, resume=left[0])) if left else choice
 
 
 def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:

@@ -118,3 +118,23 @@ def test_quick_reads_a_file_that_was_touched(chain: Chain) -> None:
     result = chain.run(quick=True)
     assert (result.status, result.unread) == ("completed", 2)
     assert (chain.root / "c.txt").read_bytes() == b"a\nb\nc\n"
+
+
+def test_a_value_that_is_left_alone_is_told(tmp_path: Path) -> None:
+    """Nothing but a value is lost: the run does not claim that all is verified."""
+    pipe = Pipeline("values")
+
+    @pipe.step
+    def large() -> str:
+        return "x" * 5000
+
+    @pipe.step(writes="b.md")
+    def b(large: str) -> str:
+        return large[:3]
+
+    layout = open_project(tmp_path)
+    assert execute(pipe.compile(), layout, Request()).status == "completed"
+    shutil.rmtree(tmp_path / ".holdfast" / "objects")
+    result = execute(pipe.compile(), layout, Request(only_needed=True))
+    assert (result.status, result.left_alone) == ("completed", ("the value of large",))
+    assert execute(pipe.compile(), layout, Request()).left_alone == ()

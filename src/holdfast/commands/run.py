@@ -89,7 +89,7 @@ class RunResult(msgspec.Struct, frozen=True):
     picture: Picture
     directory: Path = Path()
     unread: int = 0  # files that were believed by size, time and inode, because --quick was asked for
-    left_alone: tuple[str, ...] = ()  # missing files that nothing unfinished needs, with --only-needed
+    left_alone: tuple[str, ...] = ()  # what is missing, and nothing unfinished needs, with --only-needed
 
     def __repr__(self) -> str:
         """What a person would ask first; the picture is as large as the run."""

@@ -77,9 +77,7 @@ class Judge:
         self._moving = Moving(inputs, self._claimed_by)
         self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
         self._wanted: set[str] = set()
-        self.left_alone: dict[
-            str, tuple[str, ...]
-        ] = {}  # task -> what is missing of it, and nothing unfinished needs
+        self.left_alone: dict[str, tuple[str, ...]] = {}  # task -> what is missing of it, and nobody needs now
         self._policies: dict[str, Policy] = {}  # by what is done about half-finished output
         self._claims = {own_file.casefold(): "the pipeline itself"}  # path -> the task that writes there
 
@@ -114,9 +112,8 @@ class Judge:
         is_lost = evidence.value_lost and decision.action != decisions.REDO
         if decision.action == decisions.LEAVE or decision.about == "lost" or is_lost:
             self._lacking.add(node.id)
-        if (
-            decision.action == decisions.LEAVE and not evidence.record.value_lost
-        ):  # lost with the record, it may wait
+        # A value that was lost with the record is told where that is; it may wait.
+        if decision.action == decisions.LEAVE and not evidence.record.value_lost:
             self.left_alone[node.id] = decision.paths or (f"the value of {node.id}",)
         return decision
 

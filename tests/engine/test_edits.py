@@ -81,6 +81,57 @@ def test_one_line_more_is_an_edit_too(tmp_path: Path, above: bool) -> None:
     assert (tmp_path / "a.md").read_text() == "".join(lines)
 
 
+def long_text(copy: bool, calls: list[str]) -> Pipeline:
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="long.md", copy=copy)
+    def long(ctx: Context) -> Path:
+        calls.append("long")
+        ctx.out.write_text("made\nby the step itself\n")
+        return ctx.out
+
+    @pipe.step
+    def head(long: Path) -> str:
+        calls.append("head")
+        return "".join(long.read_text().splitlines(keepends=True)[:-1])
+
+    return pipe
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("edited", ["MYEDIT made\nby the step itself\n", "made\nby the step itself\nMYEDIT\n"])
+def test_an_edited_text_that_its_step_wrote_itself_is_asked_about_like_any_other(
+    tmp_path: Path, edited: str, copy: bool
+) -> None:
+    """Also with one line more right above the seal, where all that was accepted is still there."""
+    calls: list[str] = []
+    long_text(copy, calls).run(dir=tmp_path)
+    text = (tmp_path / "long.md").read_text().replace("made\nby the step itself\n", edited)
+    (tmp_path / "long.md").write_text(text)
+    result = long_text(copy, calls).run(dir=tmp_path)
+    assert (result.status, result.needs_review) == ("paused", ["long"])
+    assert (tmp_path / "long.md").read_text() == text
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    kept = long_text(copy, calls).run(dir=tmp_path)
+    assert (kept.status, kept.outputs["head"]) == ("completed", edited)
+    assert calls == ["long", "head", "head"]
+    assert verify(ProjectLayout(tmp_path), kept.run_id).findings == []
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_what_stands_below_the_seal_of_a_text_that_its_step_wrote_itself_is_kept_in_quarantine(
+    tmp_path: Path, copy: bool
+) -> None:
+    """All that was accepted is above it: nothing runs again, though nothing else has those bytes."""
+    calls: list[str] = []
+    long_text(copy, calls).run(dir=tmp_path)
+    whole = (tmp_path / "long.md").read_text()
+    (tmp_path / "long.md").write_text(whole + "MYEDIT\n")
+    assert long_text(copy, calls).run(dir=tmp_path).status == "completed"
+    assert ((tmp_path / "long.md").read_text(), calls) == (whole, ["long", "head"])
+    assert anywhere(tmp_path, "MYEDIT")
+
+
 def test_an_output_without_copy_survives_that_its_step_runs_again(tmp_path: Path) -> None:
     """With copy=False the file is the only one there is: it is set aside, not written over."""
     run = one_step(copy=False).run(dir=tmp_path)

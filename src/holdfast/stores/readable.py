@@ -36,7 +36,7 @@ _WORDS = {
 }
 _BLOCK = 1 << 20
 # A file that was blown up, perhaps with nothing in it, must not take the machine down with it.
-_HELD_MAX = max(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
+HELD_MAX = max(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 
 
 def why_unreadable(error: OSError) -> str:
@@ -64,7 +64,7 @@ def read_at(path: str, *, dir_fd: int | None, limit: int | None = None) -> bytes
     try:
         if limit is not None and size > limit:
             raise OSError(errno.EFBIG, f"File is larger than {limit} bytes", path)
-        if size > _HELD_MAX:
+        if size > HELD_MAX:
             raise OSError(errno.ENOMEM, "File is too large to be held in memory", path)
         data = os.read(fd, size + 1)
         return data if len(data) == size else data + _read_rest(fd)

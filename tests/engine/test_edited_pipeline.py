@@ -165,6 +165,24 @@ def test_changed_reads_redo_the_step(tmp_path: Path) -> None:
     assert len(ran) == 9
 
 
+@pytest.mark.parametrize("reads", ["in/{topic}/x.csv", "in/{topic}/*.csv", "in/{topic}"])
+@pytest.mark.parametrize(("topic", "path"), [("a[1]", "a[1]/x.csv"), ("a*", "ab/x.csv"), ("a[1]", "a1/x.csv")])
+def test_a_parameter_in_reads_is_a_name_and_may_be_a_glob(
+    tmp_path: Path, reads: str, topic: str, path: str
+) -> None:
+    """A file of that very name counts, brackets and all; and so does what they would mean in a pattern."""
+    ran: list[str] = []
+    if reads.endswith("}"):
+        topic, path = f"{topic}.csv", path.replace("/x.csv", ".csv")
+    file = tmp_path / "in" / path
+    file.parent.mkdir(parents=True)
+    for text in ("1", "1", "2"):
+        file.write_text(text)
+        assert make(ran, reads=reads).run({"topic": topic}, dir=tmp_path).status == "completed"
+    assert ran.count("plan") == 1
+    assert ran.count("write[a]") == 2
+
+
 @pytest.mark.parametrize("order", ({"batch": 2}, {"after": ["a"]}))
 @pytest.mark.parametrize("lost", (False, True))
 def test_items_that_get_an_order_redo_nothing(tmp_path: Path, order: dict[str, Any], lost: bool) -> None:

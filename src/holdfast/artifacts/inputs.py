@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.artifacts.keeping import Artifacts, LostValueError
-from holdfast.artifacts.outside import OutsideHashes, reads_of
+from holdfast.artifacts.outside import OutsideHashes, filled_in, reads_of
 from holdfast.artifacts.parts import UNKNOWN, digest_of
 from holdfast.errors import UsageError
 from holdfast.pipeline.batches import items_before
@@ -18,7 +18,7 @@ from holdfast.pipeline.names import printable
 from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, step_of, task_id
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
-from holdfast.pipeline.templates import check_pattern, render, render_path
+from holdfast.pipeline.templates import check_pattern, render_path
 from holdfast.pipeline.templates import fields as fields_of
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.stores.ahead import FILES_MIN
@@ -182,7 +182,8 @@ class Inputs:
     def _reads_digest(self, node: Node) -> str:
         values = self.fields(node)
         hasher = hashlib.sha256()
-        for path in reads_of(self.root, [_read_pattern(node, pattern, values) for pattern in node.spec.reads]):
+        patterns = [p for template in node.spec.reads for p in _read_patterns(node, template, values)]
+        for path in reads_of(self.root, patterns):
             hasher.update(os.fsencode(f"{path}\n{self._outside.of(self.root / path)}\n"))  # any name will do
         return hasher.hexdigest()
 
@@ -389,13 +390,13 @@ def known_items(spec: PipelineSpec, state: RunState, artifacts: Artifacts) -> di
     return found
 
 
-def _read_pattern(node: Node, pattern: str, values: Mapping[str, str]) -> str:
-    """A `reads` pattern with its fields filled in; a parameter must not lead it out of the project."""
-    rendered = render(pattern, values)
-    problem = check_pattern(rendered)
+def _read_patterns(node: Node, template: str, values: Mapping[str, str]) -> list[str]:
+    """A `reads` with its fields filled in; a parameter must not lead it out of the project."""
+    patterns = filled_in(template, values)
+    problem = check_pattern(patterns[0])
     if problem:
-        raise UsageError(f"{node.id}: reads {printable(rendered)}: {problem}.")
-    return rendered
+        raise UsageError(f"{node.id}: reads {printable(patterns[0])}: {problem}.")
+    return patterns
 
 
 def _copied(value: Any) -> Any:

@@ -13,16 +13,29 @@ import glob
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from holdfast import clock
+from holdfast.pipeline.templates import fields, render
 from holdfast.stores import readable
 
 ANY_DEPTH = "**"
 SETTLED_S = 1.0
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 Mark = tuple[int, ...]
+
+
+def filled_in(template: str, values: Mapping[str, str]) -> list[str]:
+    """The patterns that a `reads` with fields stands for.
+
+    Nobody can tell whether brackets or stars in a parameter are a glob or belong to a name: both count.
+    """
+    found = [render(template, values)]
+    taken = {name: values[name] for name in fields(template)}
+    if any(glob.has_magic(value) for value in taken.values()):
+        found.append(render(template, {name: glob.escape(value) for name, value in taken.items()}))
+    return found
 
 
 def reads_of(root: Path, patterns: list[str]) -> list[str]:

@@ -155,11 +155,11 @@ class Strangers:
 
     def _reads(self) -> Iterator[str]:
         """The patterns of all files from outside that are inputs, whichever item they are of."""
-        plain = {name: glob.escape(value) for name, value in self.values.items()}
+        names = {name: glob.escape(value) for name, value in self.values.items()}
         for step in self.spec.steps:
-            for pattern in step.reads:
+            for pattern, values in itertools.product(step.reads, (names, self.values)):
                 anything = dict.fromkeys(templates.fields(pattern), "*")
-                rendered = templates.render(pattern, {**anything, **_but_items(self.spec, step, plain)})
+                rendered = templates.render(pattern, {**anything, **_but_items(self.spec, step, values)})
                 if templates.check_pattern(rendered) is None:
                     yield rendered
 

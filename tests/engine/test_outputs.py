@@ -353,6 +353,25 @@ def test_another_stream_beside_an_adopted_file_is_set_aside(tmp_path: Path, left
     assert [e["to"] for e in events_of(tmp_path) if e["event"] == "artifact_set_aside"] == [kept.name]
 
 
+@pytest.mark.parametrize("what", ["folder", "link"])
+def test_what_cannot_be_read_where_a_stream_was_is_set_aside(tmp_path: Path, what: str) -> None:
+    """Nobody can tell what it is: it is neither deleted nor in the way of the file's adoption."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="out.md")
+    def stream(ctx: Context) -> None:
+        ctx.write("one\n")
+
+    pipe.run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    left = tmp_path / "out.md.part"
+    left.mkdir() if what == "folder" else left.symlink_to("elsewhere")
+    assert pipe.run(dir=tmp_path).status == "completed"
+    (kept,) = tmp_path.glob("out.md.part*")
+    assert kept.name.startswith("out.md.part.bak.")
+    assert (kept.is_dir(), kept.is_symlink()) == (what == "folder", what == "link")
+
+
 class Unspeakable:
     """An object whose words cannot be had."""
 

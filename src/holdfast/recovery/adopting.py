@@ -166,13 +166,12 @@ class Adopting:
             stream = decision.looks.get(part_path(path))
             if stream is None or stream.kind not in (look.HALF, look.EMPTY, look.DAMAGED):
                 continue
-            marker = node.spec.marker
-            if seen.body.startswith(seals.without_marker(stream.body, marker) if marker else stream.body):
+            if _has_become(seen, stream, node.spec.marker or ""):
                 tree.make_durable(path)  # its step may have been killed a moment ago
                 tree.remove(part_path(path), sync=True)
             else:
                 to = tree.back_up(part_path(path))
-                yield ev.ArtifactSetAside(step_id=node.id, path=part_path(path), to=to, reason="half-finished")
+                yield ev.ArtifactSetAside(step_id=node.id, path=part_path(path), to=to, reason=stream.kind)
 
     def keep_copy(self, record: ev.FileRecord, body: bytes) -> ev.FileRecord:
         """Put a copy into objects/, if its step wants one; gives the record."""
@@ -215,6 +214,13 @@ def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
         if seen.seal is not None:
             return seen.seal
     return None
+
+
+def _has_become(output: Look, stream: Look, marker: str) -> bool:
+    """Whether all that was streamed is in the output. Of a stream that could not be read nobody can tell."""
+    if not stream.body:
+        return stream.kind == look.EMPTY
+    return output.body.startswith(seals.without_marker(stream.body, marker))
 
 
 def _version_of(node: Node, seal: Seal | None) -> int:

@@ -28,9 +28,8 @@ from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
-from holdfast.recovery.sections import Sections, is_memory, other_form
+from holdfast.recovery.sections import Sections, as_refused_edit, is_memory, other_form
 from holdfast.state import COMPLETED, PENDING
-from holdfast.wording import of_all
 
 Checker = Callable[[Node, Callable[[], Any]], str]
 """The objection to a task's output, or ""; the output is loaded only if there is something to check."""
@@ -125,9 +124,7 @@ class Judge:
         decision = replace(decision, looks=looks)
         if decision.action == decisions.KEEP and evidence.of_kind(look.CHANGED):
             refusal = self._acting.refusal_of_edit(node, decision)
-            edited = of_all(decision.paths, "was edited", "were edited")
-            reason = f"{edited}, and its check refuses that: {refusal}"
-            return replace(decision, action=decisions.ASK, reason=reason, about="changed") if refusal else decision
+            return as_refused_edit(decision, refusal) if refusal else decision
         if decision.action != decisions.ADOPT or not evidence.files:
             return decision
         refusal = self._refusal(node, lambda: self._acting.adopting.output_seen(node, decision))

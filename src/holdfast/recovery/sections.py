@@ -31,6 +31,7 @@ from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
+from holdfast.wording import of_all
 
 Refusal = Callable[[Node, Callable[[], Any]], str]
 
@@ -86,7 +87,7 @@ class Sections:
         evidence = self._finished(node, evidence) if finished else self._open(node, evidence)
         decision = reconcile.decide(evidence, policy)
         decision = replace(decision, looks=evidence.files)
-        return self._checked(node, decision) if decision.action == decisions.ADOPT else decision
+        return self._checked(node, decision) if decision.action in (decisions.ADOPT, decisions.KEEP) else decision
 
     def _finished(self, node: Node, evidence: Evidence) -> Evidence:
         assert evidence.record.accepted is not None
@@ -126,11 +127,13 @@ class Sections:
         return seal.input_digest in self.inputs.section_digests(node, evidence.parts)
 
     def _checked(self, node: Node, decision: Decision) -> Decision:
-        """The decision to adopt, unless `check` refuses what would be adopted."""
+        """The decision to adopt, or to keep an edit, unless `check` refuses what stands there."""
         (found,) = decision.looks.values()
         refusal = self._refusal(node, lambda: section_text(found))
         if not refusal:
             return decision
+        if decision.action == decisions.KEEP:
+            return as_refused_edit(decision, refusal)
         reason = f"{decisions.REFUSED}: {refusal}"
         return replace(decision, action=decisions.REDO, reason=reason, about=decisions.REFUSED)
 
@@ -265,6 +268,13 @@ def other_form(spec: Any, record: TaskState | None) -> Decision | None:
         return None
     words = "its output is no longer a section of a memory file" if was else "its output was not a section before"
     return Decision(decisions.REDO, words)
+
+
+def as_refused_edit(decision: Decision, refusal: str) -> Decision:
+    """The decision to keep an edit, as a question: `check` objects to it."""
+    edited = of_all(decision.paths, "was edited", "were edited")
+    reason = f"{edited}, and its check refuses that: {refusal}"
+    return replace(decision, action=decisions.ASK, reason=reason, about="changed")
 
 
 def is_memory(spec: Any) -> bool:

@@ -1,0 +1,41 @@
+"""What a person writes into a memory file: kept only if its step's check has no objection, and never lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast import Pipeline
+from holdfast.commands.verify import verify
+from holdfast.layout import ProjectLayout
+
+
+def objection(output: str) -> str | None:
+    return "it is rude" if "rude" in output else None
+
+
+def glossary(parts: list[str]) -> Pipeline:
+    pipe = Pipeline("p")
+    pipe.items("part", [{"id": part, "batch": number} for number, part in enumerate(parts, 1)])
+
+    @pipe.step(each="part", appends="glossary.md", check=objection)
+    def terms(part: str) -> str:
+        return f"terms of {part}\n"
+
+    return pipe
+
+
+def test_an_edited_section_that_its_check_refuses_is_not_kept(tmp_path: Path) -> None:
+    """It is asked about, as an edited file is: otherwise a run would end as complete that `verify` objects to."""
+    pipe = glossary(["a", "b"])
+    run_id = pipe.run(dir=tmp_path).run_id
+    path = tmp_path / "glossary.md"
+    path.write_text(path.read_text().replace("terms of a", "rude terms of a"))
+    edited = path.read_text()
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.needs_review) == ("paused", ["terms[a]"])
+    assert path.read_text() == edited
+    path.write_text(edited.replace("rude", "kind"))
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert "kind terms of a" in path.read_text()
+    assert verify(ProjectLayout(tmp_path), run_id).findings == []

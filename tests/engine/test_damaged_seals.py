@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
+from holdfast.commands.verify import verify
 from holdfast.errors import FormatTooNewError
+from holdfast.layout import ProjectLayout
 from holdfast.seals import read_seal
 from holdfast.stores.reader import seal_sum
 
@@ -100,3 +102,35 @@ def test_a_newer_holdfasts_seal_is_refused_and_its_file_left_alone(tmp_path: Pat
     with pytest.raises(FormatTooNewError, match="has a seal of format 2"):
         texts(ran).run(dir=tmp_path)
     assert (len(ran), path.read_bytes()) == (4, before)
+
+
+def two_files(ran: list[str], *, copy: bool) -> Pipeline:
+    pipe = Pipeline("two")
+
+    @pipe.step(writes={"text": "text.md", "data": "data.bin"}, copy=copy)
+    def both(ctx: Context) -> dict[str, object]:
+        ran.append("both")
+        ctx.out.write_bytes(b"large" * 1000)
+        return {"text": "words\n", "data": ctx.out}
+
+    return pipe
+
+
+@pytest.mark.parametrize("damage", ["seal", "missing"])
+@pytest.mark.parametrize("copy", [True, False])
+def test_what_is_damaged_beside_an_edit_that_is_kept_is_made_whole(
+    tmp_path: Path, copy: bool, damage: str
+) -> None:
+    """From its copy; or for nothing, if only its seal is damaged. Else the step runs, and the edit lies beside."""
+    ran: list[str] = []
+    two_files(ran, copy=copy).run(dir=tmp_path, run_id="r")
+    text, data = tmp_path / "text.md", tmp_path / "data.bin"
+    text.write_text(text.read_text().replace("words", "my words"))
+    (tmp_path / "data.bin.seal").write_text("nonsense\n") if damage == "seal" else data.unlink()
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    assert two_files(ran, copy=copy).run(dir=tmp_path).status == "completed"
+    assert data.read_bytes() == b"large" * 1000
+    assert verify(ProjectLayout(tmp_path), "r").findings == []
+    is_kept = copy or damage == "seal"
+    assert (len(ran), text.read_text().startswith("my words")) == (1 if is_kept else 2, is_kept)
+    assert len(list(tmp_path.glob("text.md.bak.*"))) == (0 if is_kept else 1)

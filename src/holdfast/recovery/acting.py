@@ -116,18 +116,26 @@ class Acting:
             if file.path not in decision.paths:
                 continue
             found = decision.looks.get(file.path) or self._gathering.check(file, node)
-            seal = self._set_seal(node, record, accepted)
-            if found.is_whole:
-                events += self._mend_seal(node.id, file, seal)
-                continue
-            events += self._put_away(node.id, file.path, found)
-            source = self._put_back(file, seal)
-            if source is None:
+            mended, is_whole = self._make_whole(node, file, found)
+            events += mended
+            if not is_whole:
                 reason = f"{file.path} is {found.kind}, and the copy in objects/ is damaged"
                 return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=True)]
-            problem = _described(found) if found.kind == look.FOREIGN else found.kind
-            events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=problem, source=source))
         return events
+
+    def _make_whole(self, node: Node, file: ev.FileRecord, found: Look) -> tuple[list[ev.Event], bool]:
+        """Set a damaged file aside and put the accepted one back; also says whether that could be done."""
+        record = self.state.task(node.id)
+        seal = set_seal(self.state.run_id, node, record, record.accepted or Accepted())
+        if found.is_whole:
+            return self._mend_seal(node.id, file, seal), True
+        events = self._put_away(node.id, file.path, found)
+        source = self._put_back(file, seal)
+        if source is None:
+            return events, False
+        problem = _described(found) if found.kind == look.FOREIGN else found.kind
+        healed = ev.ArtifactHealed(step_id=node.id, path=file.path, problem=problem, source=source)
+        return [*events, healed], True
 
     def _put_back(self, file: ev.FileRecord, seal: Seal) -> str | None:
         """Put an accepted file back; gives what had been set aside, if it was that; None if nothing is whole."""
@@ -152,9 +160,6 @@ class Acting:
             events.append(_aside(task, seals.seal_path(path), to))
         self.artifacts.reseal(file, seal)
         return [*events, ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal", resealed=True)]
-
-    def _set_seal(self, node: Node, record: TaskState, accepted: Accepted) -> Seal:
-        return set_seal(self.state.run_id, node, record, accepted)
 
     def _put_away(self, task: str, path: str, found: Look, why: str = "") -> list[ev.Event]:
         """Set a doubtful file aside: a person's beside the original, damage in quarantine.
@@ -224,10 +229,11 @@ class Acting:
     def _keep(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         """Accept the files as they are now, against the inputs as they are now."""
         accepted = self.state.task(node.id).accepted or Accepted()
-        events = self._mend_siblings(node, decision, accepted)
-        if events is None:
+        events, is_whole = self._mend_siblings(node, decision, accepted)
+        if not is_whole:
             reason = "a file beside the one that is kept is damaged, and objects/ has no whole copy"
-            return self._redo(node, replace(decision, reason=reason, paths=tuple(decision.looks)), parts, digest_)
+            redo = replace(decision, reason=reason, paths=tuple(decision.looks))
+            return [*events, *self._redo(node, redo, parts, digest_)]
         files = tuple(self._kept_file(node, decision, file) for file in accepted.files)
         kept = Accepted(files, accepted.value, accepted.value_ref)
         refusal = self._refusal(node, lambda: self._given(node, kept))
@@ -238,18 +244,14 @@ class Acting:
         self.adopting.seal_anew(node, kept, parts, digest_, self.state.task(node.id).version)
         return [*events, self._kept(node, decision, parts, digest_, files)]
 
-    def _mend_siblings(self, node: Node, decision: Decision, accepted: Accepted) -> list[ev.Event] | None:
-        """Set aside and put back what is damaged beside a file that is kept; None if that cannot be done."""
-        events: list[ev.Event] = []
-        for file in accepted.files:
-            found = decision.looks.get(file.path)
-            if found is None or found.kind in (look.SEALED, look.CHANGED):
-                continue
-            if not self.artifacts.can_heal(file):
-                return None
-            events += self._put_away(node.id, file.path, found)
-            events.append(ev.ArtifactHealed(step_id=node.id, path=file.path, problem=found.kind))
-        return events
+    def _mend_siblings(self, node: Node, decision: Decision, accepted: Accepted) -> tuple[list[ev.Event], bool]:
+        """Make whole what is damaged beside a file that is kept; also says whether that could be done."""
+        looks = [(file, decision.looks.get(file.path)) for file in accepted.files]
+        bad = [(f, seen) for f, seen in looks if seen is not None and seen.kind not in (look.SEALED, look.CHANGED)]
+        if not all(seen.is_whole or self._gathering.can_heal(file) for file, seen in bad):
+            return [], False
+        made = [self._make_whole(node, file, found) for file, found in bad]
+        return [event for events, _ in made for event in events], all(is_whole for _, is_whole in made)
 
     def _kept(
         self,
@@ -276,7 +278,7 @@ class Acting:
         accepted = record.accepted or Accepted()
         for file in accepted.files:
             if file.path in decision.paths:
-                self.artifacts.reseal(file, self._set_seal(node, record, accepted))
+                self.artifacts.reseal(file, set_seal(self.state.run_id, node, record, accepted))
         return [ev.TaskKept(step_id=node.id, reason=decision.reason)]
 
     def _kept_file(self, node: Node, decision: Decision, file: ev.FileRecord) -> ev.FileRecord:

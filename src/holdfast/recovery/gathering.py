@@ -142,11 +142,12 @@ class Gathering:
         uncopied = frozenset([f.path for f in files if not f.stored])
         rare: _Rare = {"uncopied": uncopied} if uncopied else {}
         if bad or lost:
-            healable = {f.path: looks[f.path].is_whole or self._can_heal(f) for f in bad}
+            healable = {f.path: looks[f.path].is_whole or self.can_heal(f) for f in bad}
             rare |= {"healable": healable, "value_lost": lost, "consumed": _is_consumed(node)}
         return looks, rare
 
-    def _can_heal(self, file: ev.FileRecord) -> bool:
+    def can_heal(self, file: ev.FileRecord) -> bool:
+        """Whether the accepted bytes are in objects/, or in what was set aside."""
         return self.artifacts.can_heal(file) or bool(self.backups.find(file))
 
     def _unmixed(self, file: ev.FileRecord, files: Sequence[ev.FileRecord], found: Look) -> Look:

@@ -223,6 +223,15 @@ def test_a_damaged_opening_line_costs_nothing() -> None:
         assert written(ALL, data.replace(old, new, 1)) == data
 
 
+def test_a_remark_above_a_section_without_opening_line_stays() -> None:
+    """A comment is a person's, also where the opening line below it was taken away; only that is written anew."""
+    data = written(ALL).replace(
+        b"<!-- holdfast section=glossary[b]", b"<!-- mine -->\n<!-- holdfast section=glossary[b]"
+    )
+    opening = b"<!-- holdfast section=glossary[b] bytes=5 -->\n"
+    assert written(ALL, data.replace(opening, b"")) == data
+
+
 LOOKALIKES = st.sampled_from(
     [
         memory.write_section(A).decode(),

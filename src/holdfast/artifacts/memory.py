@@ -33,6 +33,7 @@ BROKEN = "broken"
 _OPENING = re.compile(rb"^<!-- holdfast section=(\S+) bytes=(\d{1,15}) -->", re.MULTILINE)
 _ANYWHERE = re.compile(_OPENING.pattern.removeprefix(b"^"))  # a cut may have joined it to what stood above it
 _SEAL_LINE = re.compile(rb"^[ \t]*<!-- (?=[^\n]*holdfast=\d)[^\n]* -->[ \t\r]*$", re.MULTILINE)
+_OPENING_WORDS = (b"section=", b"bytes=", b"<!-- holdfast")
 _LINE_END = re.compile(rb"[ \t\r]*\n")
 _read_seal = lru_cache(maxsize=4096)(seals.read_seal)  # a file that grows is read again with every batch
 _STARTS_TRIED_MAX = 200
@@ -238,10 +239,13 @@ def _proved_start(data: bytes, start: int, end: int, sha256: str) -> int | None:
 
 
 def _line_before(data: bytes, position: int, least: int) -> int:
-    """The start of the line above, if that looks like what an opening line may have become."""
+    """The start of the line above, if that looks like what an opening line may have become.
+
+    A comment alone does not: it may be a person's.
+    """
     start = max(least, data.rfind(b"\n", least, max(least, position - 1)) + 1)
     line = data[start:position]
-    return start if line.startswith(b"<!--") or b"section=" in line else position
+    return start if any(word in line for word in _OPENING_WORDS) else position
 
 
 def _text_start(data: bytes, opening: re.Match[bytes]) -> int:

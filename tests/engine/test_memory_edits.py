@@ -39,3 +39,26 @@ def test_an_edited_section_that_its_check_refuses_is_not_kept(tmp_path: Path) ->
     assert pipe.run(dir=tmp_path).status == "completed"
     assert "kind terms of a" in path.read_text()
     assert verify(ProjectLayout(tmp_path), run_id).findings == []
+
+
+def test_an_item_made_at_run_time_does_not_take_the_path_of_a_memory_file(tmp_path: Path) -> None:
+    """Both would write there in turn, and each would find its work spoiled: whoever comes second waits."""
+    pipe = Pipeline("p")
+
+    @pipe.items("part")
+    def parts() -> list[str]:
+        return ["a", "glossary"]
+
+    @pipe.step(each="part", writes="{part}.md")
+    def draft(part: str) -> str:
+        return f"draft of {part}\n"
+
+    @pipe.step(each="part", appends="glossary.md")
+    def terms(part: str, draft: str) -> str:
+        return f"terms of {part}\n"
+
+    for _ in range(2):
+        result = pipe.run(dir=tmp_path)
+        assert (result.status, result.needs_review) == ("paused", ["terms[a]", "terms[glossary]"])
+        assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+    assert (tmp_path / "glossary.md").read_text().startswith("draft of glossary\n")

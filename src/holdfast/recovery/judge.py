@@ -78,7 +78,7 @@ class Judge:
         self._wanted: set[str] = set()
         self.left_alone: dict[str, tuple[str, ...]] = {}  # task -> what is missing of it, and nobody needs now
         self._policies: dict[str, Policy] = {}  # by what is done about half-finished output
-        self._claims = {own_file.casefold(): "the pipeline itself"}  # path -> the task that writes there
+        self._claims = {own_file.casefold(): "the pipeline itself"}  # path -> who writes there
 
     # --- deciding ------------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Judge:
         record = self.state.tasks.get(node.id)
         reshaped = other_form(spec, record) if record is not None else None
         if reshaped is not None or is_memory(spec):
-            return reshaped or self.sections.decide(node, self._policy(spec), parts, input_digest)
+            return reshaped or self._decide_section(node, parts, input_digest)
         if record is None and not spec.writes and not self.state.rebuilt:
             return _NOT_STARTED
         paths = self.inputs.paths(node)
@@ -98,7 +98,7 @@ class Judge:
                 return opening or _NOT_STARTED
         other = self._claimed_by(node, paths)
         if other:
-            return Decision(decisions.ASK, f"it would write to the same file as {other}", about="path")
+            return _shares_its_path(other)
         if record is None and spec.writes and self._gathering.nothing_there(node, paths):
             return _NOT_STARTED
         wanted = node.id in self._wanted or node.kind == "items"  # without its items nothing can go on
@@ -115,6 +115,12 @@ class Judge:
         if decision.action == decisions.LEAVE and not evidence.record.value_lost:
             self.left_alone[node.id] = decision.paths or (f"the value of {node.id}",)
         return decision
+
+    def _decide_section(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision:
+        other = self._claimed_by(node, {"": self.sections.path(node)})
+        if other:
+            return _shares_its_path(other)
+        return self.sections.decide(node, self._policy(node.spec), parts, input_digest)
 
     def _seen(self, node: Node, decision: Decision, evidence: Evidence) -> Decision:
         """The decision with what was read for it; an output that `check` refuses is not adopted."""
@@ -159,10 +165,14 @@ class Judge:
         )
 
     def _claimed_by(self, node: Node, paths: Mapping[str, str]) -> str:
-        """Another task that writes to the same path: items made at run time cannot be compared at load."""
+        """Another task that writes to the same path: items made at run time cannot be compared at load.
+
+        A memory file is its step's: all items have their sections in it.
+        """
+        name = node.spec.name if is_memory(node.spec) else node.id
         for path in paths.values():
-            owner = self._claims.setdefault(path.casefold(), node.id)
-            if owner != node.id:
+            owner = self._claims.setdefault(path.casefold(), name)
+            if owner != name:
                 return owner
         return ""
 
@@ -258,6 +268,10 @@ class Judge:
             return self.checker(node, load)
         except LostValueError:
             return ""
+
+
+def _shares_its_path(other: str) -> Decision:
+    return Decision(decisions.ASK, f"it would write to the same file as {other}", about="path")
 
 
 def _has_other_marker(node: Node, decision: Decision) -> bool:

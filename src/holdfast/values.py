@@ -67,6 +67,15 @@ def digest_of_fields(value: Any) -> str:
     return digest(encode_json(value, encode=_encode_in_order))
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Whether somebody who gives the one means the other: 1 is 1.0, but `true` is not 1, as it is in Python."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
 def _check(value: Any, where: str, depth: int) -> None:
     # Exact types first: they are nearly all there is, and msgspec would take far more than JSON has.
     kind = type(value)

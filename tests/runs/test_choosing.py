@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from itertools import pairwise
@@ -63,6 +64,34 @@ def test_other_parameters_are_another_run_and_refused_over_its_files(tmp_path: P
         writer(calls).run({"topic": "y"}, dir=tmp_path)
     assert len(list((tmp_path / ".holdfast" / "runs").iterdir())) == 1
     assert (tmp_path / "out.md").read_text().startswith("about x")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_same"),
+    [
+        ("true", "1", False),
+        ('{"a": [0]}', '{"a": [false]}', False),
+        ("1", "1.0", True),
+        ('{"a": 1}', '{"a": 1}', True),
+    ],
+)
+def test_a_truth_value_is_no_number_although_python_calls_them_equal(
+    tmp_path: Path, before: str, now: str, is_same: bool
+) -> None:
+    """Such parameters are other ones: they begin another run, and through `resume` they change the run."""
+    calls: list[object] = []
+    pipe = Pipeline("p", params={"wish": json.loads})
+
+    @pipe.step(writes="{run_id}.md")
+    def write(wish: object) -> str:
+        calls.append(wish)
+        return f"{wish}\n"
+
+    first = pipe.run({"wish": before}, dir=tmp_path)
+    second = pipe.run({"wish": now}, dir=tmp_path)
+    assert (second.run_id == first.run_id, len(calls)) == (is_same, 1 if is_same else 2)
+    pipe.run({"wish": now}, dir=tmp_path, resume=first.run_id)
+    assert (tmp_path / f"{first.run_id}.md").read_text().startswith(f"{json.loads(before if is_same else now)}\n")
 
 
 @pytest.mark.parametrize("each", [None, "n"])

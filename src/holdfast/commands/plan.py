@@ -23,6 +23,7 @@ from holdfast.sessions.editing import foreseen_wishes, lost_wishes, turned_back
 from holdfast.sessions.setting_out import looking
 from holdfast.settings import Settings
 from holdfast.state import IN_PROGRESS, RunState
+from holdfast.values import is_same
 from holdfast.views.picture import decode_spec, needs_of
 
 
@@ -153,7 +154,7 @@ def _changes(
     words = [
         f"parameter {name}: {params_before.get(name)!r} -> {params_now.get(name)!r}"
         for name in sorted({*params_before, *params_now})
-        if params_before.get(name) != params_now.get(name)
+        if not is_same(params_before.get(name), params_now.get(name))
     ]
     words += [f"step {a} is now called {b}" for a, b in renamed.items()]
     words += [f"step {name} is new" for name in now if name not in before and name not in renamed.values()]

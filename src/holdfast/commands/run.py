@@ -57,6 +57,7 @@ from holdfast.sessions.session import OpenRun, copied, locked, make_folders
 from holdfast.settings import load_settings
 from holdfast.signals import to_be_heard
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
+from holdfast.values import is_same
 from holdfast.views.matrix import shown_status
 from holdfast.views.picture import Picture, decode_spec
 from holdfast.views.shelf import ViewShelf
@@ -252,7 +253,7 @@ class _Session:
             return
         if self.state.run_id:
             yield from self.open.declared()
-        changed = self.choice.params != self.state.params
+        changed = not is_same(self.choice.params, self.state.params)
         yield ev.RunContinued(
             params=self.choice.params if changed else None,
             file=self.open.file(),

@@ -23,6 +23,7 @@ from holdfast.runs.rivals import refuse_rivals, where
 from holdfast.settings import Settings
 from holdfast.state import COMPLETED
 from holdfast.stores import readable
+from holdfast.values import is_same
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -149,7 +150,7 @@ class _Choosing:
         if self._request.force:
             raise UsageError(f"There is a run {run_id} already.", fix="Give --force another --run-id.")
         self._check_pipeline(info)
-        if dict(info.params) != params:
+        if not is_same(dict(info.params), params):
             raise UsageError(
                 f"Run {run_id} has other parameters.", fix=f"Change them with --resume {run_id} -p NAME=VALUE."
             )
@@ -228,7 +229,7 @@ def _existing(layout: ProjectLayout, run_id: str) -> RunInfo:
 def _same(runs: list[RunInfo], pipeline: str, params: Mapping[str, Any]) -> RunInfo | None:
     """The newest run of this pipeline with equal parameters."""
     for info in runs:
-        if not info.problem and info.pipeline == pipeline and dict(info.params) == dict(params):
+        if not info.problem and info.pipeline == pipeline and is_same(dict(info.params), dict(params)):
             return info
     return None
 

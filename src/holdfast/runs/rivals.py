@@ -12,7 +12,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.runs.listing import RunInfo
 from holdfast.state import COMPLETED
-from holdfast.values import encode_json
+from holdfast.values import encode_json, is_same
 
 
 def refuse_rivals(
@@ -53,7 +53,7 @@ def _change_words(
     params: Mapping[str, Any],
 ) -> str:
     """How to give a run of this very pipeline the parameters that were asked for; "" for one of another."""
-    changed = [name for name, value in params.items() if owner.params.get(name) != value]
+    changed = [name for name, value in params.items() if not is_same(owner.params.get(name), value)]
     if owner.problem or owner.pipeline != compiled.spec.name or not changed:
         return ""
     words = ["holdfast", "run", _file_from_here(compiled), "--resume", owner.run_id]

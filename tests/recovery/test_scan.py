@@ -184,6 +184,34 @@ def test_an_order_of_items_that_is_only_inferred_makes_nothing_stale(tmp_path: P
     assert set(kinds(scan(tmp_path, pipe)).values()) == {"sealed"}
 
 
+def test_an_item_within_another_proves_that_one_too(tmp_path: Path) -> None:
+    """With all but the files lost, a half-finished file of the outer item is its task's, as `recover` says."""
+    pipe = Pipeline("nested")
+
+    @pipe.items("sub")
+    def subs() -> list[str]:
+        return ["s"]
+
+    @pipe.step(each="sub", writes="search/{sub}.md")
+    def search(sub: str) -> str:
+        return f"{sub}\n"
+
+    @pipe.items("url", each="sub")
+    def urls(search: str) -> list[str]:
+        return ["u"]
+
+    @pipe.step(each="url", writes="scrape/{sub}/{url}.md")
+    def scrape(url: str) -> str:
+        return f"{url}\n"
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    for name in (".holdfast", "checkpoint.md", "RESUME.md"):
+        os.rename(tmp_path / name, tmp_path / f"{name}.gone")
+    (tmp_path / "search" / "s.md").write_text("half", encoding="utf-8")
+    found = kinds(scan(tmp_path, pipe))
+    assert found == {"search/s.md": "half-finished", "scrape/s/u.md": "sealed"}
+
+
 def test_an_unknown_input_makes_nothing_stale(project: Path) -> None:
     """Without a record the fields of items are unknown: unknown is not different."""
     os.rename(project / ".holdfast", project / "gone")

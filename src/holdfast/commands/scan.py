@@ -110,20 +110,29 @@ def _infer(
 
 
 def _believable(graph: Graph, scan: Scan, inferred: Items, sure: set[tuple[str, ...]]) -> Iterator[Finding]:
-    """The findings without those about items that a file's name suggests and nothing proves."""
+    """The findings without those about items that a file's name suggests and nothing proves.
+
+    What proves an item proves those that it lies in, too.
+    """
     doubtful: dict[tuple[str, ...], list[Finding]] = {}
-    proved = set(sure)
+    proved = {above for path in sure for above in _down_to(path)}
     for finding in scan.findings():
         path = split_task_id(finding.task)[1]
         if finding.run and finding.kind != DAMAGED:
-            proved.add(path)
+            proved.update(_down_to(path))
         if path in proved or not is_inferred(graph, graph.nodes[finding.task], inferred):
-            yield from doubtful.pop(path, ())
+            for above in _down_to(path):
+                yield from doubtful.pop(above, ()) if above in proved else ()
             yield finding
         else:
             doubtful.setdefault(path, []).append(finding)
     for finding in (finding for found in doubtful.values() for finding in found):
         scan.disown(finding.path)
+
+
+def _down_to(path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """An item and those that it lies in, the outermost first."""
+    return [path[:length] for length in range(1, len(path) + 1)]
 
 
 def _as_recorded(finding: Finding, recorded: RunState) -> Finding:

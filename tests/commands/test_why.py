@@ -247,3 +247,17 @@ def test_a_renamed_task_is_known_by_both_names(tmp_path: Path) -> None:
     told = why(tmp_path, run_id, "script")
     assert why(tmp_path, run_id, "draft") == f"draft is now called script\n{told}"
     assert "made from script: " in why(tmp_path, run_id, "last")
+
+
+def test_settings_count_as_they_do_for_a_run(tmp_path: Path) -> None:
+    """What holdfast.toml says of edits, the next run does: so it is what is told."""
+    pipe = Pipeline("p")
+    pipe.step(name="a", writes="a.md")(lambda: "text\n")
+    run = pipe.run(dir=tmp_path)
+    path = tmp_path / "a.md"
+    path.write_text(path.read_text().replace("text", "my text"))
+    assert "next: it waits for a person" in why(tmp_path, run.run_id, "a")
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    assert "next: nothing, it is used as it is (a.md was edited, and the edit is kept)" in why(
+        tmp_path, run.run_id, "a"
+    )

@@ -21,7 +21,7 @@ from holdfast.runs.choosing import Choice, Request, choose
 from holdfast.runs.listing import holder_of, read_run
 from holdfast.sessions.editing import foreseen_wishes, lost_wishes, turned_back
 from holdfast.sessions.setting_out import looking
-from holdfast.settings import Settings
+from holdfast.settings import Settings, load_settings
 from holdfast.state import IN_PROGRESS, RunState
 from holdfast.values import is_same
 from holdfast.views.picture import decode_spec, needs_of
@@ -135,7 +135,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
     for wish in foreseen_wishes(layout, spec, state):
         fold(state, wish, state.seq, clock.now())
     running = _begun(state) if holder_of(layout, state.run_id) is not None else []
-    with looking(spec, layout, state, Request()) as walker:
+    with looking(spec, layout, state, Request(settings=load_settings(layout.root))) as walker:
         walker.go()
         walker.notes.tell_running(running)
         needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]

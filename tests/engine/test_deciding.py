@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,29 @@ def test_keep_takes_a_part_file_under_its_final_name(project: Project) -> None:
     project.decide("draft", "keep")
     assert (project.run().status, project.made) == ("completed", ["review"])
     assert not (project.root / "draft.md.part").exists()
+
+
+@pytest.mark.parametrize("name", ["empty", "zeros", "of another task", "folder"])
+def test_keep_means_the_part_file_whatever_stands_under_its_final_name(project: Project, name: str) -> None:
+    """That is what was asked about: nothing else is accepted, and what was there is set aside."""
+    pipe = Pipeline("other")
+    pipe.step(name="stranger", writes="stranger.md")(lambda: "somebody else's\n")
+    draft = project.root / "draft.md"
+    (project.root / "draft.md.part").write_text(LONG)
+    if name == "folder":
+        draft.mkdir()
+    elif name == "of another task":
+        pipe.run(dir=project.root)
+        shutil.rmtree(project.root / ".holdfast")
+        (project.root / "stranger.md").rename(draft)
+    else:
+        draft.write_bytes(b"\0" * 100 if name == "zeros" else b"")
+    assert project.run().status == "paused"
+    project.decide("draft", "keep")
+    result = project.run()
+    assert (result.status, project.made, result.outputs["draft"]) == ("completed", ["review"], LONG)
+    assert not (project.root / "draft.md.part").exists()
+    assert len(list(project.root.glob("draft.md.bak.*"))) == (0 if name == "empty" else 1)
 
 
 def test_continue_hands_the_half_finished_text_over(project: Project) -> None:

@@ -46,7 +46,7 @@ class Adopting:
         found = self._found(node, decision, paths)
         if decision.about == "sealed":
             return self._adopt_sealed(node, decision, found, parts, digest_)
-        self._take_parts(paths)
+        aside = list(self._take_parts(node, decision, paths))
         seen = [file_seen(node, *one) for one in found]
         files = tuple([self.keep_copy(*one) for one in seen])
         seal = _seal_of(found)
@@ -67,7 +67,7 @@ class Adopting:
             cost_usd=seal.cost_usd if seal else 0.0,
             tokens=seal.tokens if seal else 0,
         )
-        return [adopted]
+        return [*aside, adopted]
 
     def _seal_found(
         self,
@@ -127,9 +127,7 @@ class Adopting:
         """Each file of a task that is adopted: its key, its path, and how it (or its NAME.part) looks."""
         found = []
         for key, path in paths.items():
-            seen = decision.looks.get(path)
-            if seen is None or seen.kind == look.MISSING:
-                seen = decision.looks.get(part_path(path), seen)
+            seen = decision.looks.get(part_path(path) if _is_stream_meant(decision, path) else path)
             found.append((key, path, seen or self.artifacts.files.look(path, node.names, node.spec.marker)))
         return found
 
@@ -150,12 +148,17 @@ class Adopting:
             value_lost=True,
         )
 
-    def _take_parts(self, paths: Mapping[str, str]) -> None:
-        """A half-finished file that is kept as it is gets its final name."""
+    def _take_parts(self, node: Node, decision: Decision, paths: Mapping[str, str]) -> Iterator[ev.Event]:
+        """A half-finished file that is kept as it is gets its final name; whatever else has that is set aside."""
         tree = self.artifacts.tree
         for path in paths.values():
-            if not tree.exists(path) and tree.exists(part_path(path)):
-                tree.rename(part_path(path), path)
+            if not _is_stream_meant(decision, path):
+                continue
+            found = decision.looks.get(path)  # none of an earlier round's that objects/ keeps
+            if found is not None and found.kind not in (look.MISSING, look.EMPTY):
+                to = tree.back_up(path)
+                yield ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=found.detail or found.kind)
+            tree.rename(part_path(path), path)
 
     def _clear_streams(
         self, node: Node, decision: Decision, found: Sequence[tuple[str, str, Look]]
@@ -214,6 +217,11 @@ def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:
         if seen.seal is not None:
             return seen.seal
     return None
+
+
+def _is_stream_meant(decision: Decision, path: str) -> bool:
+    """Whether NAME.part is what a person lets stand: it was asked about, and nothing under the name itself was."""
+    return part_path(path) in decision.paths and path not in decision.paths
 
 
 def _has_become(output: Look, stream: Look, marker: str) -> bool:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
+from holdfast.commands.plan import make_plan
 from holdfast.errors import StorageError
+from holdfast.runs.listing import open_project
 from holdfast.stores import disk
 
 from .projects import PATIENCE_S, events_of, exits_of, in_thread, say
@@ -386,3 +388,44 @@ def test_a_kept_review_whose_file_was_lost_is_put_back_and_kept(tmp_path: Path) 
     assert len(events_of(tmp_path, "task_kept")) == 1
     assert pipe.run(dir=tmp_path).status == "completed"
     assert len(events_of(tmp_path, "task_kept")) == 1
+
+
+@pytest.mark.parametrize("change", ["", "version", "parameter"])
+def test_what_is_kept_is_kept_only_against_what_was_sent_back(tmp_path: Path, change: str) -> None:
+    """A raised version, or another parameter, is a person's own wish, and nobody's `keep` stands against it."""
+    made: list[str] = []
+    fails = [True]
+
+    def book(version: int) -> Pipeline:
+        pipe = Pipeline("p", params={"tone": (str, "calm")})
+
+        @pipe.step(writes="draft.md")
+        def draft(ctx: Context) -> str:
+            if ctx.round and fails:
+                raise RuntimeError("cut off")
+            return f"draft {ctx.round}\n"
+
+        @pipe.step(writes="facts.md", version=version)
+        def facts(draft: str, tone: str) -> str:
+            made.append(f"{version} {tone}")
+            return f"facts of {draft}"
+
+        @pipe.step(after=["facts"])
+        def style(draft: str) -> str:
+            if draft == "draft 0\n":
+                raise Rewind("draft", feedback="again", keep=["facts"])
+            return "fine"
+
+        return pipe
+
+    run_id = book(1).run(dir=tmp_path).run_id
+    fails.clear()
+    version, tone = (2 if change == "version" else 1), ("loud" if change == "parameter" else "calm")
+    (facts,) = [
+        task
+        for task in make_plan(book(version).compile(), open_project(tmp_path), run_id, {"tone": tone}).tasks
+        if task.id == "facts"
+    ]
+    assert facts.action == ("redo" if change else "trust")
+    assert book(version).run({"tone": tone}, dir=tmp_path, resume=run_id).status == "completed"
+    assert made == ["1 calm", *([f"{version} {tone}"] if change else [])]

@@ -114,7 +114,7 @@ def _lost_words(evidence: Evidence) -> str:
 def _stale(evidence: Evidence) -> Decision | None:
     """What to do about inputs that are not the recorded ones; None if they are, or if nobody can tell."""
     record = evidence.record
-    if evidence.has_same_inputs or evidence.kept_by:
+    if evidence.has_same_inputs:
         return None
     then = {name: part[1:] for name, part in record.inputs.items() if part.startswith(UNKNOWN)}
     now = shorten(evidence.parts)
@@ -122,7 +122,11 @@ def _stale(evidence: Evidence) -> Decision | None:
     changed = [n for n in changed_parts(record.inputs, evidence.parts) if n not in then and n not in unknown_now]
     misfits = [n for n, part in then.items() if part and n not in unknown_now and now.get(n) != part]
     changed += [name for name in misfits if evidence.taken.get(name)]
+    if evidence.kept_by:  # whatever became of the work that was sent back; parameter, version and files count
+        changed = [name for name in changed if name not in evidence.taken]
     reason = _what_changed(evidence, changed)
+    if evidence.kept_by and not reason:
+        return None
     if reason or not (then or unknown_now):
         return Decision(REDO, reason or "its inputs changed", evidence.not_kept_elsewhere(), about=STALE)
     if record.decided == "keep" or not (misfits or _is_beyond_telling(record.input_digest, then, unknown_now)):

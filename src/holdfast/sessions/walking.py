@@ -267,6 +267,10 @@ class Walker:
             decision = self.judge.decide(node, parts, self.inputs.digest(node, parts))
             if decision.action == decisions.REDO:
                 return decision  # whatever comes out: something else has changed, or is lost
+            if decision.action == decisions.TRUST and node.id in self.state.keeps:
+                return replace(
+                    decision, reason=f"kept by {self.state.keeps[node.id]}, whatever comes out before it"
+                )
         named = [name for name, part in parts.items() if part == UNKNOWN]
         if all(record.inputs.get(name, "").startswith(UNKNOWN) for name in named):
             reason = f"finished; asked about if it does not fit {some_of(fresh, _NAMED_MAX)}"

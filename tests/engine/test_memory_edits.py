@@ -13,11 +13,11 @@ def objection(output: str) -> str | None:
     return "it is rude" if "rude" in output else None
 
 
-def glossary(parts: list[str]) -> Pipeline:
+def glossary(parts: list[str], *, version: int = 1) -> Pipeline:
     pipe = Pipeline("p")
     pipe.items("part", [{"id": part, "batch": number} for number, part in enumerate(parts, 1)])
 
-    @pipe.step(each="part", appends="glossary.md", check=objection)
+    @pipe.step(each="part", appends="glossary.md", check=objection, version=version)
     def terms(part: str) -> str:
         return f"terms of {part}\n"
 
@@ -39,6 +39,19 @@ def test_an_edited_section_that_its_check_refuses_is_not_kept(tmp_path: Path) ->
     assert pipe.run(dir=tmp_path).status == "completed"
     assert "kind terms of a" in path.read_text()
     assert verify(ProjectLayout(tmp_path), run_id).findings == []
+
+
+def test_an_edited_section_that_was_kept_lies_beside_when_its_step_runs_again(tmp_path: Path) -> None:
+    """No step can make a person's words again, and nobody should have to look for them among the objects."""
+    glossary(["a", "b"]).run(dir=tmp_path)
+    path = tmp_path / "glossary.md"
+    path.write_text(path.read_text().replace("terms of a", "MY terms of a"))
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    assert glossary(["a", "b"]).run(dir=tmp_path).status == "completed"
+    assert glossary(["a", "b"], version=2).run(dir=tmp_path).status == "completed"
+    assert "MY terms" not in path.read_text()
+    (kept,) = tmp_path.glob("glossary.md.bak.*")
+    assert "MY terms of a" in kept.read_text()
 
 
 def test_an_item_made_at_run_time_does_not_take_the_path_of_a_memory_file(tmp_path: Path) -> None:

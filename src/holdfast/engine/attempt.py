@@ -272,6 +272,7 @@ class Attempts:
         if spec.appends is not None:
             path = self.inputs.memory_path(spec, node.path)
             accepted, out = self.artifacts.sections.store(spec, path, output)
+            aside = self._room.keep_section(node, path)
         elif spec.writes is None:
             value, ref, out = self.artifacts.store_value(output)
             accepted = Accepted((), value, ref)

@@ -9,6 +9,8 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import SEALED
 from holdfast.pipeline.nodes import Node
 
+_BY_HAND = "edited by hand"
+
 
 class Room:
     """Looks at the paths of one run's tasks just before they are written. Called by worker threads."""
@@ -39,6 +41,14 @@ class Room:
             to = self._artifacts.tree.back_up(path)
             events.append(ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=reason))
         return events, is_left
+
+    def keep_section(self, node: Node, path: str) -> list[ev.Event]:
+        """Keep a copy of a memory file in which an output will take the place of what a person wrote."""
+        is_by_hand = any(file.by_hand for file in self._own_files(node).values())
+        if not is_by_hand or not self._artifacts.tree.exists(path):
+            return []
+        to = self._artifacts.tree.copy_beside(path)
+        return [ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=_BY_HAND)]
 
     def _own_files(self, node: Node) -> dict[str, ev.FileRecord]:
         """The files of an earlier version: finished and no longer wanted, or sent back."""
@@ -75,5 +85,5 @@ class Room:
         if status is not None and not status.st_size:
             return "empty"
         if by_hand:
-            return "edited by hand"
+            return _BY_HAND
         return "edited while its step ran" if is_own else "there before its task was finished"

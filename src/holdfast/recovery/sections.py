@@ -291,7 +291,8 @@ def section_seen(path: str, found: Look) -> ev.FileRecord:
     """The record of a section that is accepted as it stands in the file."""
     body = section_body(found)
     added = found.kind == look.SEALED and found.seal is not None and found.seal.newline_added
-    return ev.FileRecord("", path, len(body), digest(body), SECTION, added)
+    is_edited = found.kind == look.CHANGED
+    return ev.FileRecord("", path, len(body), digest(body), SECTION, added, by_hand=is_edited)
 
 
 def section_text(found: Look) -> str:

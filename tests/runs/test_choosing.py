@@ -410,6 +410,35 @@ def test_a_gate_is_not_asked_again_when_a_task_behind_it_is_whole(tmp_path: Path
     assert pipe.run(dir=tmp_path).status == "completed"
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_forced_run_that_was_cut_off_adopts_nothing_when_it_is_continued(
+    tmp_path: Path, overwrite: bool
+) -> None:
+    """What an earlier run made is set aside, also where a new run might have written over it."""
+    calls: list[str] = []
+    fails: list[str] = []
+    pipe = Pipeline("p", overwrite=overwrite)
+
+    @pipe.step(writes="first.md")
+    def first() -> str:
+        if fails:
+            raise RuntimeError(fails.pop())
+        return "first\n"
+
+    @pipe.step(writes="second.md")
+    def second(first: str) -> str:
+        calls.append("second")
+        return "second\n"
+
+    pipe.run(dir=tmp_path)
+    fails.append("not now")
+    cut_off = pipe.run(dir=tmp_path, force=True)
+    assert cut_off.status == "failed"
+    assert pipe.run(dir=tmp_path, resume=cut_off.run_id).status == "completed"
+    assert calls == ["second", "second"]
+    assert len(list(tmp_path.glob("second.md.bak.*"))) == 1
+
+
 def test_a_file_that_cannot_be_read_is_not_taken_for_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,8 @@ class Judge:
             take_over=take_over,
             claims=self.claims,
         )
-        may_overwrite = take_over and policy.adopt  # --force sets aside whatever it meets
+        is_forced = not policy.adopt or bool(policy.in_the_way)
+        may_overwrite = take_over and not is_forced  # --force sets aside whatever it meets
         self._acting = Acting(
             inputs, self._gathering, self.openings, self._refusal, quarantine, may_overwrite=may_overwrite
         )

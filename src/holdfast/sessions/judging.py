@@ -35,13 +35,14 @@ def judge_for(
     # Runs that can still be read: a folder whose record is lost owns nothing any more.
     others = {info.run_id: info.ordinal for info in list_runs(layout, but=choice.run_id)}
     take_over = choice.take_over or inputs.graph.spec.overwrite
+    policy = _policy(inputs, request, choice, others)
     return Judge(
         inputs,
-        policy=_policy(inputs, request, choice, others),
+        policy=policy,
         quarantine=quarantine,
         checker=_checker(attempts),
         migrations=attempts.compiled.migrations if attempts is not None else {},
-        living_runs=frozenset() if take_over else frozenset(others),
+        living_runs=policy.in_the_way if take_over else frozenset(others),
         take_over=take_over,
         claims=claims,
         own_file=own_file(attempts.compiled, layout) if attempts is not None else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -287,3 +288,32 @@ def test_an_edit_while_a_lost_run_is_continued_is_heard(book: Book) -> None:
     book.during = lambda: book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
     assert book.run().status in ("completed", "in_progress")
     assert [event["step_id"] for event in events_of(book.root, "view_edited")] == ["draft[ch01]"]
+
+
+@pytest.mark.parametrize("view", ["checkpoint.md", "todos.db"])
+def test_a_wish_is_heard_although_its_step_was_renamed_meanwhile(tmp_path: Path, view: str) -> None:
+    """The view has the old name, the pipeline the new one: what is turned back is done again, once."""
+    made: list[str] = []
+
+    def pipeline(name: str, *was: str) -> Pipeline:
+        pipe = Pipeline("p")
+        pipe.items("part", ["a", "b"])
+
+        @pipe.step(name=name, was=was, each="part", writes="{part}.md")
+        def write(part: str) -> str:
+            made.append(f"{name}[{part}]")
+            return f"{part}\n"
+
+        return pipe
+
+    pipeline("draft").run(dir=tmp_path)
+    if view == "checkpoint.md":
+        page = tmp_path / view
+        page.write_text(page.read_text().replace("| a | ✅ |", "| a | — |"))
+    else:
+        with closing(sqlite3.connect(tmp_path / ".holdfast" / view)) as connection, connection:
+            connection.execute("UPDATE todos SET status = 'pending' WHERE id = 'draft[a]'")
+    made.clear()
+    for _ in range(2):
+        assert pipeline("text", "draft").run(dir=tmp_path).status == "completed"
+        assert made == ["text[a]"]

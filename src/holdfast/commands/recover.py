@@ -256,7 +256,7 @@ def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:
     if not edited or opened.choice.is_new or not opened.state.run_id or opened.state.rebuilt:
         return []
     picture = draw(opened.state, loading(opened.objects))
-    return wanted(opened.layout, edited, picture)
+    return wanted(opened.layout, edited, picture, opened.compiled.spec)
 
 
 def _lost_wishes(layout: ProjectLayout, walker: Walker, views: Views) -> list[ev.Event]:

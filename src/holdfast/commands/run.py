@@ -306,7 +306,9 @@ class _Session:
         """What somebody wants who edited a view. A lost run's views are evidence, and have been read as such."""
         edited = self.views.edited(self.compiled.spec)
         is_lost = self.state.rebuilt or (self.choice.found_again and not self.state.run_id)
-        return wanted(self.layout, edited, self.picture()) if edited and not is_lost else []
+        if not edited or is_lost:
+            return []
+        return wanted(self.layout, edited, self.picture(), self.compiled.spec)
 
     def _refresh_views(self) -> None:
         wishes = self._wishes()

@@ -8,8 +8,10 @@ already: a task that is being sent back, or has been done again since, is not se
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from holdfast import clock
 from holdfast import events as ev
@@ -17,25 +19,42 @@ from holdfast.folding import fold
 from holdfast.journal import bodies
 from holdfast.journal.scan import scan
 from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout, RunLayout
-from holdfast.pipeline.spec import PipelineSpec
+from holdfast.pipeline.nodes import split_task_id, task_id
+from holdfast.pipeline.spec import PipelineSpec, renamed_steps
 from holdfast.recovery.sources import Views, read_unfinished
 from holdfast.runs.looking import draw_run
 from holdfast.state import COMPLETED, SKIPPED, RunState
 from holdfast.views.claims import Claims
 from holdfast.views.edits import TURNED_BACK, WANTED_REDO, Wish, wishes
-from holdfast.views.picture import Picture
+from holdfast.views.picture import Picture, decode_spec
 from holdfast.views.shelf import Kept, ViewShelf
 
 
-def wanted(layout: ProjectLayout, edited: Sequence[Claims], now: Picture) -> list[ev.Event]:
-    """What the edited views ask for that has not happened yet; `now` is the run as it is."""
+def wanted(layout: ProjectLayout, edited: Sequence[Claims], now: Picture, spec: PipelineSpec) -> list[ev.Event]:
+    """What the edited views ask for that has not happened yet; `now` is the run as it is.
+
+    The views were read by the names of `spec`: the record may have steps under earlier ones.
+    """
     found: list[Wish] = []
     for claims in edited:
-        is_ours = _is_of(claims, now)
-        then = _at(layout, now.state.run_id, claims.seq) if is_ours else now
-        heard = _heard(layout.run(now.state.run_id), claims) if is_ours else set()
+        if _is_of(claims, now):
+            run = layout.run(now.state.run_id)
+            state = _state_at(run, claims.seq)
+            names = renamed_steps(decode_spec(state), spec)
+            then, heard = draw_run(layout, _called(state, names, spec)), _heard(run, claims, names)
+        else:
+            then, heard = now, set()
         found += [wish for wish in wishes(claims, then) if (wish.task, wish.wanted) not in heard]
-    return list(_events(found, now.state))
+    names = renamed_steps(decode_spec(now.state), spec)
+    return list(_events(found, _called(msgspec.structs.replace(now.state), names, spec)))
+
+
+def _called(state: RunState, names: Mapping[str, str], spec: PipelineSpec) -> RunState:
+    """The state with its tasks under the names that `spec` gives them."""
+    if names:
+        declared = ev.PipelineDeclared(spec=msgspec.Raw(msgspec.json.encode(spec)), renamed=dict(names))
+        fold(state, declared, state.seq, state.updated_at or 0.0)
+    return state
 
 
 def foreseen_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState) -> list[ev.Event]:
@@ -45,7 +64,7 @@ def foreseen_wishes(layout: ProjectLayout, spec: PipelineSpec, state: RunState) 
     shelf = ViewShelf(layout, layout.run(state.run_id))
     try:
         edited = shelf.edited(spec)
-        return wanted(layout, edited, draw_run(layout, state)) if edited else []
+        return wanted(layout, edited, draw_run(layout, state), spec) if edited else []
     finally:
         shelf.close()
 
@@ -103,16 +122,12 @@ def _events(found: Iterable[Wish], state: RunState) -> Iterator[ev.Event]:
         sent_back.add(wish.task)
 
 
-def _at(layout: ProjectLayout, run_id: str, seq: int) -> Picture:
-    """The run as it was at that line of its journal."""
-    return draw_run(layout, _state_at(layout.run(run_id), seq))
-
-
-def _heard(run: RunLayout, claims: Claims) -> set[tuple[str, str]]:
+def _heard(run: RunLayout, claims: Claims, names: Mapping[str, str]) -> set[tuple[str, str]]:
     """What this page was heard to ask for: a kill came before it was written anew, or a power cut undid that."""
     later = (bodies.decode(line.raw) for line in scan(run.journal) if line.seq > claims.seq)
     edits = [event for event in later if isinstance(event, ev.ViewEdited) and event.source == claims.source]
-    return {(event.step_id, event.wanted) for event in edits if event.wanted == WANTED_REDO}
+    asked = [(*split_task_id(event.step_id), event.wanted) for event in edits if event.wanted == WANTED_REDO]
+    return {(task_id(names.get(name, name), path), wish) for name, path, wish in asked}
 
 
 def _state_at(run: RunLayout, seq: int) -> RunState:

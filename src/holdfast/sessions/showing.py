@@ -29,7 +29,7 @@ def refresh_views(layout: ProjectLayout, run_id: str) -> None:
     shelf = ViewShelf(layout, layout.run(run_id))
     try:
         picture, graph = _drawn(layout, run_id)
-        wishes = wanted(layout, shelf.edited(picture.spec), picture)
+        wishes = wanted(layout, shelf.edited(picture.spec), picture, picture.spec)
         if wishes:
             append(layout, run_id, wishes)
             picture, graph = _drawn(layout, run_id)

@@ -317,3 +317,26 @@ def test_a_record_without_its_beginning_is_gone_through_once(tmp_path: Path) -> 
     assert pipe.run(dir=tmp_path).status == "completed"
     assert len(events_of(tmp_path, "recovered")) == 1
     assert not list(tmp_path.glob("*.bak.*"))
+
+
+def test_an_edit_beside_a_lost_file_is_not_said_to_be_kept(tmp_path: Path) -> None:
+    """With the record lost nothing puts the other file back: the way out is named first, and why."""
+    made: list[str] = []
+    pipe = Pipeline("p")
+
+    @pipe.step(writes={"text": "text.md", "more": "more.md"})
+    def both() -> dict[str, str]:
+        made.append("both")
+        return {"text": "words\n", "more": "more\n"}
+
+    pipe.run(dir=tmp_path)
+    (tmp_path / "text.md").write_text((tmp_path / "text.md").read_text().replace("words", "my words"))
+    (tmp_path / "more.md").unlink()
+    shutil.rmtree(tmp_path / ".holdfast")
+    result = pipe.run(dir=tmp_path)
+    (need,) = result.picture.needs()
+    assert "cannot be kept, for more.md is not whole" in need.why
+    assert need.command == "holdfast decide both redo   (or: keep)"
+    decide(open_project(tmp_path), result.run_id, "both", "redo")
+    assert (pipe.run(dir=tmp_path).status, made) == ("completed", ["both", "both"])
+    assert [path.read_text()[:8] for path in tmp_path.glob("text.md.bak.*")] == ["my words"]

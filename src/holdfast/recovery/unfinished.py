@@ -46,7 +46,12 @@ def decide_unfinished(evidence: Evidence, policy: Policy) -> Decision:
 def _decide_changed_unrecorded(evidence: Evidence, changed: tuple[str, ...], policy: Policy) -> Decision:
     """Sealed by this task, edited since, and the record lost: it is asked about, as it would be with a record."""
     whole = evidence.of_kind(look.CHANGED, look.SEALED)
-    if policy.on_changed == "keep" and len(whole) == len(evidence.files):
+    lacking = [path for path in evidence.files if path not in whole]
+    if lacking:
+        bad = of_all(lacking, "is not whole", "are not whole")
+        words = f"{words_for_changed(changed)}, and cannot be kept, for {bad}: redo is recommended"
+        return Decision(ASK, words, changed, about="changed")
+    if policy.on_changed == "keep":
         return Decision(ADOPT, words_for_kept(changed), whole, about="kept")
     return Decision(ASK, words_for_changed(changed), changed, about="changed")
 

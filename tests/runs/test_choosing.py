@@ -410,6 +410,22 @@ def test_a_gate_is_not_asked_again_when_a_task_behind_it_is_whole(tmp_path: Path
     assert pipe.run(dir=tmp_path).status == "completed"
 
 
+def test_parameters_that_give_a_memory_file_another_steps_path_are_refused(tmp_path: Path) -> None:
+    """As for any two files; the sections of all items of one step share theirs."""
+    pipe = Pipeline("p", params={"name": str})
+    pipe.items("part", ["a", "b"])
+    pipe.step(name="notes", writes="notes.md")(lambda: "notes\n")
+
+    @pipe.step(each="part", appends="{name}.md")
+    def terms(part: str) -> str:
+        return f"{part}\n"
+
+    with pytest.raises(UsageError, match=r"Step terms would write to notes\.md, and so does notes"):
+        pipe.run({"name": "notes"}, dir=tmp_path)
+    assert not (tmp_path / ".holdfast").exists()
+    assert pipe.run({"name": "terms"}, dir=tmp_path).status == "completed"
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_forced_run_that_was_cut_off_adopts_nothing_when_it_is_continued(
     tmp_path: Path, overwrite: bool

@@ -44,7 +44,7 @@ def refuse_own_file(compiled: CompiledPipeline, layout: ProjectLayout, params: M
 
 def refuse_shared_path(spec: PipelineSpec, params: Mapping[str, Any], run_id: str) -> None:
     """Refuse parameters that give two tasks one path. Without any in a path, that was told at load."""
-    used = {name for step in spec.steps for path in step.files.values() for name in templates.fields(path)}
+    used = {name for step in spec.steps for path in _templates_of(step) for name in templates.fields(path)}
     if used.isdisjoint(params):
         return
     owners: dict[str, str] = {}
@@ -64,6 +64,12 @@ def _paths_of(spec: PipelineSpec, step: StepSpec, values: Mapping[str, str]) -> 
         known = {**values, **dict(zip(spec.fan_path(step.each), item, strict=True))}
         for key, template in step.files.items():
             yield templates.render(template, known), f"{task_id(step.name, item)} {key}"
+        if step.appends is not None:  # one file for all items
+            yield templates.render(step.appends, known), step.name
+
+
+def _templates_of(step: StepSpec) -> list[str]:
+    return [*step.files.values(), *([step.appends] if step.appends is not None else [])]
 
 
 def _writes_to(spec: PipelineSpec, step: StepSpec, path: str, values: Mapping[str, str]) -> bool:

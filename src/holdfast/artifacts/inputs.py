@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.artifacts.keeping import Artifacts, LostValueError
-from holdfast.artifacts.outside import OutsideHashes, filled_in, reads_of
+from holdfast.artifacts.outside import OutsideHashes, patterns_of, reads_of
 from holdfast.artifacts.parts import UNKNOWN, digest_of
-from holdfast.errors import UsageError
 from holdfast.pipeline.batches import items_before
 from holdfast.pipeline.graph import Graph
-from holdfast.pipeline.names import printable
 from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, step_of, task_id
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
-from holdfast.pipeline.templates import check_pattern, render_path
 from holdfast.pipeline.templates import fields as fields_of
+from holdfast.pipeline.templates import render_path
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.stores.ahead import FILES_MIN
 from holdfast.values import digest, digest_of_fields, encode_json
@@ -182,7 +180,7 @@ class Inputs:
     def _reads_digest(self, node: Node) -> str:
         values = self.fields(node)
         hasher = hashlib.sha256()
-        patterns = [p for template in node.spec.reads for p in _read_patterns(node, template, values)]
+        patterns = [p for template in node.spec.reads for p in patterns_of(node.id, template, values)]
         for path in reads_of(self.root, patterns):
             hasher.update(os.fsencode(f"{path}\n{self._outside.of(self.root / path)}\n"))  # any name will do
         return hasher.hexdigest()
@@ -388,15 +386,6 @@ def known_items(spec: PipelineSpec, state: RunState, artifacts: Artifacts) -> di
         except LostValueError:
             continue  # it will be made again
     return found
-
-
-def _read_patterns(node: Node, template: str, values: Mapping[str, str]) -> list[str]:
-    """A `reads` with its fields filled in; a parameter must not lead it out of the project."""
-    patterns = filled_in(template, values)
-    problem = check_pattern(patterns[0])
-    if problem:
-        raise UsageError(f"{node.id}: reads {printable(patterns[0])}: {problem}.")
-    return patterns
 
 
 def _copied(value: Any) -> Any:

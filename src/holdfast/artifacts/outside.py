@@ -17,7 +17,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from holdfast import clock
-from holdfast.pipeline.templates import fields, render
+from holdfast.errors import UsageError
+from holdfast.pipeline.names import printable
+from holdfast.pipeline.templates import check_pattern, fields, render
 from holdfast.stores import readable
 
 ANY_DEPTH = "**"
@@ -26,12 +28,15 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 Mark = tuple[int, ...]
 
 
-def filled_in(template: str, values: Mapping[str, str]) -> list[str]:
-    """The patterns that a `reads` with fields stands for.
+def patterns_of(task: str, template: str, values: Mapping[str, str]) -> list[str]:
+    """The patterns that a `reads` with fields stands for; a parameter must not lead them out of the project.
 
     Nobody can tell whether brackets or stars in a parameter are a glob or belong to a name: both count.
     """
     found = [render(template, values)]
+    problem = check_pattern(found[0])
+    if problem:
+        raise UsageError(f"{task}: reads {printable(found[0])}: {problem}.")
     taken = {name: values[name] for name in fields(template)}
     if any(glob.has_magic(value) for value in taken.values()):
         found.append(render(template, {name: glob.escape(value) for name, value in taken.items()}))

@@ -73,7 +73,7 @@ def raised_at(error: BaseException) -> str:
     """
     outside = [one for one in _lines(error.__traceback__) if not one[0].startswith(_OWN)]
     theirs = [one for one in outside if _is_somebodys_own(one[0])] or outside
-    return f" ({os.path.basename(theirs[-1][0])}:{theirs[-1][1]})" if theirs else ""
+    return writable(f" ({os.path.basename(theirs[-1][0])}:{theirs[-1][1]})") if theirs else ""
 
 
 def _lines(trace: TracebackType | None) -> Iterator[tuple[str, int]]:

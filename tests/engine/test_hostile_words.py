@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
+from holdfast.commands.run import execute
 from holdfast.errors import UsageError
 from holdfast.executors.processes import answer_error
 from holdfast.layout import ProjectLayout
+from holdfast.pipeline.loader import load_pipeline
+from holdfast.runs.choosing import Request
 from holdfast.runs.listing import read_picture, read_run
 from holdfast.state import COMPLETED, NEEDS_REVIEW, TaskState
 from holdfast.values import decode_json
@@ -167,6 +171,7 @@ REFUSED: dict[str, Callable[[Context], Any]] = {
     "tokens": lambda ctx: ctx.usage(input_tokens=HUGE),
     "dollars": lambda ctx: ctx.usage(cost_usd=HUGE),
     "value": lambda ctx: HUGE,
+    "field": lambda ctx: {HALF: object()},
 }
 
 
@@ -305,6 +310,34 @@ def test_a_title_changes_nothing_but_its_own_cell(tmp_path: Path) -> None:
     layout = ProjectLayout(tmp_path)
     claims = parse(page, read_picture(layout, run_id).spec)
     assert claims.tasks == {"step[a]": COMPLETED, "step[b]": COMPLETED}
+
+
+def test_a_path_that_is_not_ctx_out_may_be_unwritable(tmp_path: Path) -> None:
+    """It is that step's failure, and told with the name spelt out."""
+    task = ended(tmp_path, lambda ctx: Path(os.fsdecode(b"/tmp/\xff.md")), writes="o.md")
+    assert task.status == NEEDS_REVIEW and "\\udcff.md, which is not ctx.out" in task.error
+
+
+def test_the_file_that_raises_may_have_an_unwritable_name(tmp_path: Path) -> None:
+    """Its line is told with the name spelt out."""
+    code = compile("raise RuntimeError('no')", os.fsdecode(b"/tmp/\xff.py"), "exec")
+    task = ended(tmp_path, lambda ctx: exec(code))
+    assert task.status == NEEDS_REVIEW and task.error.endswith("(\\udcff.py:1)")
+
+
+def test_a_pipeline_with_an_unwritable_name_is_a_mistake_of_the_command(tmp_path: Path) -> None:
+    """The next command could not be told where it is: nothing is begun."""
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.py")
+    try:
+        Path(path).write_text(
+            "from holdfast import Pipeline\npipe = Pipeline('p')\n@pipe.step\ndef a(): return 1\n"
+        )
+    except OSError:
+        pytest.skip("the file system takes only UTF-8")
+    compiled = load_pipeline(path, base=tmp_path)
+    with pytest.raises(UsageError, match=r"\\udcff.py is not UTF-8"):
+        execute(compiled, ProjectLayout(tmp_path), Request())
+    assert list(ProjectLayout(tmp_path).runs.iterdir()) == []
 
 
 def test_the_objection_of_a_check_may_be_unwritable(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ class Attempts:
             return self._accept(attempt, outcome)
         except (OutputRefusedError, ValueRefusedError, DefinitionError, UsageError) as error:
             kind = "definition" if isinstance(error, DefinitionError) else "refused"
-            return Verdict(error=error, kind=kind, message=str(error))
+            return Verdict(error=error, kind=kind, message=message_of(error))
         except LostValueError as error:  # a check takes it, and the step does not: so nobody has looked at it
             return Verdict(error=error, message=describe(error))
 

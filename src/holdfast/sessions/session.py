@@ -25,7 +25,7 @@ from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Committer, Entry
 from holdfast.engine.saying import Saying
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.journal.log import EventLog
 from holdfast.journal.repair import repair
 from holdfast.journal.scan import is_whole
@@ -46,6 +46,7 @@ from holdfast.stores.objects import ObjectStore
 from holdfast.stores.places import room_for_file, room_for_files_in, room_for_folder, sound_quarantine
 from holdfast.stores.tree import WorkTree
 from holdfast.views.picture import decode_spec
+from holdfast.wording import writable
 
 
 def make_folders(layout: ProjectLayout) -> list[str]:
@@ -273,6 +274,8 @@ class OpenRun:
         except ValueError:  # `..` leads out of the real folder, whatever link leads into it
             folder = os.path.relpath(os.path.realpath(path.parent), os.path.realpath(self.layout.root))
             text = os.path.normpath(os.path.join(folder, path.name))
+        if text != writable(text):
+            raise UsageError(f"The pipeline's path {writable(text)} is not UTF-8.", fix="Rename it.")
         return text if self.compiled.variable is None else f"{text}:{self.compiled.variable}"
 
     def write_snapshot(self) -> None:

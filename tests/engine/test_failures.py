@@ -22,7 +22,7 @@ from holdfast.engine.runner import Runner
 from holdfast.errors import StorageError
 from holdfast.executors.base import Call, Outcome
 
-from .projects import events_of, exits_of, in_thread
+from .projects import events_of, exits_of, in_thread, say
 
 PATIENCE_S = 60  # a hang is a failure, not a wait
 
@@ -379,6 +379,38 @@ def test_a_sync_step_that_overruns_is_dead_and_never_overlaps_its_retry(tmp_path
     assert "timed out" in refused[0]
     assert [event["step_id"] for event in events_of(tmp_path, "overran")] == ["stubborn"]
     assert not events_of(tmp_path, "note")
+
+
+@pytest.mark.parametrize(
+    ("word", "attempts"),
+    [
+        ({"event": "retry_requested", "step_ids": ["stubborn"]}, [1, 1]),
+        ({"event": "decided", "step_id": "stubborn", "choice": "skip"}, [1]),
+    ],
+    ids=["retry", "skip"],
+)
+def test_what_a_person_says_of_a_step_that_overruns_counts_when_it_has_come_back(
+    tmp_path: Path, word: dict[str, Any], attempts: list[int]
+) -> None:
+    """Its thread goes on when `retry`, or `decide`, is asked for: then it is looked at as soon as that ends."""
+    pipe, begun, go_on = Pipeline("p"), [], threading.Event()
+
+    @pipe.step(timeout=0.5, retries=0)
+    def stubborn() -> str:
+        begun.append(1)
+        go_on.wait(0 if len(begun) > 1 else 20)
+        return "done"
+
+    @pipe.step
+    def person(ctx: Context) -> None:
+        while not events_of(tmp_path, "overran"):
+            threading.Event().wait(0.005)
+        say(tmp_path, **word)
+        ctx.once("heard", lambda: 1)  # the batch that records this has read what was said
+        go_on.set()
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
+    assert begun == attempts
 
 
 def test_a_timeout_is_of_the_body_not_of_what_comes_before_it(

@@ -14,7 +14,7 @@ from holdfast.engine.attempt import Attempt, Verdict
 from holdfast.engine.board import Board
 from holdfast.engine.retry import may_retry, retry_delay_s
 from holdfast.engine.scheduler import made_from
-from holdfast.pipeline.nodes import SETTLE, SKIPPED, Node, split_task_id
+from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node, split_task_id
 from holdfast.pipeline.rewind import Rewind
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, TaskState, rounds_key
 from holdfast.state import SKIPPED as STATUS_SKIPPED
@@ -213,9 +213,12 @@ class Outcomes:
         if self.board.overruns.pop(attempt.node.id, None) is not attempt:
             self.end(attempt)
             return
-        self.board.scheduler.end_overdue(attempt.node)
-        if self.board.state.task(attempt.node.id).status == FAILED:
-            self.board.scheduler.delay(attempt.node, clock.monotonic())
+        node = attempt.node
+        self.board.scheduler.end_overdue(node)
+        if self.board.state.task(node.id).status == FAILED:
+            self.board.scheduler.delay(node, clock.monotonic())
+        elif node.condition == OPEN and self.board.graph.nodes.get(node.id) is node:
+            self.board.scheduler.release(node)  # a person has spoken meanwhile: while it ran, nobody could look
 
     def give_up_overruns(self) -> None:
         """The end of the run: bodies that never came back need a person."""

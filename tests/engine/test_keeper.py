@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import Pipeline
 from holdfast import events as ev
 from holdfast.engine import keeper as keeper_module
-from holdfast.engine.commit import Recorded
+from holdfast.engine.commit import Committer, Recorded
+from holdfast.engine.considering import Considering
 from holdfast.engine.keeper import Keeper
 from holdfast.errors import StorageError
+from holdfast.layout import ProjectLayout
+from holdfast.runs.history import decode_state
+from holdfast.snapshots import read_snapshot, snapshots
+from holdfast.state import COMPLETED
 
-from .projects import in_thread
+from .projects import in_thread, journal_of
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), StorageError("The journal failed.")])
@@ -80,3 +88,42 @@ def test_the_end_of_a_batch_is_shown_at_once(tmp_path: Path, monkeypatch: pytest
         return True
 
     assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
+
+
+def test_what_a_batch_that_failed_has_left_in_the_state_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was folded and never written: neither a snapshot nor a view may say that it happened."""
+    monkeypatch.setattr(keeper_module, "PAUSE_S", 0.01)
+    monkeypatch.setattr(keeper_module, "SNAPSHOT_EVENTS_MIN", 1)
+    advance, exclusively, keeper_waits = Considering.advance, Committer.exclusively, threading.Event()
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def first() -> int:
+        return 1
+
+    @pipe.step
+    def second(first: int) -> int:
+        return first
+
+    def failing_advance(considering: Considering) -> None:
+        if considering.board.state.task("second").status == COMPLETED:
+            keeper_waits.clear()
+            assert keeper_waits.wait(30)
+            raise OSError(errno.EIO, "Input/output error")
+        advance(considering)
+
+    def noting(committer: Committer, look: Callable[[], Any]) -> Any:
+        if threading.current_thread().name == "holdfast-keeper":
+            keeper_waits.set()
+        return exclusively(committer, look)
+
+    monkeypatch.setattr(Considering, "advance", failing_advance)
+    monkeypatch.setattr(Committer, "exclusively", noting)
+    assert isinstance(in_thread(lambda: pipe.run(dir=tmp_path)), StorageError)
+    run = ProjectLayout(tmp_path).run(journal_of(tmp_path).parent.name)
+    saved = [decode_state(payload) for _, path in snapshots(run.dir) if (payload := read_snapshot(path))]
+    assert [one.state.seq for one in saved] == [one.position.seq for one in saved]
+    page = tmp_path / "checkpoint.md"
+    assert not page.exists() or "| second | ✅ |" not in page.read_text()

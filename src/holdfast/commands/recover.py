@@ -344,7 +344,7 @@ def _only_waits(opened: OpenRun, walker: Walker) -> bool:
 def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.ArtifactSetAside]:
     """All views, with the items that are only inferred so far: a view must not know less than before."""
     state, graph = copied(opened.state), walker.recorded_graph()
-    opened.journal.sync()  # a view never knows more than the journal keeps
+    opened.committer.make_durable()  # a view never knows more than the journal keeps
     picture = replace(draw_graph(graph, state), is_left=True)
     return kept_events(opened.layout, shelf.write(picture, graph, sync=True))
 

@@ -320,7 +320,7 @@ class _Session:
 
     def _write_views(self, *, sync: bool) -> list[ev.ArtifactSetAside]:
         picture, graph = self._drawn()
-        self.open.journal.sync()  # a view never knows more than the journal keeps
+        self.committer.make_durable()  # a view never knows more than the journal keeps
         return kept_events(self.layout, self.views.write(picture, graph, sync=sync))
 
     def _last_words(self) -> None:

@@ -131,6 +131,17 @@ class Committer:
         self.pump()  # what arrived while the lock was held
         return result
 
+    def make_durable(self) -> None:
+        """For whoever keeps what the state said: all of it is durable when this returns, or an error is raised.
+
+        A batch that failed was folded, perhaps, and never written: then the state knows more than the journal.
+        """
+        if isinstance(self.failed, HoldfastError):
+            raise self.failed
+        if self.failed is not None:
+            raise HoldfastError("The run has failed; nothing more is kept.") from self.failed
+        self._journal.sync()
+
     def has_news(self) -> bool:
         """Whether another process has recorded something that nobody here has read."""
         return self._journal.has_news()

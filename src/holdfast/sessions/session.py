@@ -286,7 +286,7 @@ class OpenRun:
             return number, encode_state(self.state, self.journal.position)
 
         number, payload = self.committer.exclusively(encode)
-        self.journal.sync()  # a snapshot never knows more than the journal keeps
+        self.committer.make_durable()  # a snapshot never knows more than the journal keeps
         written = write_snapshot(self.run_layout.dir, number, payload, tmp_dir=self.layout.tmp)
         # So that the number is not used again, even if every snapshot is lost.
         self.submit((ev.SnapshotWritten(number=number),), durable=False)

@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, HoldfastError, Pipeline
+from holdfast.commands.run import Hooks, execute
 from holdfast.errors import LockedError, LockLostError
+from holdfast.executors.processes import ProcessExecutor
 from holdfast.layout import ProjectLayout
+from holdfast.pipeline.loader import load_pipeline
+from holdfast.runs.choosing import Request
 
 from .projects import PATIENCE_S, events_of, in_thread
 
@@ -38,6 +42,17 @@ def raw(crunch: dict) -> dict:
 def blob(crunch: dict) -> bytes:
     print("not an answer")
     return b"\\x00" * crunch["bytes"]
+"""
+
+SEVERAL = """
+from holdfast import Pipeline
+
+pipe = Pipeline("several")
+pipe.items("part", ["a", "b", "c"])
+
+@pipe.step(each="part", executor="process")
+def crunch(part: str) -> str:
+    return part
 """
 
 ENDLESS = """
@@ -142,6 +157,24 @@ def crunch() -> str:
 @pipe.step(executor="process")
 def silent(crunch: str) -> None: ...
 """
+
+
+def test_steps_that_begin_at_once_share_the_pool_that_ends_their_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of a second pool, which the run forgets, would go on with their steps after its end."""
+    (tmp_path / "several.py").write_text(SEVERAL)
+    pools, make = [], ProcessExecutor.__init__
+
+    def make_slowly(pool: ProcessExecutor, reference: str) -> None:
+        threading.Event().wait(0.2)
+        pools.append(pool)
+        make(pool, reference)
+
+    monkeypatch.setattr(ProcessExecutor, "__init__", make_slowly)
+    compiled = load_pipeline("several.py", base=tmp_path)
+    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
+    assert (result.status, len(pools)) == ("completed", 1)
 
 
 def test_what_a_step_in_a_process_logs_is_kept_and_told_once(tmp_path: Path) -> None:

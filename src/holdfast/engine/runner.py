@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import random
+import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
@@ -82,6 +83,7 @@ class Runner:
         self._inline = InlineExecutor()
         self._make_processes = process_executor
         self._processes: Executor | None = None
+        self._making_processes = threading.Lock()
         self.context = contextvars.Context()  # in which the bodies of this run begin
         self._workers = Workers(self.committer.pump, self.committer.has_mail, self.context)
         self._coroutines = Coroutines(
@@ -331,9 +333,11 @@ class Runner:
         return call
 
     def _process_pool(self) -> Executor:
-        if self._processes is None:
-            self._processes = self._make_processes()
-        return self._processes
+        """The one pool of this run: of another, made by two threads at once, nobody would end the workers."""
+        with self._making_processes:
+            if self._processes is None:
+                self._processes = self._make_processes()
+            return self._processes
 
     def _judged(self, attempt: Attempt, outcome: Outcome) -> Entry:
         """What an outcome comes to, as an entry. Whatever goes wrong here stops the run, and is told."""

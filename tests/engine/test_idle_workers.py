@@ -20,7 +20,7 @@ def test_a_job_started_by_an_idle_threads_commit_is_done() -> None:
             mail.clear()
             workers.add([done.set])
 
-    workers = Workers(pump, lambda: bool(mail), contextvars.Context())
+    workers = Workers(pump, lambda: bool(mail), contextvars.Context(), fail=lambda error: None)
     workers.call_committer()
     assert done.wait(PATIENCE_S)
     workers.close()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from holdfast import clock
+from holdfast import clock, threads
 from holdfast import events as ev
 from holdfast.engine.commit import Recorded
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StorageError
 from holdfast.state import COMPLETED
 
 PAUSE_S = 0.4
@@ -55,12 +55,20 @@ class Keeper:
         if not self._dirty.is_set() and recorded:
             self._dirty.set()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._keep, name="holdfast-keeper", daemon=True)
-                self._thread.start()
+                self._start()
         for entry in recorded:
             kind = type(entry.event)
             if kind in _URGENT or (kind is ev.NodeExited and entry.event.status != COMPLETED):
                 self._urgent.set()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._keep, name="holdfast-keeper", daemon=True)
+        try:
+            threads.start(thread)
+        except StorageError:
+            self._dirty.clear()  # no reason to stop a step: the next batch tries again
+        else:
+            self._thread = thread
 
     def hurry(self) -> None:
         """Something has come to an end that no event tells of."""

@@ -85,7 +85,9 @@ class Runner:
         self._processes: Executor | None = None
         self._making_processes = threading.Lock()
         self.context = contextvars.Context()  # in which the bodies of this run begin
-        self._workers = Workers(self.committer.pump, self.committer.has_mail, self.context)
+        self._workers = Workers(
+            self.committer.pump, self.committer.has_mail, self.context, fail=self.committer.fail
+        )
         self._coroutines = Coroutines(
             board.compiled, self._workers, self.context, prepare=self._prepared, hand_in=self._hand_in
         )
@@ -113,8 +115,8 @@ class Runner:
 
     def run(self) -> str:
         """Work until nothing more can be done; gives the run's status. Raises what the disk or a lock said."""
-        self.committer.commit(Nudge())
         try:
+            self.committer.commit(Nudge())
             self._supervise()
             if not self._starts_nothing() and self.committer.exclusively(self.board.look_at_touched):
                 self._looked_after = True
@@ -231,18 +233,24 @@ class Runner:
     def _deliver(self, recorded: Sequence[Recorded]) -> None:
         board = self.board
         starting, board.starting = board.starting, []
-        if self.committer.failed is not None:
+        if self.committer.failed is None:
+            try:
+                self._pass_on(starting, recorded)
+            except (
+                BaseException
+            ) as error:  # no descriptor, say: what was to begin now would be waited for for ever
+                self.committer.fail(error)
+        if self.committer.failed is not None or not board.running or board.stopping or board.scheduler.timed:
             self._bell.put(None)
-            return
+
+    def _pass_on(self, starting: Sequence[Attempt], recorded: Sequence[Recorded]) -> None:
         if starting:
             self._dispatch(starting)
-        if board.to_ask:
-            self._workers.add([functools.partial(self._ask, asking) for asking in board.to_ask])
-            board.to_ask = []
+        asking, self.board.to_ask = self.board.to_ask, []
+        if asking:
+            self._workers.add([functools.partial(self._ask, one) for one in asking])
         for observer in self.observers:
             observer(recorded)
-        if not board.running or board.stopping or board.scheduler.timed:
-            self._bell.put(None)
 
     def _dispatch(self, starting: Sequence[Attempt]) -> None:
         jobs: list[Job] = []

@@ -13,6 +13,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from holdfast import threads
+from holdfast.errors import StorageError
+
 Job = Callable[[], None]
 
 
@@ -20,16 +23,23 @@ class Workers:
     """Threads over one queue of jobs. A thread that has done a job takes the next one itself."""
 
     def __init__(
-        self, pump: Callable[[], None], has_mail: Callable[[], bool], context: contextvars.Context
+        self,
+        pump: Callable[[], None],
+        has_mail: Callable[[], bool],
+        context: contextvars.Context,
+        *,
+        fail: Callable[[BaseException], None],
     ) -> None:
         self._pump = pump
         self._has_mail = has_mail
         self._context = context  # in which each of the threads begins
+        self._fail = fail  # told if there is not one thread
         self._jobs: deque[Job] = deque()
         self._wake = threading.Condition(threading.Lock())
         self._idle = 0  # asleep, and not called yet
         self._coming = 0
         self._count = 0
+        self._living = 0
         self._closed = False
         self._mine = threading.local()
 
@@ -64,20 +74,36 @@ class Workers:
 
     def _call(self, wanted: int) -> None:
         for _ in range(wanted):
-            self._coming += 1
             if self._idle:
                 self._idle -= 1
                 self._wake.notify()
-            else:
-                self._count += 1
-                name = f"holdfast-worker-{self._count}"
-                begin = self._context.copy().run
-                threading.Thread(target=begin, args=(self._work,), name=name, daemon=True).start()
+            elif not self._begin():
+                return
+            self._coming += 1
+
+    def _begin(self) -> bool:
+        """Start one more thread; False if the system has none left: those that are there do the work in turn."""
+        self._count += 1
+        name, begin = f"holdfast-worker-{self._count}", self._context.copy().run
+        try:
+            threads.start(threading.Thread(target=begin, args=(self._work,), name=name, daemon=True))
+        except StorageError as error:
+            if not self._living:
+                self._fail(error)
+            return False
+        self._living += 1
+        return True
 
     def _work(self) -> None:
-        mine = self._mine.__dict__
         with self._wake:
             self._coming -= 1
+        try:
+            self._work_on_jobs(self._mine.__dict__)
+        finally:
+            with self._wake:
+                self._living -= 1
+
+    def _work_on_jobs(self, mine: dict[str, Any]) -> None:
         while True:
             job = mine.pop("next", None) or self._next(mine)
             if job is None:

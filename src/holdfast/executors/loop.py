@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from holdfast import threads
 from holdfast.clock import monotonic
 from holdfast.executors.base import Call, Outcome
 
@@ -54,14 +55,19 @@ class LoopExecutor:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._serve, name="holdfast-loop", daemon=True)
-                self._thread.start()
+                loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(loop,), name="holdfast-loop", daemon=True
+                )
+                try:
+                    threads.start(self._thread)
+                except BaseException:
+                    loop.close()
+                    raise
+                self._loop = loop
             return self._loop
 
-    def _serve(self) -> None:
-        loop = self._loop
-        assert loop is not None
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
             self._serve_all(loop)

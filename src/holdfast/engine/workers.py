@@ -115,6 +115,8 @@ class Workers:
         mine["free"] = True
         while True:
             if self._has_mail():
+                with self._wake:  # it may lead for long, and then do what it has started: jobs are others' now
+                    self._call(len(self._jobs) - self._coming)
                 self._pump()
                 job: Job | None = mine.pop("next", None)
                 if job is not None:  # the commit that was just led started something, and left it to this thread

@@ -332,6 +332,34 @@ def test_a_state_that_is_no_dict_is_refused(manager, state):
     assert not manager.layout.dir.exists()
 
 
+def test_what_one_thread_saved_of_a_shared_state_no_other_takes_back(tmp_path, manager, monkeypatch):
+    """The newest snapshot is never an older look at the state than one whose `save` has returned."""
+    state, encode = {"done": []}, checkpoints.encode_json
+    first_has_looked, may_go_on = threading.Event(), threading.Event()
+
+    def encode_slowly(value, where):
+        data = encode(value, where)
+        if threading.current_thread().name == "first":
+            first_has_looked.set()
+            may_go_on.wait(30)
+        return data
+
+    def work():
+        state["done"].append(threading.current_thread().name)
+        manager.save(state)
+
+    monkeypatch.setattr(checkpoints, "encode_json", encode_slowly)
+    first, second = (threading.Thread(target=work, name=name) for name in ("first", "second"))
+    first.start()
+    assert first_has_looked.wait(30)
+    second.start()
+    second.join(0.2)  # it must wait for the first; if it need not, it is through by then
+    may_go_on.set()
+    first.join()
+    second.join()
+    assert manager.load()["done"] == ["first", "second"]
+
+
 def test_threads_may_save_at_once(manager):
     """Every save gets its own number, and the newest loads."""
     manager = CheckpointManager("r1", manager.layout.dir.parent, keep=100)

@@ -100,11 +100,12 @@ class CheckpointManager:
         """
         self._refuse_link()
         self._refuse_foreign(state)
-        stamps = {"run_id": self.run_id, "updated_at": clock.iso(clock.now()), _SCHEMA: self._version}
-        payload = encode_json({**state, **stamps}, "state")
         try:
-            with self._mutex:
-                path = self._write(payload)
+            with (
+                self._mutex
+            ):  # what is read of a state that threads share is never older than what was saved of it
+                stamps = {"run_id": self.run_id, "updated_at": clock.iso(clock.now()), _SCHEMA: self._version}
+                path = self._write(encode_json({**state, **stamps}, "state"))
         except OSError as error:
             raise StorageError.from_os(error, "save the checkpoint") from error
         state.update(stamps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,53 @@ def test_a_mistake_of_ours_stops_the_run(tmp_path: Path, monkeypatch: pytest.Mon
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert [str(error) for error in raised] == ["a mistake of ours"]
+
+
+def judged(pages: list[str], *, is_async: bool = False) -> Pipeline:
+    """One page, of which a paid judge approves if it is good; `pages` is what the judge was paid for."""
+    pipe = Pipeline("p")
+
+    def judge(ctx: Context, page: str) -> str:
+        pages.append(page)
+        ctx.usage(cost_usd=1)
+        return "" if page.startswith("good") else "is bad"
+
+    async def judge_async(ctx: Context, page: str) -> str:
+        return judge(ctx, page)
+
+    def approves(output: str, ctx: Context) -> str:
+        if is_async:
+            return str(asyncio.run(ctx.once("judge", judge_async, ctx, output)))
+        return str(ctx.once("judge", judge, ctx, output))
+
+    @pipe.step(writes="page.md", marker=None, check=approves)
+    def page() -> str:
+        return "good, made\n"
+
+    return pipe
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize(("found", "paid"), [("good, found\n", 1), ("bad\n", 2)])
+def test_a_check_of_what_is_adopted_may_make_paid_calls(
+    tmp_path: Path, found: str, paid: int, is_async: bool
+) -> None:
+    """It is asked within a commit, for which it must not wait; its answer is about that file alone."""
+    (tmp_path / "page.md").write_text(found)
+    pages: list[str] = []
+    result = in_thread(lambda: judged(pages, is_async=is_async).run(dir=tmp_path))
+    assert (result.status, result.cost_usd) == ("completed", paid)
+    assert pages == [found, "good, made\n"][:paid]
+
+
+@pytest.mark.parametrize("edit", ["good, edited\n", "bad\n"])
+def test_a_check_of_an_edit_is_not_answered_by_what_was_paid_for_before_it(tmp_path: Path, edit: str) -> None:
+    """The judge has approved of another text: it is asked about the one that a person wants to keep."""
+    pages: list[str] = []
+    pipe = judged(pages)
+    assert pipe.run(dir=tmp_path).status == "completed"
+    page = tmp_path / "page.md"
+    page.write_text(page.read_text().replace("good, made\n", edit))
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, pages[-1]) == ("completed" if edit.startswith("good") else "paused", edit)

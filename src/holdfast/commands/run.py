@@ -28,7 +28,7 @@ from holdfast.engine.attempt import Attempts
 from holdfast.engine.board import Board
 from holdfast.engine.collecting import seldom
 from holdfast.engine.commit import Recorded
-from holdfast.engine.desk import EngineDesk
+from holdfast.engine.desk import EngineDesk, LookingDesk
 from holdfast.engine.drawing import draw_both, draw_graph
 from holdfast.engine.forked import have_children_take
 from holdfast.engine.keeper import Keeper
@@ -179,7 +179,10 @@ class _Session:
             self._call_committer,
             lambda task: self.state.room.get(task, 0),
         )
-        attempts = Attempts(self.state, inputs, self.artifacts, self.compiled, self.run_layout.quarantine, desk)
+        looking = LookingDesk(self.open.objects, self.layout.tmp, desk)
+        attempts = Attempts(
+            self.state, inputs, self.artifacts, self.compiled, self.run_layout.quarantine, desk, looking
+        )
         self.judge = self.open.judge(inputs, attempts)
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(

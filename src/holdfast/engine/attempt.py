@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.rewind import Rewind
 from holdfast.seals import Seal, vary
-from holdfast.state import COMPLETED, Accepted, RunState
+from holdfast.state import COMPLETED, Accepted, OnceRecord, RunState
 from holdfast.stores import temporaries
 from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.wording import message_of, raised_at, writable
@@ -85,6 +86,7 @@ class Attempts:
         compiled: CompiledPipeline,
         quarantine: Path,
         desk: Desk,
+        looking: Desk | None = None,
     ) -> None:
         self.state = state
         self.inputs = inputs
@@ -92,6 +94,7 @@ class Attempts:
         self.compiled = compiled
         self.quarantine = quarantine
         self.desk = desk
+        self._looking = looking or desk  # of checks that are asked within a commit
         self._heads = heads(compiled.spec)
         self._refused = Refused(inputs, artifacts, quarantine)
         self._room = Room(inputs, may_overwrite=compiled.spec.overwrite)
@@ -105,7 +108,7 @@ class Attempts:
         for path in self.inputs.paths(node).values():
             self.artifacts.tree.require_writable(path)
         if "ctx" in spec.sources or self.compiled.checks.get(spec.name):
-            attempt.ctx = self._context(attempt)
+            attempt.ctx = self._context(attempt, self.desk, self.state.once.get(node.id, {}))
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
         if node.material and "source" in spec.sources:
             self._note_source(attempt)
@@ -125,14 +128,14 @@ class Attempts:
         attempt.parts = {**attempt.parts, f"source {name}": self.state.task(used.id).output_digest}
         attempt.input_digest = self.inputs.digest(attempt.node, attempt.parts)
 
-    def _context(self, attempt: Attempt) -> Context:
+    def _context(self, attempt: Attempt, desk: Desk, once: Mapping[str, OnceRecord]) -> Context:
         node = attempt.node
         record = self.state.task(node.id)
         paths = self.inputs.paths(node)
         previous = record.previous
         attempt.spent_before = (record.cost_usd, record.input_tokens + record.output_tokens)
         return Context(
-            self.desk,
+            desk,
             run_id=self.state.run_id,
             task_id=node.id,
             item=node.item,
@@ -143,7 +146,7 @@ class Attempts:
             feedback=record.feedback,
             previous=(lambda: self._previous(previous)) if previous is not None else None,
             partial=attempt.partial,
-            once=dict(self.state.once.get(node.id, {})),
+            once=dict(once),
             part_path=part_path(paths[""]) if "" in paths else "",
             input_digest=attempt.input_digest,
         )
@@ -252,9 +255,13 @@ class Attempts:
             raise OutputRefusedError(f"what it streamed to {path} is gone: {error.strerror}") from None
 
     def check_again(self, checks: tuple[Check, ...], node: Node, output: Any) -> str:
-        """The checks of an output that was not made just now: adopted, or kept."""
+        """The checks of an output that was not made just now: adopted, or kept.
+
+        What they paid for when the step was through is about the output as it was then.
+        """
         record = self.state.task(node.id)
-        context = self._context(Attempt(node, record.attempt, record.round, "", {})) if checks else None
+        once = self.state.once.get(node.id, {}) if record.status != COMPLETED else {}
+        context = self._context(Attempt(node, record.attempt, record.round, "", {}), self._looking, once)
         return self.run_checks(checks, node, context, output)
 
     def run_checks(self, checks: tuple[Check, ...], node: Node, ctx: Any, output: Any) -> str:

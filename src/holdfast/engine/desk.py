@@ -64,6 +64,23 @@ class DeafDesk:
         return temporaries.fresh_output(self._tmp, name)
 
 
+class LookingDesk(DeafDesk):
+    """For a `check` of what was found, asked within a commit: it is booked what it costs, and nothing is kept.
+
+    To wait for a commit there would be to wait for oneself; and what was paid for is about this look alone.
+    """
+
+    def __init__(self, objects: ObjectStore, tmp: Path, desk: EngineDesk) -> None:
+        super().__init__(objects, tmp)
+        self._desk = desk
+
+    def say(self, event: ev.Event) -> None:
+        self._desk.say(event)
+
+    def before_paying(self, task: str) -> None:
+        self._desk.before_paying(task)
+
+
 class EngineDesk:
     """See `context.Desk`. `call_committer` asks a worker thread to pump on behalf of a coroutine."""
 

@@ -441,6 +441,38 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     assert starts == ["first", "wait", "wait", "last"]
 
 
+UNMOVED = """
+import asyncio
+from pathlib import Path
+from holdfast import Pipeline
+
+pipe = Pipeline("unmoved")
+
+@pipe.step
+async def wait() -> None:
+    Path("started").touch()
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+def test_a_coroutine_that_heeds_no_cancellation_keeps_no_process_from_its_end(tmp_path: Path) -> None:
+    """The interpreter drops it when all is over: nobody hands it in then."""
+    write(tmp_path, UNMOVED)
+    engine = start(tmp_path)
+    until(tmp_path / "started")
+    while not events_of(tmp_path, "run_stopped"):
+        engine.send_signal(signal.SIGINT)
+        threading.Event().wait(0.05)
+    try:
+        assert ended(engine) == 130
+    finally:
+        engine.kill()
+
+
 CHILDREN = """
 import subprocess
 from pathlib import Path

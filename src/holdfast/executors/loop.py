@@ -110,7 +110,10 @@ class LoopExecutor:
             late = deadline.expired()
             told = error if isinstance(error, TimeoutError) or not late else TimeoutError()
             outcome = Outcome(error=told, duration=monotonic() - started, timed_out=late)
-        start.done(outcome)
+        if (
+            not self._stopped
+        ):  # else it is dropped, perhaps by the ending interpreter, where no thread begins any more
+            start.done(outcome)
 
     def _cancel_all(self) -> None:
         for task in list(self._tasks):

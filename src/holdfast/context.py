@@ -113,6 +113,7 @@ class Context:
         self._part_path = part_path
         self._streamed = False
         self._out: Path | None = None
+        self._pid = os.getpid()
         self._ended = ""
 
     # --- where am I ----------------------------------------------------------------------------------------
@@ -324,6 +325,8 @@ class Context:
         self._ended = why
 
     def _alive(self) -> None:
+        if os.getpid() != self._pid:  # there, nobody could record what it says, or pays for
+            raise ContextEndedError(f"{self.task_id}: a process that the step has forked cannot write to the run.")
         if self._ended:
             raise ContextEndedError(f"{self.task_id}: {self._ended}; this attempt can no longer write to the run.")
 

@@ -441,6 +441,41 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     assert starts == ["first", "wait", "wait", "last"]
 
 
+FORKED = """
+import os
+from pathlib import Path
+from holdfast import Context, Pipeline
+
+pipe = Pipeline("forked")
+
+@pipe.step
+def forks(ctx: Context) -> str:
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return Path("told").read_text()
+    try:
+        ctx.once("paid", Path("paid").touch)
+        Path("told").write_text("paid")
+    except Exception as error:
+        Path("told").write_text(str(error))
+    finally:
+        os._exit(0)
+"""
+
+
+def test_a_process_that_a_step_forks_pays_for_nothing_that_nobody_could_record(tmp_path: Path) -> None:
+    """It is told so, and waits for no commit: the threads that would lead one are its parent's."""
+    write(tmp_path, FORKED)
+    engine = start(tmp_path)
+    try:
+        assert ended(engine) == 0
+    finally:
+        engine.kill()
+    assert "forked cannot write to the run" in (tmp_path / "told").read_text()
+    assert not (tmp_path / "paid").exists()
+
+
 UNMOVED = """
 import asyncio
 from pathlib import Path

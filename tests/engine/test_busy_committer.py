@@ -50,3 +50,23 @@ def test_whoever_submitted_something_just_before_the_end_is_told(tmp_path: Path)
     over = RuntimeError("the run is over")
     committer.close(over)
     assert told == [over]
+
+
+def test_an_entry_that_came_during_a_look_that_failed_is_committed(tmp_path: Path) -> None:
+    """Its thread found somebody at work, and left it to that one: a look that raises must not leave it there."""
+    told: list[BaseException | None] = []
+
+    class Waiting(Entry):
+        def done(self, error: BaseException | None) -> None:
+            told.append(error)
+
+    objects = ObjectStore(tmp_path / "objects", "r1", tmp_path / "tmp")
+    committer = Committer(EventLog(tmp_path / "events.jsonl"), objects, lambda: None, RunState())
+
+    def look() -> None:
+        committer.commit(Waiting())  # as another thread would
+        raise OSError("the folder cannot be listed")
+
+    with pytest.raises(OSError, match="cannot be listed"):
+        committer.exclusively(look)
+    assert told == [None]

@@ -126,10 +126,11 @@ class Committer:
 
     def exclusively(self, look: Callable[[], Any]) -> Any:
         """The result of `look` while nothing is being applied: for snapshots and pictures of the state."""
-        with self._leader:
-            result = look()
-        self.pump()  # what arrived while the lock was held
-        return result
+        try:
+            with self._leader:
+                return look()
+        finally:
+            self.pump()  # what arrived while the lock was held, also by one who could not look
 
     def make_durable(self) -> None:
         """For whoever keeps what the state said: all of it is durable when this returns, or an error is raised.

@@ -101,9 +101,8 @@ class CheckpointManager:
         self._refuse_link()
         self._refuse_foreign(state)
         try:
-            with (
-                self._mutex
-            ):  # what is read of a state that threads share is never older than what was saved of it
+            # Within: what is read of a state that threads share is never older than what was saved of it.
+            with self._mutex:
                 stamps = {"run_id": self.run_id, "updated_at": clock.iso(clock.now()), _SCHEMA: self._version}
                 path = self._write(encode_json({**state, **stamps}, "state"))
         except OSError as error:

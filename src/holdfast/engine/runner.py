@@ -236,10 +236,8 @@ class Runner:
         if self.committer.failed is None:
             try:
                 self._pass_on(starting, recorded)
-            except (
-                BaseException
-            ) as error:  # no descriptor, say: what was to begin now would be waited for for ever
-                self.committer.fail(error)
+            except BaseException as error:
+                self.committer.fail(error)  # no descriptor, say: what was to begin would be waited for for ever
         if self.committer.failed is not None or not board.running or board.stopping or board.scheduler.timed:
             self._bell.put(None)
 

@@ -110,9 +110,8 @@ class LoopExecutor:
             late = deadline.expired()
             told = error if isinstance(error, TimeoutError) or not late else TimeoutError()
             outcome = Outcome(error=told, duration=monotonic() - started, timed_out=late)
-        if (
-            not self._stopped
-        ):  # else it is dropped, perhaps by the ending interpreter, where no thread begins any more
+        # After a stop it is dropped, perhaps by the ending interpreter, where no thread begins any more.
+        if not self._stopped:
             start.done(outcome)
 
     def _cancel_all(self) -> None:

@@ -184,8 +184,16 @@ class ValueMigrated(Event, frozen=True, kw_only=True, tag="value_migrated"):
 
 
 class TaskSkipped(Event, frozen=True, kw_only=True, tag="task_skipped"):
+    """A task is left out, because a producer was."""
+
     step_id: str
     reason: str
+
+
+class TaskTakenUp(Event, frozen=True, kw_only=True, tag="task_taken_up"):
+    """A task that was left out because a producer was, which is not left out any more."""
+
+    step_id: str
 
 
 class ArtifactHealed(Event, frozen=True, kw_only=True, tag="artifact_healed"):

@@ -25,6 +25,9 @@ WAITS_FOR_PERSON = "waiting for a person"
 USED_UP = "a task used up its attempts"
 """Why a run stopped, where a person's word leads on."""
 
+LEFT_OUT = "left out"
+"""The kind of a task that was skipped only because a producer was."""
+
 SENT_BACK = "sent back"
 """How a gate stands in whose name work was rejected, until that work is there again."""
 
@@ -61,7 +64,7 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     loose_cost_usd: float = 0.0  # spent in the latest attempt outside any paid call: lost with what it made
     cut_off_cost_usd: float = 0.0  # the same of an attempt cut off, or lost, in case its output is found whole
     error: str = ""
-    kind: str = ""  # of the failure
+    kind: str = ""  # of the failure, or `LEFT_OUT`
     question: str = ""  # changed | partial | input | path: waits for a person
     decided: str = ""  # keep | restore | redo | continue: a person's answer, not yet carried out
     value_lost: bool = False  # adopted without its value, which nobody has any more

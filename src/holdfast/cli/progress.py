@@ -194,6 +194,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.TaskKept: lambda _, e: (INFO, f"= {e.step_id}  kept: {e.reason}"),
     ev.ValueMigrated: lambda _, e: (INFO, f"= {e.step_id}  value brought to version {e.version}"),
     ev.TaskSkipped: lambda _, e: (WARN, f"- {e.step_id}  skipped: {e.reason}"),
+    ev.TaskTakenUp: lambda _, e: (INFO, f"+ {e.step_id}  is not skipped any more: what it takes is there"),
     ev.ArtifactHealed: lambda _, e: (INFO, f"+ {e.step_id}  {e.path} was {e.problem}; {_made_good(e)}"),
     ev.ArtifactSetAside: lambda _, e: (WARN, f"! {_task(e)}{e.path} was {e.reason}; set aside as {e.to}"),
     ev.ArtifactMoved: lambda _, e: (INFO, f"= {e.step_id}  {e.path} is now {e.to}"),

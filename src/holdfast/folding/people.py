@@ -147,7 +147,9 @@ def _decided(state: RunState, event: ev.Decided, at: float) -> None:
         state.tasks[event.step_id] = replace(state.tasks[event.step_id], decided="redo")
     elif event.choice == "skip":
         state.recalls.pop(event.step_id, None)
-        state.tasks[event.step_id] = replace(task, status=SKIPPED, question="", error="skipped by a person")
+        state.tasks[event.step_id] = replace(
+            task, status=SKIPPED, question="", kind="", error="skipped by a person"
+        )
     else:
         waits = task.status in (NEEDS_REVIEW, FAILED, SKIPPED)
         changes: dict[str, Any] = {"status": PENDING, "failures": 0, "kind": ""} if waits else {}

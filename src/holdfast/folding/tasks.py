@@ -14,6 +14,7 @@ from holdfast.folding.shared import (
 from holdfast.state import (
     COMPLETED,
     IN_PROGRESS,
+    LEFT_OUT,
     PENDING,
     SKIPPED,
     Accepted,
@@ -241,7 +242,11 @@ def _migrated(state: RunState, event: ev.ValueMigrated, at: float) -> None:
 
 def _skipped(state: RunState, event: ev.TaskSkipped, at: float) -> None:
     task = state.task(event.step_id)
-    state.tasks[event.step_id] = replace(task, status=SKIPPED, error=event.reason, before=None)
+    state.tasks[event.step_id] = replace(task, status=SKIPPED, kind=LEFT_OUT, error=event.reason, before=None)
+
+
+def _taken_up(state: RunState, event: ev.TaskTakenUp, at: float) -> None:
+    state.tasks[event.step_id] = replace(state.task(event.step_id), status=PENDING, kind="", error="")
 
 
 def _memory_written(state: RunState, event: ev.MemoryWritten, at: float) -> None:
@@ -291,6 +296,7 @@ HANDLERS: dict[type, Handler] = {
     ev.TaskKept: _kept,
     ev.ValueMigrated: _migrated,
     ev.TaskSkipped: _skipped,
+    ev.TaskTakenUp: _taken_up,
     ev.MemoryWritten: _memory_written,
     ev.QuestionAsked: _question,
     ev.ArtifactHealed: _healed,

@@ -29,7 +29,7 @@ from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import Sections, as_refused_edit, is_memory, other_form
-from holdfast.state import COMPLETED, PENDING
+from holdfast.state import COMPLETED, LEFT_OUT, PENDING
 
 Checker = Callable[[Node, Callable[[], Any]], str]
 """The objection to a task's output, or ""; the output is loaded only if there is something to check."""
@@ -190,8 +190,11 @@ class Judge:
     def reinstate(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Iterable[ev.Event]:
         """Have work count as finished again that was out of date and is so no longer, before it is judged.
 
-        Its files are not looked at: what was lost or edited meanwhile is dealt with as in all finished work.
+        Its files are not looked at: what was lost or edited meanwhile is dealt with as in all finished work. What
+        was left out only because a producer was is taken up: this is asked once no producer is left out.
         """
+        if self.state.task(node.id).kind == LEFT_OUT:
+            return [ev.TaskTakenUp(step_id=node.id)]
         evidence = self._may_be_back(node, parts, input_digest)
         if evidence is None or (reconcile.lacks_input(evidence) and not is_memory(node.spec)):
             return ()

@@ -34,7 +34,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.sections import is_memory
 from holdfast.sessions.guesses import Guesses
 from holdfast.sessions.noting import Notes
-from holdfast.state import COMPLETED, NEEDS_REVIEW, RunState, TaskState
+from holdfast.state import COMPLETED, LEFT_OUT, NEEDS_REVIEW, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 from holdfast.wording import some_of
 
@@ -198,7 +198,8 @@ class Walker:
         record = self.state.tasks.get(node.id)
         if record is None:
             return self._judged(node, fresh, "")
-        news = decisions.BACK_AGAIN if record.before is not None and self._reinstate(node, fresh) else ""
+        may_count = record.before is not None or record.kind == LEFT_OUT
+        news = decisions.BACK_AGAIN if may_count and self._reinstate(node, fresh) else ""
         record = self.state.tasks[node.id]
         finished = self._finished(node, record, fresh) if fresh else None
         if finished is not None:

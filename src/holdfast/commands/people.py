@@ -17,6 +17,7 @@ from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.names import did_you_mean, printable, which_task
 from holdfast.pipeline.nodes import called_now, step_of
+from holdfast.recovery.unfinished import PARTIAL_MIN_CHARS
 from holdfast.runs.listing import read_picture, read_run, run_layout
 from holdfast.sessions.answering import left_out_with, objection
 from holdfast.sessions.showing import append, refresh_views
@@ -110,7 +111,7 @@ MEANINGS = {
     "keep": "what is there will be kept and accepted as it is",
     "restore": "what is there now will be set aside, and the accepted version put back",
     "redo": "it will be done again",
-    "continue": "the half-finished text will be continued",
+    "continue": f"its half-finished text will be continued; one under {PARTIAL_MIN_CHARS} characters is made anew",
     "skip": "it will be left out",
 }
 

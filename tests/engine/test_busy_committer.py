@@ -13,6 +13,21 @@ from holdfast.state import RunState
 from holdfast.stores.objects import ObjectStore
 
 
+class Waiting(Entry):
+    """Notes how it ended."""
+
+    def __init__(self, told: list[BaseException | None]) -> None:
+        self._told = told
+
+    def done(self, error: BaseException | None) -> None:
+        self._told.append(error)
+
+
+def committer_in(folder: Path) -> Committer:
+    objects = ObjectStore(folder / "objects", "r1", folder / "tmp")
+    return Committer(EventLog(folder / "events.jsonl"), objects, lambda: None, RunState())
+
+
 def test_a_run_does_not_end_while_something_waits_to_be_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,14 +54,8 @@ def test_a_run_does_not_end_while_something_waits_to_be_committed(
 def test_whoever_submitted_something_just_before_the_end_is_told(tmp_path: Path) -> None:
     """It found the committer being closed, and left what it had to say to whoever did that."""
     told: list[BaseException | None] = []
-
-    class Waiting(Entry):
-        def done(self, error: BaseException | None) -> None:
-            told.append(error)
-
-    objects = ObjectStore(tmp_path / "objects", "r1", tmp_path / "tmp")
-    committer = Committer(EventLog(tmp_path / "events.jsonl"), objects, lambda: None, RunState())
-    committer.submit(Waiting())
+    committer = committer_in(tmp_path)
+    committer.submit(Waiting(told))
     over = RuntimeError("the run is over")
     committer.close(over)
     assert told == [over]
@@ -55,16 +64,10 @@ def test_whoever_submitted_something_just_before_the_end_is_told(tmp_path: Path)
 def test_an_entry_that_came_during_a_look_that_failed_is_committed(tmp_path: Path) -> None:
     """Its thread found somebody at work, and left it to that one: a look that raises must not leave it there."""
     told: list[BaseException | None] = []
-
-    class Waiting(Entry):
-        def done(self, error: BaseException | None) -> None:
-            told.append(error)
-
-    objects = ObjectStore(tmp_path / "objects", "r1", tmp_path / "tmp")
-    committer = Committer(EventLog(tmp_path / "events.jsonl"), objects, lambda: None, RunState())
+    committer = committer_in(tmp_path)
 
     def look() -> None:
-        committer.commit(Waiting())  # as another thread would
+        committer.commit(Waiting(told))  # as another thread would
         raise OSError("the folder cannot be listed")
 
     with pytest.raises(OSError, match="cannot be listed"):

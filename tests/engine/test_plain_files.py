@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Pipeline
 from holdfast.commands.people import decide
+from holdfast.commands.recover import recover
 from holdfast.commands.run import RunResult, execute
 from holdfast.commands.scan import scan_project
 from holdfast.runs.choosing import Request
@@ -139,6 +140,28 @@ def test_a_plain_file_that_its_check_refuses_is_set_aside_with_the_reason(tmp_pa
     assert pipe.run(dir=tmp_path).outputs["draft"] == "done\n"
     (event,) = events_of(tmp_path, "artifact_set_aside")
     assert (event["path"], event["reason"]) == ("draft.md", "refused by its check: has TODO")
+
+
+@pytest.mark.parametrize(
+    ("text", "recovered", "resumed"), [("fine", "adopt", "completed"), ("TODO", "run", "failed")]
+)
+def test_a_file_somebody_wrote_for_a_step_that_failed_counts_whoever_looks(
+    tmp_path: Path, text: str, recovered: str, resumed: str
+) -> None:
+    """`recover` decides as `resume` does, as does a run without new attempts; what `check` refuses waits."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="draft.md", check=lambda output: "has TODO" if "TODO" in output else None)
+    def draft() -> str:
+        raise ValueError("no model to be had")
+
+    assert pipe.run(dir=tmp_path).status == "failed"
+    (tmp_path / "draft.md").write_text(f"{text}\n<!-- DRAFT_COMPLETE -->\n")
+    compiled, layout = pipe.compile(), open_project(tmp_path)
+    assert [task.action for task in recover(compiled, layout, Request(), dry_run=True).tasks] == [recovered]
+    assert execute(compiled, layout, Request(no_retry=True)).status == resumed
+    assert len(events_of(tmp_path, "task_adopted")) == (resumed == "completed")
+    assert len(events_of(tmp_path, "node_enter")) == 1
 
 
 def test_a_plain_file_opens_no_gate_that_is_put_before_it(tmp_path: Path) -> None:

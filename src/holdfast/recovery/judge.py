@@ -29,7 +29,7 @@ from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import Sections, as_refused_edit, is_memory, other_form
-from holdfast.state import COMPLETED, LEFT_OUT, PENDING
+from holdfast.state import COMPLETED, LEFT_OUT, NEEDS_REVIEW, PENDING
 
 Checker = Callable[[Node, Callable[[], Any]], str]
 """The objection to a task's output, or ""; the output is loaded only if there is something to check."""
@@ -138,7 +138,8 @@ class Judge:
         if not refusal:
             return decision
         reason = f"{decisions.REFUSED}: {refusal}"
-        return replace(decision, action=decisions.REDO, reason=reason, about=decisions.REFUSED)
+        action = decisions.HOLD if evidence.record.status == NEEDS_REVIEW else decisions.REDO
+        return replace(decision, action=action, reason=reason, about=decisions.REFUSED)
 
     @property
     def lacking(self) -> Collection[str]:

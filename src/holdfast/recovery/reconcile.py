@@ -21,6 +21,7 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, changed_parts, shorten
 from holdfast.decisions import (
+    ADOPT,
     ASK,
     DAMAGED,
     HEAL,
@@ -52,10 +53,18 @@ def decide(evidence: Evidence, policy: Policy) -> Decision:
     if record.status == COMPLETED:
         return _decide_completed(evidence, policy)
     if record.status == NEEDS_REVIEW:
-        return Decision(HOLD, record.error or "needs review")
+        return _found_finished(evidence, policy) or Decision(HOLD, record.error or "needs review")
     if record.status == SKIPPED:
         return Decision(SKIP, record.error or "skipped")
     return decide_unfinished(evidence, policy)
+
+
+def _found_finished(evidence: Evidence, policy: Policy) -> Decision | None:
+    """What is whole on the disk after all counts, however often its step has failed; not if it was sent back."""
+    if evidence.record.kind == "rounds":
+        return None
+    decision = decide_unfinished(evidence, policy)
+    return decision if decision.action == ADOPT else None
 
 
 def _as_decided(decided: str, policy: Policy) -> Policy:

@@ -34,7 +34,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.sections import is_memory
 from holdfast.sessions.guesses import Guesses
 from holdfast.sessions.noting import Notes
-from holdfast.state import COMPLETED, LEFT_OUT, NEEDS_REVIEW, RunState, TaskState
+from holdfast.state import COMPLETED, LEFT_OUT, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 from holdfast.wording import some_of
 
@@ -204,9 +204,10 @@ class Walker:
         finished = self._finished(node, record, fresh) if fresh else None
         if finished is not None:
             return self._decide_behind(node, finished, fresh)
-        if record.status == NEEDS_REVIEW and record.kind != "rounds":
+        decision = self._judged(node, fresh, "the pipeline names another path" if self._bring_home(node) else news)
+        if decision.action == decisions.HOLD and record.kind != "rounds":
             return Decision(decisions.RUN, f"failed before, and is tried again: {record.error}")
-        return self._judged(node, fresh, "the pipeline names another path" if self._bring_home(node) else news)
+        return decision
 
     def _judged(self, node: Node, fresh: list[str], news: str) -> Decision:
         """What record and files say of a task, carried out; `news` is why finished work is trusted again."""

@@ -213,7 +213,7 @@ class Demo:
         while engine.poll() is None and (finished := len(read_journal(self.project).finished())) < target:
             if time.monotonic() > give_up_at:
                 raise DoesNotHoldError(f"holdfast run stands still after {finished} steps")
-            self.screen.passing(f"{finished} steps finished")
+            self.screen.passing(f"steps finished: {finished}")
             time.sleep(POLL_S)
 
     def calls_since(self, billed: Counter[str]) -> int:

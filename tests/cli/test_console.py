@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast import events as ev
 from holdfast.cli import console as console_module
+from holdfast.cli import live as live_module
 from holdfast.cli.console import Console, PlainConsole
 from holdfast.cli.printing import addressed, money, size, table
 from holdfast.cli.progress import Progress
@@ -215,6 +220,51 @@ def test_live_display_draws_matrix_running_and_cost(monkeypatch: pytest.MonkeyPa
     assert "b  attempt 1: boom; needs a person" in shown
     assert "\x1b[2J" not in shown
     assert "\x1b[31m" not in shown
+
+
+def seen(written: str) -> list[str]:
+    """The lines that a terminal has in the end: all that is sent to it here moves its cursor, or erases a line."""
+    lines, row = [""], 0
+    for piece in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", written):
+        if piece == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif piece == "\x1b[1A":
+            row = max(0, row - 1)
+        elif piece == "\x1b[2K":
+            lines[row] = ""
+        elif piece[0] not in "\x1b\r":
+            lines[row] += piece
+    return [line for line in lines if line]
+
+
+def test_what_steps_print_stands_above_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line, whole, of every thread; brackets are no markup, and a bar drawn over itself is one line."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(live_module, "REFRESH_S", 0.0)
+    monkeypatch.setattr(live_module.LiveConsole, "period_s", 0.001)
+    console = make_console({}, quiet=False)
+    console.open(an_empty_picture)
+
+    def step(name: str) -> list[str]:
+        for number in range(200):
+            console.events([Recorded(number, 0.0, ev.NodeEntered(step_id=f"{name}[{number}]", node=name))])
+            for word in (name, " says", " [/so]"):
+                print(word, end="", flush=True)
+            print(f" {number}\r")
+        print("10%\r20%", end="", file=sys.stderr, flush=True)
+        return [f"{name} says [/so] {number}" for number in range(200)]
+
+    while "steps done" not in terminal.getvalue():  # the picture stands
+        time.sleep(0.001)
+    with ThreadPoolExecutor(4) as pool:
+        expected = [line for lines in pool.map(step, "abcd") for line in lines]
+    console.close()
+    assert sorted(seen(terminal.getvalue())) == sorted([*expected, *["20%"] * 4])
 
 
 def test_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:

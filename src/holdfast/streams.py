@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import sys
 import threading
 import weakref
@@ -19,6 +20,7 @@ _STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 _STDOUT, _STDERR = 1, 2
 _GONE = (errno.EPIPE, errno.EIO)
 _heard: weakref.WeakSet[Heedless] = weakref.WeakSet()
+_silenced: weakref.WeakSet[IO[Any]] = weakref.WeakSet()
 
 
 def give_closed_streams_a_place() -> None:
@@ -50,12 +52,25 @@ def _is_open(number: int) -> bool:
 
 def silence(stream: IO[Any]) -> None:
     """Nobody reads it any more: send the rest to nowhere, also the interpreter's own last flush."""
+    _silenced.add(stream)
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
     except (OSError, ValueError):
         pass  # a stream without descriptor: a test's
+
+
+def is_read(stream: IO[Any]) -> bool:
+    """Whether somebody may still read it; the reader of a pipe goes without a word."""
+    if stream in _silenced:
+        return False
+    try:
+        asking = select.poll()
+        asking.register(stream.fileno(), 0)  # that it is closed at the other end is told always
+        return not asking.poll(0)
+    except (OSError, ValueError):
+        return True  # a stream without descriptor: a test's
 
 
 def unwrapped(stream: TextIO) -> TextIO:

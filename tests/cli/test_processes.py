@@ -251,6 +251,16 @@ def test_events_follow_what_is_added(start: Start, project: Project) -> None:
     assert "Traceback" not in err
 
 
+def test_events_are_not_followed_for_nobody(start: Start, project: Project) -> None:
+    """`events -f | head` ends when head does, also if nothing is recorded any more."""
+    project.run()
+    process = start("events", "-f", "--dir", str(project.root))
+    read_until(process.stdout, "run_stopped")
+    process.stdout.close()
+    assert process.wait(timeout=20) == 0
+    assert process.stderr.read() == ""
+
+
 def test_decisions_are_recorded_while_an_engine_runs(start: Start, slow: Path) -> None:
     """A note is taken while the engine runs, says so, and the running engine keeps it in its journal."""
     process = start("run", str(slow / "slow.py"), "--dir", str(slow))

@@ -13,6 +13,7 @@ from holdfast.cli.finding import pick_run
 from holdfast.cli.options import project_options, run_argument
 from holdfast.cli.printing import day_and_hour, flush, plain, say, write_out
 from holdfast.escaping import harmless_json
+from holdfast.streams import is_read
 from holdfast.wording import shortened
 
 if TYPE_CHECKING:
@@ -69,11 +70,14 @@ def _all(journal: Path) -> Iterator[Line]:
 
 
 def _followed(journal: Path) -> Iterator[Line]:
-    """All lines, then those that are added; if the journal is repaired meanwhile, nothing comes twice."""
+    """All lines, then those that are added, as long as somebody reads them.
+
+    If the journal is repaired meanwhile, nothing comes twice.
+    """
     from holdfast.journal.scan import scan
 
     position, last = None, 0
-    while True:
+    while is_read(sys.stdout):
         reading = scan(journal, position)
         for line in reading:
             if line.seq > last:

@@ -217,6 +217,17 @@ def test_full_stdout_is_no_success(start: Start, project: Project, command: str,
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_mistake_is_told_where_stdout_is_full(start: Start, project: Project, unbuffered: str) -> None:
+    """An error that does not fit into stdout as JSON is a line on stderr, with its own exit status."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        place = ["--dir", str(project.root), "--json"]
+        process = start("status", "nix", *place, stdout=full, env={"PYTHONUNBUFFERED": unbuffered})
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (2, "There is no run nix. This project has no runs yet.\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_full_stderr_changes_nothing(start: Start, project: Project) -> None:
     """What cannot be told to anybody is no reason to fail."""
     with open("/dev/full", "w", encoding="utf-8") as full:

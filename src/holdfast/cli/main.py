@@ -212,8 +212,8 @@ def _stdout_failed() -> UnprintableError | None:
 
 def _told(error: HoldfastError, as_json: bool, directory: str = ".") -> int:
     fix = addressed(error.fix, directory)
-    if as_json and not isinstance(error, UnprintableError):
-        print_json({"error": {"code": error.code, "message": error.message, "fix": fix}})
+    document = {"error": {"code": error.code, "message": error.message, "fix": fix}}
+    if as_json and not isinstance(error, UnprintableError) and _is_printed(document):
         return error.exit_code
     lines = error.message.splitlines() or [type(error).__name__]
     if len(lines) == 1:
@@ -223,6 +223,16 @@ def _told(error: HoldfastError, as_json: bool, directory: str = ".") -> int:
     for line in lines:
         say(line, err=True)
     return error.exit_code
+
+
+def _is_printed(document: dict[str, Any]) -> bool:
+    """Whether stdout took it; if not, stderr has to do."""
+    try:
+        print_json(document)
+        flush()
+    except UnprintableError:
+        return False
+    return True
 
 
 def _flushed(code: int) -> int:

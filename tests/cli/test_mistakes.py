@@ -359,3 +359,16 @@ def test_items_made_at_run_time_do_not_write_over_the_pipeline_either(project: P
     assert said.code == 3 and "write[book]: it would write to the same file as the pipeline itself" in said.out
     assert (project.root / "book.py").read_text() == source
     assert (project.root / "other.py").read_text() == "x = 1\n"
+
+
+def test_a_deleted_current_folder_is_named(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is no fault of the disk; a command that says where all is needs no current folder."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert cli.run(["status"]) == 2
+    assert capsys.readouterr().err.startswith("The current folder was deleted. ")
+    assert project("run", "book.py").code == 0

@@ -167,7 +167,10 @@ def _is_gone(layout: ProjectLayout, file: str) -> bool:
 def find_file(reference: str, layout: ProjectLayout) -> Path:
     """The folder that FILE.py[:NAME] is relative to: where the command was typed, else the project's."""
     file = _file_of(reference)
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it was deleted
+        return layout.root
     try:
         is_in_project = not os.path.lexists(here / file) and os.path.lexists(layout.root / file)
     except ValueError:  # a NUL in the name; the loader says so

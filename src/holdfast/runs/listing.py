@@ -60,7 +60,11 @@ class RunInfo(msgspec.Struct, frozen=True):
 
 def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
     """The layout of an existing folder; UsageError in one line otherwise. Creates nothing."""
-    root = Path(os.path.abspath(directory))
+    try:
+        root = Path(os.path.abspath(directory))
+    except FileNotFoundError:
+        fix = "Go to one that is there, or give all of the path with --dir."
+        raise UsageError("The current folder was deleted.", fix=fix) from None
     try:
         mode = os.stat(root).st_mode
     except (FileNotFoundError, NotADirectoryError):

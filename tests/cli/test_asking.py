@@ -78,6 +78,13 @@ def test_an_answer_is_recorded_and_the_run_goes_on(edited: Path) -> None:
     assert (edited / "review.md").read_text().startswith("read: MY draft")
 
 
+def test_an_answer_that_is_none_is_told_so(edited: Path) -> None:
+    """It is not only asked once more, without a word."""
+    code, screen = typed(edited, b"y\nkeep\n")
+    assert code == 0, screen
+    assert "'y' is not one of 'keep', 'restore', 'redo', 'later'" in screen
+
+
 @pytest.mark.parametrize("answer", [b"\n", b"\x04"])
 def test_later_leaves_it_waiting(edited: Path, answer: bytes) -> None:
     """Return, or the end of input: nothing is decided, exit 3."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.printing import say
+from holdfast.streams import unwrapped
 
 if TYPE_CHECKING:
     from holdfast.layout import ProjectLayout
@@ -52,4 +54,5 @@ def ask_all(picture: Picture, layout: ProjectLayout) -> bool:
 
 def _prompt(choices: tuple[str, ...]) -> str:
     options = click.Choice([*choices, LATER])
-    return str(click.prompt("  What shall be done?", type=options, default=LATER))
+    with redirect_stdout(unwrapped(sys.stdout)):  # what click says are our own words: those of steps are over
+        return str(click.prompt("  What shall be done?", type=options, default=LATER))

@@ -258,6 +258,17 @@ def test_events_are_readable_lines(project: Project) -> None:
     assert [int(line.split()[2]) for line in lines] == list(range(1, len(lines) + 1))
 
 
+def test_a_lost_journal_is_no_empty_one(project: Project) -> None:
+    """`events` says that nothing can be read, and names the command that tells what is left; that one works."""
+    project.run("--run-id", "one")
+    (project.root / ".holdfast" / "runs" / "one" / "events.jsonl").unlink()
+    said = project("events")
+    assert (said.code, said.out) == (4, "")
+    command = f"holdfast verify one{project.there}"
+    assert said.err == f"The journal has no readable line. What is left of it: {command}\n"
+    assert "checkpoint_0001.json knows all up to line" in project("verify", "one").out
+
+
 def test_events_as_json_are_the_journal(project: Project) -> None:
     """events --json prints the journal's own lines, byte for byte."""
     project.run("--run-id", "one")

@@ -12,6 +12,7 @@ import click
 from holdfast.cli.finding import pick_run
 from holdfast.cli.options import project_options, run_argument
 from holdfast.cli.printing import day_and_hour, flush, plain, say, write_out
+from holdfast.errors import CheckpointCorruptionError
 from holdfast.escaping import harmless_json
 from holdfast.streams import is_read
 from holdfast.wording import shortened
@@ -52,12 +53,16 @@ def command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> 
 
     layout = open_project(directory)
     journal = run_layout(layout, pick_run(layout, run_id)).journal
+    line: Line | None = None
     for line in _followed(journal) if follow else _all(journal):
         if as_json:  # as recorded, so that sums can be proved; nobody does that on a terminal
             text = line.raw.decode()
             write_out(harmless_json(text) if sys.stdout.isatty() else text)
         else:
             say(readable(line.event()))
+    if line is None and not follow:
+        fix = f"What is left of it: holdfast verify {journal.parent.name}"
+        raise CheckpointCorruptionError("The journal has no readable line.", fix=fix)
 
 
 def _all(journal: Path) -> Iterator[Line]:

@@ -103,7 +103,7 @@ def _with_typed_remedies(report: Report, directory: str) -> None:
 
 def _counted(report: Report) -> str:
     found = [(report.counts.get(name, 0), name) for name in _COUNTED]
-    return ", ".join(counted(number, name) for number, name in found if number)
+    return ", ".join(counted(number, name) for number, name in found if number) or "nothing"
 
 
 def _verdict(report: Report) -> str:

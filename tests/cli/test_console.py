@@ -275,6 +275,17 @@ def test_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None
     assert type(make_console({}, quiet=True)) is Console
 
 
+def test_a_terminal_without_our_signs_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands for them is wider: the lines of a picture would break, and the picture not be found again."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(Terminal, "encoding", "latin-1")
+    assert type(make_console({}, quiet=False)) is PlainConsole
+    monkeypatch.setattr(Terminal, "encoding", "utf-8")
+    assert type(make_console({}, quiet=False)) is live_module.LiveConsole
+
+
 def test_amounts_read_well() -> None:
     """Money, time and sizes are shown with the digits that matter."""
     assert [money(usd) for usd in (0, 0.0042, 0.1234, 1234.5)] == ["$0.00", "$0.0042", "$0.123", "$1,234.50"]

@@ -175,6 +175,28 @@ def test_a_way_on_names_the_run_that_is_not_the_newest(project: Project) -> None
         assert f"{command} --run older{project.there}" in project(*words).out
 
 
+def test_a_gate_that_is_not_reached_is_approved_where_it_is(project: Project) -> None:
+    """`why` names the folder in what it gives as a reason, too."""
+    project.touch("gated")
+    project.touch("fail-ch02")
+    project.run()
+    project("retry", "--all")
+    (line,) = [line for line in project("why", "assemble").lines if "next:" in line]
+    assert line.endswith(f"after gate publish_ok is approved: holdfast approve publish_ok{project.there}")
+
+
+def test_recover_of_another_pipeline_names_the_run(project: Project) -> None:
+    """Where a newer run of another pipeline is unfinished, a command without --run would mean that one."""
+    project.touch("gated")
+    project.run("--run-id", "older")
+    other = project.root / "other.py"
+    other.write_text((project.root / "book.py").read_text().replace('"book"', '"other"'))
+    assert project("run", "other.py", "--run-id", "newer").code == 3
+    for words in (("--dry-run",), ("--dry-run", "--json"), ()):
+        said = project("recover", "book.py", *words)
+        assert f"holdfast approve publish_ok --run older{project.there}" in said.out
+
+
 def test_status_of_a_completed_run_offers_no_continuation(project: Project) -> None:
     """A completed run has nothing to continue."""
     project.run()

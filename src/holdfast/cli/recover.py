@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import json_option, params_option, project_options
@@ -50,6 +50,7 @@ _TOLD_MAX = 20
 @json_option
 def command(file: str | None, dry_run: bool, params: dict[str, str], directory: str, as_json: bool) -> int:
     """Rebuild a run from journal, snapshots, views and files; what is doubtful is set aside, nothing is run."""
+    from holdfast.cli.ending import as_typed
     from holdfast.cli.finding import find_meant
     from holdfast.commands.recover import recover
     from holdfast.runs.choosing import Request
@@ -67,8 +68,10 @@ def command(file: str | None, dry_run: bool, params: dict[str, str], directory: 
             known_params=meant.known_params,
         )
         recovery = recover(meant.compiled, layout, request, dry_run=dry_run)
+    typed = as_typed(directory, layout, None if recovery.is_lost and dry_run else recovery.run_id)
+    recovery = replace(recovery, tasks=[replace(task, reason=typed(task.reason)) for task in recovery.tasks])
     if as_json:
-        print_json(_document(recovery, directory, dry_run=dry_run))
+        print_json(_document(recovery, dry_run=dry_run))
     else:
         again = addressed(shlex.join(["holdfast", "recover", *_typed(file, params)]), directory)
         say_all(_lines(meant.compiled.spec.name, recovery, directory, again=again if dry_run else ""))
@@ -83,13 +86,12 @@ def _typed(file: str | None, params: dict[str, str]) -> list[str]:
     ]
 
 
-def _document(recovery: Recovery, directory: str, *, dry_run: bool) -> dict[str, Any]:
+def _document(recovery: Recovery, *, dry_run: bool) -> dict[str, Any]:
     def entry(task: Planned) -> dict[str, Any]:
-        reason = addressed(task.reason, directory)
         return {
             "id": task.id,
             "action": task.action,
-            "reason": reason,
+            "reason": task.reason,
             "evidence": task.evidence or None,
             "if_different": task.if_different,
         }
@@ -127,7 +129,6 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, again: str) -> 
         yield from _group(
             words,
             [task for task in recovery.tasks if task.action == action],
-            directory,
             short=action == "trust",
         )
     for var in recovery.unknown_items:
@@ -151,7 +152,7 @@ def _lines(pipeline: str, recovery: Recovery, directory: str, *, again: str) -> 
         yield f"Continue with: {addressed(f'holdfast resume {recovery.run_id}', directory)}"
 
 
-def _group(words: str, tasks: Sequence[Planned], directory: str, *, short: bool) -> Iterator[str]:
+def _group(words: str, tasks: Sequence[Planned], *, short: bool) -> Iterator[str]:
     if not tasks:
         return
     certain = [task for task in tasks if not task.if_different]
@@ -164,12 +165,12 @@ def _group(words: str, tasks: Sequence[Planned], directory: str, *, short: bool)
         them = "it was" if len(behind) == 1 else "they were"
         yield f"{len(behind)} {words} only if what {them} made from comes out differently"
     shown = 3 if short else _SHOWN_MAX
-    yield from first_of(certain + behind, shown, partial(_line, directory), rest="  and {} more")
+    yield from first_of(certain + behind, shown, _line, rest="  and {} more")
 
 
-def _line(directory: str, task: Planned) -> str:
+def _line(task: Planned) -> str:
     by = f" [{task.evidence}]" if task.evidence not in ("", "journal") else ""
-    return f"  {task.id}: {addressed(task.reason, directory)}{by}"
+    return f"  {task.id}: {task.reason}{by}"
 
 
 def _actions(actions: Sequence[Action]) -> Iterator[str]:

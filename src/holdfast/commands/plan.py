@@ -141,7 +141,9 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
         needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]
         now = called_now(task, spec, walker.graph.nodes)
         renamed = [f"{task} is now called {now}"] if now != task else []
-        return renamed + tell(now, walker.state, walker.graph, walker.planned.get(now), needs)
+        planned = walker.planned.get(now)
+        planned = planned and replace(planned, reason=typed(planned.reason))
+        return renamed + tell(now, walker.state, walker.graph, planned, needs)
 
 
 def _changes(

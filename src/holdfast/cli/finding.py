@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from holdfast.errors import UnknownRunError
     from holdfast.layout import ProjectLayout
     from holdfast.pipeline.compiling import CompiledPipeline
     from holdfast.views.letter import Letter
-
-
-LOST_FIX = "'holdfast recover' (or 'holdfast resume') rebuilds it from the files."
 
 
 class Meant(NamedTuple):
@@ -45,12 +43,12 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str], 
 
 def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
-    from holdfast.errors import CheckpointCorruptionError, UnknownRunError
+    from holdfast.errors import CheckpointCorruptionError
     from holdfast.runs.listing import list_runs, newest, run_layout
 
     lost = find_lost(layout, run_id)
     if lost is not None:
-        raise UnknownRunError(f"The record of run {lost.run_id} is lost.", fix=LOST_FIX)
+        raise _is_lost(lost)
     if run_id is not None:
         run_layout(layout, run_id)
         return run_id
@@ -63,13 +61,30 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
             f"No run of this project can be read: {runs[0].problem}",
             fix=f"Name its pipeline: holdfast run FILE.py --resume {runs[0].run_id}",
         )
+    raise no_run(layout)
+
+
+def no_run(layout: ProjectLayout) -> UnknownRunError:
+    """What to say of a project without a run on record: there may have been one."""
+    from holdfast.errors import UnknownRunError
+
+    lost = find_lost(layout, None)
+    if lost is not None:
+        return _is_lost(lost)
     left = views_left(layout)
     if left:
-        raise UnknownRunError(
+        return UnknownRunError(
             f"No run is on record here, but a view of one is left: {', '.join(left)}.",
             fix="Rebuild it from that and the files: holdfast recover FILE.py",
         )
-    raise UnknownRunError("This project has no runs yet.", fix="Start one: holdfast run FILE.py")
+    return UnknownRunError("This project has no runs yet.", fix="Start one: holdfast run FILE.py")
+
+
+def _is_lost(letter: Letter) -> UnknownRunError:
+    from holdfast.errors import UnknownRunError
+
+    fix = "'holdfast recover' (or 'holdfast resume') rebuilds it from the files."
+    return UnknownRunError(f"The record of run {letter.run_id} is lost.", fix=fix)
 
 
 def find_lost(layout: ProjectLayout, run_id: str | None) -> Letter | None:

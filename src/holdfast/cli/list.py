@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.finding import LOST_FIX
 from holdfast.cli.options import json_option, project_options
 from holdfast.cli.printing import addressed, money, plain, print_json, say, say_all, table, tag_heading
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 @json_option
 def command(directory: str, as_json: bool) -> None:
     """List the runs of this project with parameters, tags, status, steps done and cost."""
-    from holdfast.cli.finding import find_lost
+    from holdfast.cli.finding import no_run
     from holdfast.runs.listing import list_runs, open_project
     from holdfast.stores.lock import read_holder
 
@@ -29,9 +28,7 @@ def command(directory: str, as_json: bool) -> None:
     if as_json:
         print_json([_document(info, info.run_id == held) for info in runs])
     elif not runs:
-        lost = find_lost(layout, None)
-        none = "This project has no runs yet. Start one: holdfast run FILE.py"
-        say(addressed(f"The record of run {lost.run_id} is lost. {LOST_FIX}" if lost else none, directory))
+        say(addressed(str(no_run(layout)), directory))
     else:
         say_all(_lines(runs, held))
 

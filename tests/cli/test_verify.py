@@ -98,3 +98,20 @@ def test_what_a_pipeline_prints_does_not_spoil_the_document(tmp_path: Path) -> N
     done = subprocess.run([*command, "verify", "--json"], cwd=tmp_path, capture_output=True, check=True)
     assert json.loads(done.stdout)["ok"] is True
     assert b"hello" in done.stderr
+
+
+def test_the_way_back_of_a_lost_journal_can_be_pasted(project: Project) -> None:
+    """`resume` is named only where a view says which pipeline it is; else a command that says so."""
+    project.run("--run-id", "one")
+    run = project.root / ".holdfast" / "runs" / "one"
+    for path in [*run.glob("checkpoint*"), project.root / "RESUME.md"]:
+        path.unlink()
+    (run / "events.jsonl").write_bytes(b"garbage\n" * 3)
+    said = project("verify", "one")
+    assert said.code == 4
+    assert f"Name its pipeline: holdfast run FILE.py --resume one{project.there}\n" in said.out
+    for path in run.iterdir():
+        path.unlink()
+    begin = f"Begin it again: holdfast run FILE.py --run-id one{project.there}\n"
+    assert begin in project("verify", "one").out
+    assert project.run("--run-id", "one").code == 0

@@ -44,6 +44,7 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str], 
 def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
     from holdfast.errors import CheckpointCorruptionError
+    from holdfast.runs.history import name_pipeline
     from holdfast.runs.listing import list_runs, newest, run_layout
 
     lost = find_lost(layout, run_id)
@@ -59,7 +60,7 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     if runs:
         raise CheckpointCorruptionError(
             f"No run of this project can be read: {runs[0].problem}",
-            fix=f"Name its pipeline: holdfast run FILE.py --resume {runs[0].run_id}",
+            fix=name_pipeline(runs[0].run_id),
         )
     raise no_run(layout)
 

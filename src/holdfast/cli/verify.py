@@ -98,7 +98,12 @@ def _with_typed_remedies(report: Report, directory: str) -> None:
     """Let the command in every remedy be the one that has to be typed here."""
     command = f"holdfast resume {report.run_id}"
     typed = addressed(command, directory)
-    report.findings = [replace(finding, fix=finding.fix.replace(command, typed)) for finding in report.findings]
+
+    def fixed(fix: str) -> str:
+        """In most, words follow the command; in the others it is the last thing."""
+        return fix.replace(command, typed) if command in fix else addressed(fix, directory)
+
+    report.findings = [replace(finding, fix=fixed(finding.fix)) for finding in report.findings]
 
 
 def _counted(report: Report) -> str:

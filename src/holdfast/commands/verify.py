@@ -25,8 +25,8 @@ from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageErr
 from holdfast.layout import ProjectLayout, pack_path
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.runs.auditing import DIFFERENT, FORBIDDEN, SHORTENED, TORN, Flaw, audit
-from holdfast.runs.history import read_history
-from holdfast.runs.listing import begin_again, is_bare, run_layout
+from holdfast.runs.history import name_pipeline, read_history
+from holdfast.runs.listing import begin_again, identify, is_bare, run_layout
 from holdfast.runs.looking import artifacts_of
 from holdfast.sessions.inspecting import NO_COPY, Finding, Inspection
 from holdfast.state import COMPLETED, RunState
@@ -127,11 +127,19 @@ class _Verification:
                 raise
             return None  # so was this
         if not state.run_id:
-            rebuilds = f"{self._resume} rebuilds it from what is left"
-            fix = begin_again(self._report.run_id) if is_bare(self._layout, self._report.run_id) else rebuilds
-            self._find(self._run.journal, "lost", "it has no readable beginning, and no snapshot stands in", fix)
+            detail = "it has no readable beginning, and no snapshot stands in"
+            self._find(self._run.journal, "lost", detail, self._way_back())
             return None
         return state
+
+    def _way_back(self) -> str:
+        """What leads on where nothing of the journal is left: `resume` only if a view names the pipeline."""
+        run_id = self._report.run_id
+        if is_bare(self._layout, run_id):
+            return begin_again(run_id)
+        if identify(self._layout, run_id) is None:
+            return name_pipeline(run_id)
+        return f"{self._resume} rebuilds it from what is left"
 
     def _find(self, path: Path, problem: str, detail: str, fix: str) -> None:
         """Something is off that belongs to no task."""

@@ -180,11 +180,16 @@ def damage_before(run: RunLayout, history: History) -> list[str]:
     return reading.damage
 
 
+def name_pipeline(run_id: str) -> str:
+    """The advice where nothing that can be read says which pipeline a run is of."""
+    return f"Name its pipeline: holdfast run FILE.py --resume {run_id}"
+
+
 def require_run(state: RunState, run: RunLayout) -> RunState:
     """`state`, if the journal had a beginning."""
     if not state.run_id:
         raise CheckpointCorruptionError(
             f"{run.journal.name} of run {run.dir.name} has no readable beginning.",
-            fix=f"Name its pipeline: holdfast run FILE.py --resume {run.dir.name}",
+            fix=name_pipeline(run.dir.name),
         )
     return state

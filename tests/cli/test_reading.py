@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from holdfast.cli import main as cli
 from holdfast.cli.printing import print_json
 from holdfast.journal.scan import scan
 from holdfast.stores.lock import EngineLock
@@ -267,6 +268,21 @@ def test_killed_run_is_shown_as_interrupted(project: Project) -> None:
     assert project("status").lines[0] == "book, run one: interrupted"
     document = json.loads(project("status", "--json").out)
     assert (document["status"], document["running"]) == ("in_progress", False)
+
+
+def test_in_a_folder_of_the_project_the_one_with_the_runs_is_named(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who has gone into drafts/ is not told that nothing was ever begun."""
+    project.run()
+    folder = project.root / "drafts" / "old"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    for command, code in (("status", 2), ("resume", 2), ("list", 0)):
+        assert cli.run([command]) == code
+        said = capsys.readouterr()
+        assert said.out + said.err == "This folder has no runs. One above it has: give --dir ../..\n"
+    assert list(folder.iterdir()) == []
 
 
 def test_events_are_readable_lines(project: Project) -> None:

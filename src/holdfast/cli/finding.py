@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,8 +67,9 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
 
 
 def no_run(layout: ProjectLayout) -> UnknownRunError:
-    """What to say of a project without a run on record: there may have been one."""
+    """What to say of a project without a run on record: there may have been one, or another folder is meant."""
     from holdfast.errors import UnknownRunError
+    from holdfast.layout import ProjectLayout
 
     lost = find_lost(layout, None)
     if lost is not None:
@@ -78,6 +80,10 @@ def no_run(layout: ProjectLayout) -> UnknownRunError:
             f"No run is on record here, but a view of one is left: {', '.join(left)}.",
             fix="Rebuild it from that and the files: holdfast recover FILE.py",
         )
+    above = next((folder for folder in layout.root.parents if os.path.isdir(ProjectLayout(folder).runs)), None)
+    if above is not None:
+        there = shlex.quote(os.path.relpath(above))
+        return UnknownRunError("This folder has no runs.", fix=f"One above it has: give --dir {there}")
     return UnknownRunError("This project has no runs yet.", fix="Start one: holdfast run FILE.py")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -196,6 +197,19 @@ def test_closed_stdout_is_quiet(start: Start, project: Project) -> None:
         assert "Traceback" not in err
         assert "BrokenPipe" not in err
         assert "Exception ignored" not in err
+
+
+def test_a_run_whose_terminal_is_closed_is_interrupted(start: Start, slow: Path) -> None:
+    """What it says at its end is for nobody: that is no fault of a disk, and the exit status is the stop's."""
+    ours, theirs = pty.openpty()
+    where = ("--dir", str(slow))
+    process = start("run", str(slow / "slow.py"), *where, stdout=theirs, stderr=theirs, env={"TERM": "dumb"})
+    os.close(theirs)
+    with open(ours, encoding="utf-8") as screen:
+        read_until(screen, "begun")
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 130
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")

@@ -1,8 +1,8 @@
 """Everything that is printed goes through here: made harmless for a terminal, and unhurt by a closed pipe.
 
-A closed pipe is somebody who has read enough: the rest goes nowhere. Another error of stdout is an
-UnprintableError, told once on stderr; one of stderr can be told to nobody. A stream that failed is not written
-to again.
+A closed pipe is somebody who has read enough, and a closed terminal has nobody at it: the rest goes nowhere.
+Another error of stdout is an UnprintableError, told once on stderr; one of stderr can be told to nobody. A stream
+that failed is not written to again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, TextIO, TypeVar
 from holdfast import clock
 from holdfast.errors import UnprintableError
 from holdfast.escaping import harmless_json, terminal
-from holdfast.streams import Heedless, silence, unwrapped
+from holdfast.streams import Heedless, is_read, silence, unwrapped
 from holdfast.wording import all_writable
 
 T = TypeVar("T")
@@ -98,8 +98,9 @@ def _write(stream: TextIO, text: str, *, at_once: bool) -> None:
             if at_once:
                 out.flush()
     except OSError as error:
+        is_gone = isinstance(error, BrokenPipeError) or not is_read(out)
         silence(out)
-        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+        if stream is sys.stdout and not is_gone:
             raise UnprintableError.from_os(error, "write to stdout") from error
 
 

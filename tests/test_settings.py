@@ -53,6 +53,19 @@ def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
         load_settings(tmp_path, {}, {"HOLDFAST_BUDGET_USD": "much"})
 
 
+def test_a_misspelt_variable_is_no_setting_that_does_not_hold(tmp_path: Path) -> None:
+    """As in the file. The option is --budget, so somebody will set HOLDFAST_BUDGET; others are not ours."""
+    wrong = {"HOLDFAST_BUDGET": "5", "HOLDFAST_CONCURENCY": "2"}
+    with pytest.raises(UsageError) as told:
+        load_settings(tmp_path, {}, wrong)
+    assert str(told.value).splitlines() == [
+        "HOLDFAST_BUDGET: there is no such setting. Did you mean HOLDFAST_BUDGET_USD?",
+        "HOLDFAST_CONCURENCY: there is no such setting. Did you mean HOLDFAST_CONCURRENCY?",
+    ]
+    others = {"HOLDFAST_DEBUG": "1", "HOLDFAST_FSYNC": "0", "HOLDFAST_HOME": "x", "HOLDFAST_": "", "BUDGET": "5"}
+    assert load_settings(tmp_path, {}, others) == Settings()
+
+
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     """One line for each: of the file, of a variable, of an option."""
     (tmp_path / "holdfast.toml").write_text("[run]\nconcurrency = 0\ntypo = 1\n[other]\n[keep]\nsnapshots = 1\n")

@@ -67,16 +67,19 @@ _READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
+_VARIABLE = "HOLDFAST_"
+_NEAR = 0.7  # BUDGET is near BUDGET_USD; DEBUG and what a step may be told are near nothing
+
+
 def load_settings(
     root: Path, options: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
 ) -> Settings:
     """The settings in force; UsageError names every file, variable and option that is wrong."""
     reading = _Reading()
     reading.take_file(root / SETTINGS_FILE)
-    for name in _READERS:
-        variable = f"HOLDFAST_{name.upper()}"
-        if variable in environ:
-            reading.take(name, environ[variable], variable)
+    for variable in environ:
+        if variable.startswith(_VARIABLE):
+            reading.take_variable(variable, environ[variable])
     for name, value in (options or {}).items():
         if value is not None:
             reading.take(name, value, f"--{name.replace('_usd', '').replace('_', '-')}")
@@ -98,6 +101,20 @@ class _Reading:
         except (ValueError, TypeError) as error:
             wanted = str(error) if str(error).startswith(("a ", "one ")) else "a number"
             self.mistakes.append(f"{where}: {value!r:.60} is not {wanted}.")
+
+    def take_variable(self, variable: str, value: str) -> None:
+        """A setting, or nothing of ours; one that is nearly a setting would else be a limit that does not hold."""
+        names = {f"{_VARIABLE}{name.upper()}": name for name in _READERS}
+        if variable in names:
+            self.take(names[variable], value, variable)
+            return
+        from difflib import get_close_matches
+
+        known = [name.upper() for name in _READERS]
+        near = get_close_matches(variable.removeprefix(_VARIABLE), known, n=1, cutoff=_NEAR)
+        self.mistakes += [
+            f"{variable}: there is no such setting. Did you mean {_VARIABLE}{name}?" for name in near
+        ]
 
     def take_file(self, path: Path) -> None:
         for section, entries in _parsed(path).items():

@@ -457,6 +457,14 @@ def test_why_explains_a_task(project: Project) -> None:
     assert len(said.err.splitlines()) == 1
 
 
+def test_why_knows_which_gate_was_meant(project: Project) -> None:
+    """It explains gates, too; a misspelt one is answered as a misspelt task is."""
+    project.touch("gated")
+    project.run("--run-id", "one")
+    assert project("why", "publish-ok").err == "There is no task publish-ok in run one. Did you mean publish_ok?\n"
+    assert project("why", "publish_ok").code == 0
+
+
 def _read_only_mount_works() -> bool:
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         return False

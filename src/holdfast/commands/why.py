@@ -45,7 +45,8 @@ def tell(
     if node is not None and node.kind in ("gate", "phase"):
         return list(_tell_barrier(node, state, graph, commands))
     if task not in graph.nodes and task not in state.tasks:
-        near = which_task(task, [node.id for node in graph.tasks()]).strip()
+        barriers = [node for node in graph.nodes.values() if node.kind in ("gate", "phase")]
+        near = which_task(task, [node.id for node in (*graph.tasks(), *barriers)]).strip()
         fix = (
             near or "A step that was renamed since has its old name until the next run; holdfast plan shows both."
         )

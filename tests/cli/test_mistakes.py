@@ -194,6 +194,21 @@ def test_usage_error_points_to_the_help_of_the_command(project: Project) -> None
     assert project("why").err.rstrip().endswith("See: holdfast why --help")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("decide a", "Choose from: keep, restore, redo, continue, skip."),
+        ("status a b", "Got unexpected extra argument (b)."),
+        ("lisst", "No such command 'lisst'. Did you mean list?"),
+    ],
+)
+def test_usage_errors_are_one_line_each(project: Project, words: str, told: str) -> None:
+    """Also where the choices are listed."""
+    said = project(*words.split())
+    assert is_one_clean_line(said)
+    assert f"{told} See: holdfast " in said.err
+
+
 def test_no_command_shows_help_and_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
     """`holdfast` alone prints the help; a script that lost its command sees exit 2."""
     assert cli.run([]) == 2

@@ -191,7 +191,8 @@ def _as_ours(error: Exception) -> HoldfastError:
 
 
 def _usage(error: click.ClickException) -> HoldfastError:
-    told = HoldfastError(error.format_message(), fix=_help_hint(error))
+    words = " ".join(error.format_message().split())  # click lists choices in lines of their own
+    told = HoldfastError(words if words.endswith((".", "?", "?)")) else f"{words}.", fix=_help_hint(error))
     told.code = "usage"
     return told
 

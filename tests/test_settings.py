@@ -53,6 +53,15 @@ def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
         load_settings(tmp_path, {}, {"HOLDFAST_BUDGET_USD": "much"})
 
 
+def test_a_link_that_leads_nowhere_is_not_no_settings(tmp_path: Path) -> None:
+    """The disk with the shared settings is not mounted: a budget in them must not be forgotten."""
+    (tmp_path / "holdfast.toml").symlink_to(tmp_path / "shared.toml")
+    with pytest.raises(UsageError, match="toml is a link"):
+        load_settings(tmp_path, {}, {})
+    (tmp_path / "shared.toml").write_text("[run]\nbudget_usd = 3\n")
+    assert load_settings(tmp_path, {}, {}).budget_usd == 3.0
+
+
 def test_a_misspelt_variable_is_no_setting_that_does_not_hold(tmp_path: Path) -> None:
     """As in the file. The option is --budget, so somebody will set HOLDFAST_BUDGET; others are not ours."""
     wrong = {"HOLDFAST_BUDGET": "5", "HOLDFAST_CONCURENCY": "2"}

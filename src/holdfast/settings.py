@@ -142,6 +142,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         with open(readable.open_followed(path), "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
+        if os.path.islink(path):  # somebody has settings, and they do not hold
+            raise UsageError(f"{path.name} is a link, and what it leads to is not there.") from None
         return {}
     except ValueError as error:  # also what is no UTF-8, and a number of very many digits
         raise UsageError(f"{path.name}: not valid TOML: {error}.") from None

@@ -457,6 +457,14 @@ def test_why_explains_a_task(project: Project) -> None:
     assert len(said.err.splitlines()) == 1
 
 
+def test_why_says_what_may_run_again_and_what_does(project: Project) -> None:
+    """Behind a task that is sent back nothing runs again for certain."""
+    project.run("--run-id", "one")
+    project("decide", "draft[ch01]", "redo")
+    assert "  next: it runs again, because: sent back" in project("why", "draft[ch01]").lines
+    assert "  next: it runs again only if draft[*] comes out differently" in project("why", "assemble").lines
+
+
 def test_why_knows_which_gate_was_meant(project: Project) -> None:
     """It explains gates, too; a misspelt one is answered as a misspelt task is."""
     project.touch("gated")

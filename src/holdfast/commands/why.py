@@ -102,6 +102,8 @@ def _next(
         yield f"  next: {_STAYING[planned.group]}: {planned.reason}"
     elif planned is not None and planned.action == "trust":
         yield f"  next: nothing, it is used as it is ({planned.reason})"
+    elif planned is not None and planned.if_different:  # the reason begins with "if"
+        yield f"  next: {_NEXT.get(planned.action, planned.action)} only {planned.reason}"
     elif planned is not None and planned.reason != RUNNING:  # of which the record tells
         yield f"  next: {_NEXT.get(planned.action, planned.action)}, because: {planned.reason}"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from holdfast.errors import EXIT_DAMAGE
 
@@ -98,6 +101,25 @@ def test_what_a_pipeline_prints_does_not_spoil_the_document(tmp_path: Path) -> N
     done = subprocess.run([*command, "verify", "--json"], cwd=tmp_path, capture_output=True, check=True)
     assert json.loads(done.stdout)["ok"] is True
     assert b"hello" in done.stderr
+
+
+@pytest.mark.parametrize(("kind", "is_shown"), [("xterm", True), ("dumb", False)])
+def test_how_far_it_is_is_shown_where_it_can_be_drawn_over(
+    project: Project, monkeypatch: pytest.MonkeyPatch, kind: str, is_shown: bool
+) -> None:
+    """A terminal that cannot move its cursor would show the signs that are to move it."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    with_file(project)
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setattr("holdfast.cli.verify._REDRAW_S", -1.0)
+    assert project("verify").code == 0
+    assert ("\x1b[K" in terminal.getvalue()) is is_shown
 
 
 def test_the_way_back_of_a_lost_journal_can_be_pasted(project: Project) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import re
 import shlex
 import sys
@@ -109,6 +110,11 @@ def escape_what_cannot_be_encoded() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_IN_PLAIN_LETTERS)
+
+
+def can_be_redrawn() -> bool:
+    """Whether stderr is a terminal that can move its cursor back."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def tag_heading(name: str, params: Collection[str]) -> str:

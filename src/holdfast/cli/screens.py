@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from typing import TextIO
 
 from holdfast.cli.console import Console, PlainConsole
+from holdfast.cli.printing import can_be_redrawn
 
 
 def make_console(attempts_of: Mapping[str, int], *, quiet: bool) -> Console:
     """The console that fits where stderr goes."""
     if quiet:
         return Console()
-    if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb" and _takes_signs(sys.stderr):
+    if can_be_redrawn() and _takes_signs(sys.stderr):
         from holdfast.cli.live import LiveConsole
 
         return LiveConsole(attempts_of)

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from holdfast import clock
 from holdfast.cli.finding import load_recorded, pick_run
 from holdfast.cli.options import json_option, project_options, run_argument
-from holdfast.cli.printing import addressed, first_of, print_json, say_all
+from holdfast.cli.printing import addressed, can_be_redrawn, first_of, print_json, say_all
 from holdfast.errors import EXIT_DAMAGE, EXIT_OK
 from holdfast.streams import stdout_kept
 from holdfast.wording import counted
@@ -123,7 +123,7 @@ class _Counter:
 
     def __init__(self) -> None:
         self._due = clock.monotonic() + _REDRAW_S
-        self._is_seen = sys.stderr.isatty()
+        self._is_seen = can_be_redrawn()
         self._drawn = False
 
     def __enter__(self) -> _Counter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -265,6 +266,16 @@ def test_what_steps_print_stands_above_the_picture(monkeypatch: pytest.MonkeyPat
         expected = [line for lines in pool.map(step, "abcd") for line in lines]
     console.close()
     assert sorted(seen(terminal.getvalue())) == sorted([*expected, *["20%"] * 4])
+
+
+def test_what_is_printed_when_the_picture_is_over_is_not_held_back() -> None:
+    """Nor in a process that a step has forked: what it flushes is out, however it ends."""
+    below = io.BytesIO()
+    printed = live_module.Printed(io.TextIOWrapper(below), threading.RLock(), print)
+    printed.end()
+    printed.write("from afar")
+    printed.flush()
+    assert below.getvalue() == b"from afar"
 
 
 def test_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ class Printed:
         self._process = os.getpid()
 
     def write(self, text: str) -> int:
-        if os.getpid() != self._process:  # forked: nobody there would ever give the turn back
+        if self._is_apart:
             return self._stream.write(text)
         with self._turn:
             mine = threading.get_ident()
@@ -166,6 +166,8 @@ class Printed:
 
     def flush(self) -> None:
         """A line that is only begun is part of the picture."""
+        if self._is_apart:
+            self._stream.flush()
 
     def end(self) -> None:
         """Show what is left; from now on, all goes to the stream itself."""
@@ -175,6 +177,11 @@ class Printed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether there is no picture here: it is over, or this is a forked process, which never has its turn."""
+        return os.getpid() != self._process
 
     def _show_lines(self, lines: Sequence[str]) -> None:
         if lines:

@@ -68,7 +68,8 @@ def is_read(stream: IO[Any]) -> bool:
     try:
         asking = select.poll()
         asking.register(stream.fileno(), 0)  # that it is closed at the other end is told always
-        return not asking.poll(0)
+        # Where a system cannot ask its terminals (macOS), it answers that, too: that says nothing about readers.
+        return not any(found & (select.POLLERR | select.POLLHUP) for _, found in asking.poll(0))
     except (OSError, ValueError):
         return True  # a stream without descriptor: a test's
 

@@ -79,7 +79,7 @@ def _completed(picture: Picture, tally: Tally, seconds: float, *, is_proved: boo
     if tally.is_idle and tally.choice is not None and not tally.choice.is_new:
         run = picture.state.run_id
         verified = " and verified" if is_proved else ""
-        of = f"{done - skipped} of {total}" if skipped else f"all {total}"
+        of = f"all {total}" if total > 1 and not skipped else f"{done - skipped} of {total}"
         return f"Nothing to do: {of} steps of run {run} are complete{verified}, {cost}."
     left_out = f", {skipped} skipped" if skipped else ""
     how = f"{done - ran - skipped} reused, {ran} ran now{left_out}"

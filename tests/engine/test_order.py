@@ -236,6 +236,32 @@ def test_a_step_after_a_gate_of_batches_waits_for_the_gate_after_each(
     assert batched(made=made, **options).run(dir=tmp_path).status == "completed"
 
 
+def test_a_gate_of_batches_holds_the_next_batch_in_the_phase_of_what_it_comes_after(tmp_path: Path) -> None:
+    """Not in the first phase, which the steps that it waits for come after: that would be a loop."""
+    pipe = Pipeline("p")
+    pipe.items("n", [{"id": "a", "batch": 1}, {"id": "b", "batch": 2}])
+
+    @pipe.step(each="n", phase="Research")
+    def look(n: str) -> str:
+        return n
+
+    @pipe.step(each="n", phase="Writing")
+    def write(look: str) -> str:
+        return look
+
+    @pipe.step(each="n", phase="Binding")
+    def bind(write: str) -> str:
+        return write
+
+    pipe.gate("read", each="n", after=["write"])
+    done = [({"a", "b"}, {"a"}, set()), ({"a", "b"}, {"a", "b"}, set())]
+    for number, expected in enumerate(done, 1):
+        outputs = pipe.run(dir=tmp_path).outputs
+        assert tuple(set(outputs.get(step, {})) for step in ("look", "write", "bind")) == expected
+        say(tmp_path, event="gate_approved", step_id=f"read[batch-{number}]")
+    assert pipe.run(dir=tmp_path).status == "completed"
+
+
 @pytest.mark.parametrize(
     "items", [["a", {"id": "b", "after": ["a"]}], [{"id": "a", "batch": 1}, {"id": "b", "batch": 2}]]
 )

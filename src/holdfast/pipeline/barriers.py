@@ -115,7 +115,9 @@ def _order_batches(
 def _gate_batches(
     graph: Graph, gate: GateSpec, var: str, parent: Path, batches: dict[str, int], phases: list[str]
 ) -> None:
-    phase = gate.phase or (phases[0] if phases else None)
+    named = [step.phase for step in _members(graph, var) if step.name in gate.after and step.phase]
+    last = max(named, key=[spec.name for spec in graph.spec.phases].index, default=None)
+    phase = gate.phase or last or (phases[0] if phases else None)
     members = [step for step in _members(graph, var) if step.phase == phase]
     numbers = sorted(set(batches.values()))
     for index, number in enumerate(numbers):

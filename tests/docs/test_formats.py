@@ -11,9 +11,12 @@ import msgspec
 import pytest
 
 from holdfast import Pipeline, events, state
+from holdfast.commands.people import decide
 from holdfast.context import Context
 from holdfast.folding import FOLD_VERSION
+from holdfast.layout import ProjectLayout
 from holdfast.runs.history import FORMAT
+from holdfast.runs.listing import read_run
 
 from .sessions import ROOT
 
@@ -83,12 +86,31 @@ def done_tasks(journal: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         kind = event["event"]
         if kind == "task_adopted" or (kind == "node_exit" and event["status"] == "completed"):
             done[event["step_id"]] = event
-        elif kind in ("task_invalidated", "task_rewound"):
-            done.pop(event["step_id"], None)
-        elif kind == "redo_requested":
-            for task in event["step_ids"]:
-                done.pop(task, None)
+        for task in _undone_by(event):
+            done.pop(task, None)
     return done
+
+
+def _undone_by(event: dict[str, Any]) -> list[str]:
+    kind = event["event"]
+    if kind == "redo_requested":
+        return list(event["step_ids"])
+    if kind == "rewind_requested":
+        return list(event["targets"])
+    ends = kind in ("task_invalidated", "task_rewound", "task_skipped")
+    return [event["step_id"]] if ends or (kind == "decided" and event["choice"] in ("redo", "skip")) else []
+
+
+def spent(journal: list[dict[str, Any]]) -> float:
+    """What the run has cost, counted by task."""
+    cost: dict[str, float] = {}
+    for event in journal:
+        task, named = event.get("step_id", ""), event.get("cost_usd", 0.0)
+        if event["event"] == "usage":
+            cost[task] = cost.get(task, 0.0) + named
+        elif event["event"] in ("node_exit", "task_adopted"):
+            cost[task] = max(cost.get(task, 0.0), named)
+    return sum(cost.values())
 
 
 def read_snapshot(data: bytes) -> dict[str, Any]:
@@ -164,8 +186,41 @@ def test_journal_reads_by_the_rules(project: Path) -> None:
     journal = read_journal((run_dir(project) / "events.jsonl").read_bytes())
     assert journal[0]["event"] == "run_started"
     assert set(done_tasks(journal)) == {"note[a]", "note[b]", "table", "value"}
-    assert sum(e["cost_usd"] for e in journal if e["event"] == "usage") == 0.5
+    assert spent(journal) == 0.5
     assert next(e for e in journal if e.get("step_id") == "table")["parents"] == ["note[*]"]
+
+
+def test_what_is_done_and_spent_can_be_read_after_a_kill_and_a_decision(tmp_path: Path) -> None:
+    """An adopted file has cost what was booked before the kill, once; what a person wants again is not done."""
+    pipe.run(params={"big": 10}, dir=tmp_path, run_id="r1", concurrency=1)
+    path = run_dir(tmp_path) / "events.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    ended = next(n for n, line in enumerate(lines) if b'"node_exit","step_id":"note[a]"' in line)
+    path.write_bytes(b"".join(lines[:ended]))  # as after a kill between a file and its record
+    for snapshot in run_dir(tmp_path).glob("checkpoint_*"):
+        snapshot.unlink()
+    assert pipe.run(params={"big": 10}, dir=tmp_path).status == "completed"
+    decide(ProjectLayout(tmp_path), "r1", "table", "redo")
+    journal = read_journal(path.read_bytes())
+    assert "task_adopted" in [event["event"] for event in journal if event.get("step_id") == "note[a]"]
+    assert set(done_tasks(journal)) == {"note[a]", "note[b]", "value"}
+    assert spent(journal) == read_run(ProjectLayout(tmp_path), "r1").state.cost_usd == 0.5
+
+
+def test_a_snapshot_knows_what_a_repaired_journal_has_lost(tmp_path: Path) -> None:
+    """The newest one that proves itself, and the lines with a higher number, whatever line it names."""
+    pipe.run(params={"big": 10}, dir=tmp_path, run_id="r1", concurrency=1)
+    path = run_dir(tmp_path) / "events.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"node_exit","step_id":"note[a]"', b'"node_exit","step_id":"note[?]"'))
+    assert pipe.run(params={"big": 10}, dir=tmp_path).status == "completed"
+    journal = read_journal(path.read_bytes())
+    (repaired,) = [event for event in journal if event["event"] == "journal_repaired"]
+    assert repaired["missing_total"] == 1
+    assert "note[a]" not in done_tasks(journal)
+    for snapshot in run_dir(tmp_path).glob("checkpoint_*.json"):
+        state = read_snapshot(snapshot.read_bytes())["state"]
+        assert state["tasks"]["note[a]"]["status"] == "completed"
 
 
 def test_snapshot_proves_itself_and_names_its_line(project: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Pipeline, Rewind
+from holdfast import Context, Pipeline, Rewind
 from holdfast.commands.people import approve, decide, note
+from holdfast.commands.plan import make_plan
 from holdfast.commands.recover import recover
 from holdfast.commands.run import RunResult
 from holdfast.commands.verify import verify
@@ -340,3 +341,25 @@ def test_an_edit_beside_a_lost_file_is_not_said_to_be_kept(tmp_path: Path) -> No
     decide(open_project(tmp_path), result.run_id, "both", "redo")
     assert (pipe.run(dir=tmp_path).status, made) == ("completed", ["both", "both"])
     assert [path.read_text()[:8] for path in tmp_path.glob("text.md.bak.*")] == ["my words"]
+
+
+def test_a_budget_is_not_lifted_by_the_loss_of_the_record(tmp_path: Path) -> None:
+    """RESUME.md has it: the run that is found again pauses as before, `plan` says so, and a higher one goes on."""
+    made: list[str] = []
+    pipe = Pipeline("p")
+    pipe.items("n", ["a", "b", "c"])
+
+    @pipe.step(each="n", writes="{n}.md")
+    def note(ctx: Context, n: str) -> str:
+        ctx.usage(cost_usd=1.0)
+        made.append(n)
+        return f"{n}\n"
+
+    assert pipe.run(dir=tmp_path, budget_usd=1.5, concurrency=1).status == "paused"
+    for times in range(2):  # the letter that is written anew has it, too
+        shutil.rmtree(tmp_path / ".holdfast")
+        assert make_plan(pipe.compile(), open_project(tmp_path)).is_over_budget
+        if times:
+            recover(pipe.compile(), open_project(tmp_path), Request())
+        assert (pipe.run(dir=tmp_path, concurrency=1).status, made) == ("paused", ["a", "b"])
+    assert (pipe.run(dir=tmp_path, budget_usd=9).status, made) == ("completed", ["a", "b", "c"])

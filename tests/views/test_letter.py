@@ -82,6 +82,21 @@ def test_a_parameter_that_cannot_be_read_is_left_out_and_said(line):
     assert len(letter.problem) < 1000
 
 
+@pytest.mark.parametrize("budget", [0.1 + 0.2, 1234567.89, 0.0, 25.0])
+def test_a_budget_comes_back_exactly(budget):
+    """To the cent, however large."""
+    story = Story(PipelineSpec(name="p")).tell(ev.RunContinued(budget_usd=budget))
+    assert parse(render(story.picture())).budget_usd == budget
+
+
+@pytest.mark.parametrize("words", ["much", "-1", "inf", "nan"])
+def test_a_budget_that_is_no_amount_is_left_out_and_said(words):
+    """A letter can be edited by anybody."""
+    letter = parse(f"## Overview\n\n- Budget in dollars: `{words}`\n")
+    assert letter.budget_usd is None
+    assert letter.problem
+
+
 def test_what_is_no_letter_says_nothing():
     """Any other text gives an empty letter."""
     assert parse("# Groceries\n\n- Run: `run-1`\n\n```\n## Overview\n- Run: `run-2`\n```\n") == Letter()

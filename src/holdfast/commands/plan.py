@@ -76,6 +76,7 @@ def make_plan(
     changes = _continue(state, compiled, layout, choice) if state.run_id else []
     state.run_id, state.params = choice.run_id, choice.params
     state.rebuilt = state.rebuilt or is_lost
+    state.budget_usd = choice.budget_usd if state.budget_usd is None else state.budget_usd
     views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
     with looking(compiled.spec, layout, state, request, compiled, views) as walker:
         walker.go()

@@ -189,16 +189,11 @@ class _Session:
             Board(self.state, graph, self.compiled, inputs, self.committer),
             judge=self.judge,
             attempts=attempts,
-            limits=Limits(settings.concurrency, self._budget_usd(), settings.grace_s),
+            limits=Limits(settings.concurrency, self.open.budget_usd, settings.grace_s),
             process_executor=self._process_executor,
             observers=(self.hooks.on_events,),
         )
         self.views: ViewShelf = self.open.closing(ViewShelf(self.layout, self.run_layout))
-
-    def _budget_usd(self) -> float | None:
-        """As asked for now, else as the run was started with: a limit that a person set is not forgotten."""
-        wanted = self.request.settings.budget_usd
-        return wanted if wanted is not None else self.state.budget_usd
 
     def _call_committer(self) -> None:
         self.runner.call_committer()

@@ -52,6 +52,7 @@ class Choice(msgspec.Struct, frozen=True):
     found_again: bool = False  # a new record for a run whose artifacts are there: its id is in their seals
     set_aside: bool = False  # --force: what is in its way is set aside, nothing is adopted
     take_over: bool = False  # overwrite=True: another run's paths may be used
+    budget_usd: float | None = None  # of a lost run, as RESUME.md has it
 
 
 def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> Choice:
@@ -59,7 +60,15 @@ def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) 
     choice = _Choosing(compiled, layout, request).choice()
     refuse_own_file(compiled, layout, choice.params)
     refuse_shared_path(compiled.spec, choice.params, choice.run_id)
-    return choice
+    return _with_budget(choice, layout) if choice.found_again else choice
+
+
+def _with_budget(choice: Choice, layout: ProjectLayout) -> Choice:
+    """A limit that a person set is not lifted by losing the record of it."""
+    letter = read_letter(layout)
+    return (
+        msgspec.structs.replace(choice, budget_usd=letter.budget_usd) if letter.run_id == choice.run_id else choice
+    )
 
 
 def begun_elsewhere(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> str:

@@ -236,6 +236,12 @@ class OpenRun:
         lacks_beginning = bool(self.state.seq) and not self.state.run_id
         return self.choice.found_again or self.state.rebuilt or lacks_beginning
 
+    @property
+    def budget_usd(self) -> float | None:
+        """As asked for now, else as the run was started with: a limit that a person set is not forgotten."""
+        known = [self.request.settings.budget_usd, self.state.budget_usd, self.choice.budget_usd]
+        return next((budget for budget in known if budget is not None), None)
+
     def started(self) -> Iterator[ev.Event]:
         """The first events of a new record."""
         yield ev.RunStarted(
@@ -244,7 +250,7 @@ class OpenRun:
             ordinal=self.choice.ordinal,
             params=self.choice.params,
             file=self.file(),
-            budget_usd=self.request.settings.budget_usd,
+            budget_usd=self.budget_usd,
             host=socket.gethostname(),
             pid=os.getpid(),
             holdfast=holdfast.__version__,

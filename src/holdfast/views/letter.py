@@ -1,4 +1,4 @@
-"""The overview of RESUME.md read back: with all state lost it says which file, run and parameters it was. Pure.
+"""The overview of RESUME.md read back: with all state lost it says which file, run, parameters and budget. Pure.
 
 A name that a code span would not show exactly stands there as JSON, as parameters always do: what comes back is
 what was written, to the character, or nothing. It is text from a file that anybody can write: a claim, no proof.
@@ -6,7 +6,9 @@ what was written, to the character, or nothing. It is text from a file that anyb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -22,6 +24,7 @@ KNOWN_ISSUES, DECISIONS = "Known issues", "Decisions"
 CUT_SHORT = f"All of them are in `{CHECKPOINT_VIEW}`."
 """Stands below a list of unfinished tasks that does not name all of them."""
 PIPELINE, FILE, RUN, PARAMETER = "Pipeline: ", "Pipeline file: ", "Run: ", "Parameter "
+BUDGET = "Budget in dollars: "
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -31,6 +34,7 @@ class Letter(msgspec.Struct, frozen=True):
     pipeline: str = ""
     file: str = ""
     params: dict[str, Any] = {}
+    budget_usd: float | None = None
     fits: bool = False  # it has its stamp, and nobody edited it
     problem: str = ""  # why something in it is not believed
     has_words: bool = False  # issues, notes or decisions, which only the record could tell again
@@ -65,6 +69,7 @@ def parse(text: str) -> Letter:
         values.get(PIPELINE, ""),
         values.get(FILE, ""),
         params,
+        _budget(values.get(BUDGET, ""), problems),
         fits=mark is not None and mark.fits,
         problem="; ".join(problems),
         has_words=any(True for title in (KNOWN_ISSUES, DECISIONS) for _ in _items_below(text, title)),
@@ -84,7 +89,7 @@ def _items_below(text: str, title: str) -> Iterator[str]:
 
 
 def _take_value(line: str, values: dict[str, str], problems: list[str]) -> None:
-    label = next((label for label in (PIPELINE, FILE, RUN) if line.startswith(label)), None)
+    label = next((label for label in (PIPELINE, FILE, RUN, BUDGET) if line.startswith(label)), None)
     code = code_text(line.removeprefix(label)) if label else None
     if label is None or code is None:
         return
@@ -94,6 +99,16 @@ def _take_value(line: str, values: dict[str, str], problems: list[str]) -> None:
     if not isinstance(text, str) or values.setdefault(label, text) != text:
         problems.append(f"'{label.strip(': ')}' is there twice, or no text")
         values[label] = ""
+
+
+def _budget(text: str, problems: list[str]) -> float | None:
+    if not text:
+        return None
+    with suppress(ValueError):
+        if math.isfinite(amount := float(text)) and amount >= 0:
+            return amount
+    problems.append(f"{printable(text)} is no amount of money")
+    return None
 
 
 def _take_parameter(line: str, params: dict[str, Any], problems: list[str]) -> None:

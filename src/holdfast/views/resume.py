@@ -126,6 +126,8 @@ def _overview(picture: Picture) -> str:
         "- Project: the folder in which this file lies",
     ]
     lines += [f"- {letter.PARAMETER}{markdown_code(key)}: {_json(value)}" for key, value in state.params.items()]
+    if state.budget_usd is not None:
+        lines.append(f"- {letter.BUDGET}{_json(state.budget_usd)}")
     lines += [f"- Tag {letter.exact(key)}: {_json(value)}" for key, value in state.tags.items()]
     for fan in picture.spec.items:
         known = len(picture.rows(fan.var))

@@ -61,6 +61,14 @@ def test_where_only_a_person_can_help_the_opening_asks_for_that_first():
     assert " (or: restore, redo) (1 more: see the next steps below)\n" in text
 
 
+def test_nobody_but_a_person_raises_a_budget():
+    """Agents read the letter, too: the command that spends more is not theirs to give."""
+    stopped = ev.RunStopped(status="paused", reason="the budget of $5.00 is used up")
+    opening = render(half_written_book().tell(stopped).picture()).partition("## Overview")[0].splitlines()
+    asked = next(n for n, line in enumerate(opening) if line.startswith("A person has to say first how much"))
+    assert opening[asked + 2].startswith("To continue, in this folder: `holdfast resume run-1 --budget ")
+
+
 def test_the_overview_names_file_parameters_and_items():
     """Whoever has only this letter can find the pipeline and start it the same way."""
     assert section(render(half_written_book().picture()), "Overview") == [

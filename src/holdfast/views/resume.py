@@ -104,6 +104,8 @@ def _opening(picture: Picture) -> str:
 
 def _awaited_answers(picture: Picture) -> list[str]:
     """What a person has to say first, where nothing else can go on."""
+    if picture.reason.startswith("the budget"):  # an agent that reads this must not raise its own limit
+        return ["A person has to say first how much may be spent; the amount below is twice the cost so far.", ""]
     needs = picture.needs() if picture.reason == WAITS_FOR_PERSON else []
     if not needs:
         return []

@@ -311,7 +311,11 @@ def link(path: Path) -> None:
     path.symlink_to(OUTSIDE)
 
 
-DAMAGES: list[Callable[[Path], None]] = [delete, empty, cut, zero, garbage, folder, link]
+def another_tasks(path: Path) -> None:
+    path.write_bytes((path.parents[1] / "final/ch02.md").read_bytes())
+
+
+DAMAGES: list[Callable[[Path], None]] = [delete, empty, cut, zero, garbage, folder, link, another_tasks]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

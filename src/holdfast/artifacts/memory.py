@@ -75,6 +75,15 @@ class Book(msgspec.Struct, frozen=True):
         """Whether nothing in it is a section, and nothing a person's words: zeros, or another kind of file."""
         return not self.by_task and not is_text(self.data)
 
+    @property
+    def is_artifact_of(self) -> str:
+        """The task whose file stands here instead, from its first byte to its seal; "" if none does."""
+        block = next(iter(self.by_task.values())) if len(self.by_task) == 1 else None
+        if block is None or not (block.kind == INTACT and block.frayed):
+            return ""
+        is_all = self.data.startswith(block.body + b"<!-- ") and not self.data[block.end :].strip()
+        return block.task if is_all else ""
+
     def find(self, names: Iterable[str]) -> Block | None:
         """The block of the task with these names; one of which little is left, if there is no better."""
         for table in (self.by_task, self.aliases):

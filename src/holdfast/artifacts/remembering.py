@@ -136,10 +136,10 @@ class Remembering:
         return events
 
     def _read(self, step: StepSpec, path: str) -> tuple[Book, list[ev.Event]]:
-        """The file as it is; what cannot be read, or is no text at all, is out of the way, and told."""
+        """The file as it is; what cannot be read, is no text or another task's is out of the way, and told."""
         try:
             book = self.inputs.artifacts.shelf.read(path)
-            if not book.is_garbage:
+            if not (book.is_garbage or _is_strangers(step, book)):
                 return book, []
         except OSError as error:
             if error.errno == errno.ENOENT:
@@ -178,6 +178,12 @@ def _is_there(section: Section, book: Book) -> bool:
     """Whether a section is in the file once it is written: put in, or whole in it before."""
     block = book.find(section.names)
     return section.body is not None or (block is not None and block.kind == memory.INTACT)
+
+
+def _is_strangers(step: StepSpec, book: Book) -> bool:
+    """Whether a finished file of another step stands in its place: those are no words that a person wrote here."""
+    name = step_of(book.is_artifact_of) if book.is_artifact_of else step.name
+    return name not in (step.name, *step.was, step.head)
 
 
 def _kind(record: TaskState) -> str:

@@ -228,7 +228,7 @@ def test_what_an_earlier_version_finished_is_not_redone(
     """It put the digest of all inputs together in the order in which somebody had written their names."""
 
     def digest_as_written(inputs: Inputs, node: Node, parts: Mapping[str, str]) -> str:
-        text = "".join([node.identity, *[f"\n{key}={part}" for key, part in parts.items()]])
+        text = "".join([node.spec.identity, *[f"\n{key}={part}" for key, part in parts.items()]])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def item_as_written(inputs: Inputs, node: Node) -> str:

@@ -60,7 +60,7 @@ class Inputs:
         if node.item is not None:
             parts["item"] = self._item_digest(node)
         for parent in node.parents:
-            parts[parent.identity] = self._output_digest(parent)
+            parts[parent.part] = self._output_digest(parent)
         for source in spec.sources.values():
             if source.kind == "param":
                 parts[f"param {source.name}"] = self._param_digest(source.name)
@@ -70,7 +70,7 @@ class Inputs:
 
     def digest(self, node: Node, parts: Mapping[str, str]) -> str:
         """The one digest that a seal carries as `in`; the order of a function's parameters is not part of it."""
-        now = digest_of(node.identity, sorted(parts.items()))
+        now = digest_of(node.spec.identity, sorted(parts.items()))
         record = self.state.tasks.get(node.id)
         if record is not None and record.input_digest not in ("", UNKNOWN, now):
             before = self.earlier_digest(node, parts)
@@ -90,7 +90,7 @@ class Inputs:
         for key in parts:
             if key.startswith("param "):
                 written[key] = digest(encode_json(self.state.params.get(key.removeprefix("param "))))
-        return digest_of(node.identity, written.items())
+        return digest_of(node.spec.identity, written.items())
 
     def is_made_from(self, input_digest: str, node: Node, parts: Mapping[str, str]) -> bool:
         """Whether that is the digest of these inputs, as it is put together now or was by earlier versions."""

@@ -57,7 +57,7 @@ def tell(
     if record is not None:
         lines += _past(record, is_running=planned is not None and planned.reason == RUNNING)
         inputs = {name: part.removeprefix("?") or "not known" for name, part in record.inputs.items()}
-        called = {parent.identity: parent.spec.name for parent in node.parents} if node is not None else {}
+        called = {parent.part: parent.spec.name for parent in node.parents} if node is not None else {}
         lines += [f"  made from {called.get(name, name)}: {part}" for name, part in inputs.items()]
         lines += [f"  made by version {record.version} of the step"] if record.version > 1 else []
     if node is not None and node.parents:

@@ -32,6 +32,7 @@ from holdfast.pipeline.nodes import (
     Path,
     Producer,
     gather_id,
+    part_name,
     split_task_id,
     task_id,
 )
@@ -43,7 +44,7 @@ class _Mould(NamedTuple):
     """What all tasks of one step, or of one items function, have in common."""
 
     kind: str
-    identity: str
+    part: str
     rank: int  # without the items that wait for a task's own
     fan: tuple[str, ...]
     taken: list[Source]  # outputs of other tasks
@@ -83,8 +84,8 @@ class Graph:
             if isinstance(spec, StepSpec):
                 kind, is_ordered = "step", bool(spec.appends is not None or spec.after or spec.phase)
             taken = [source for source in spec.sources.values() if source.kind in TAKEN]
-            rank, fan = heavy.get(spec.name, 0), self.fans[spec.name]
-            found[spec.name] = _Mould(kind, spec.identity, rank, fan, taken, gated.get(spec.name, []), is_ordered)
+            part, rank, fan = part_name(spec.identity), heavy.get(spec.name, 0), self.fans[spec.name]
+            found[spec.name] = _Mould(kind, part, rank, fan, taken, gated.get(spec.name, []), is_ordered)
         return found
 
     # --- looking ---------------------------------------------------------------------------------------
@@ -260,8 +261,8 @@ class Graph:
 
     def _add_other(self, node_id: str, kind: str, spec: Any, path: Path) -> Node:
         """A node that is no task."""
-        is_virtual, identity = kind in VIRTUAL, getattr(spec, "identity", "")
-        node = Node(node_id, kind, spec, path, None, identity, False, is_virtual, len(self.nodes))
+        is_virtual, part = kind in VIRTUAL, part_name(getattr(spec, "identity", ""))
+        node = Node(node_id, kind, spec, path, None, part, False, is_virtual, len(self.nodes))
         self._add(node)
         return node
 
@@ -271,7 +272,7 @@ class Graph:
             return self.nodes[node_id]
         mould = self._moulds[spec.name]
         order, rank = len(self.nodes), mould.rank + held
-        node = Node(node_id, mould.kind, spec, path, item, mould.identity, True, False, order, rank)
+        node = Node(node_id, mould.kind, spec, path, item, mould.part, True, False, order, rank)
         self._add(node)
         if mould.taken:
             place = node_id[len(spec.name) :]

@@ -39,7 +39,7 @@ class Node(msgspec.Struct, eq=False):
     spec: Any
     path: Path
     item: dict[str, Any] | None = None
-    identity: str = ""  # the name by which digests know its output
+    part: str = ""  # the name that its output has among the inputs of other tasks
     is_task: bool = False
     is_virtual: bool = False
     order: int = 0
@@ -75,6 +75,11 @@ def task_id(name: str, path: Path) -> str:
 def step_of(task: str) -> str:
     """The name in a task's id, or a gate's."""
     return task.partition("[")[0]
+
+
+def part_name(identity: str) -> str:
+    """What an output is called among a task's inputs, some of which are no outputs and have names of their own."""
+    return f"step {identity}" if identity in ("version", "item", "reads") else identity
 
 
 def split_task_id(text: str) -> tuple[str, Path]:

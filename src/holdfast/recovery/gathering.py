@@ -120,10 +120,10 @@ class Gathering:
     def _taken(self, node: Node, record: TaskState) -> dict[str, bool]:
         """The inputs that are outputs of other tasks, and whether a person kept those as they are."""
         if not record.inputs:
-            return {parent.identity: False for parent in node.parents}
+            return {parent.part: False for parent in node.parents}
         # Asked only of what was adopted with an input unknown: to look through gathers takes time.
         return {
-            parent.identity: record.inputs.get(parent.identity, "").startswith(UNKNOWN) and self._is_kept(parent)
+            parent.part: record.inputs.get(parent.part, "").startswith(UNKNOWN) and self._is_kept(parent)
             for parent in node.parents
         }
 

@@ -294,11 +294,11 @@ class Walker:
         parts = self.inputs.parts(node)
         for parent in node.parents if fresh else ():
             if parent.id in self.fresh:
-                parts[parent.identity] = UNKNOWN
+                parts[parent.part] = UNKNOWN
         if self._guesses.covers(node):
             parts["item"] = UNKNOWN
             # Nor is it known which items its own comes after: names have no order.
-            parts |= {parent.identity: UNKNOWN for parent in node.parents if parent.kind == "past"}
+            parts |= {parent.part: UNKNOWN for parent in node.parents if parent.kind == "past"}
         return parts
 
     def _move_on(self, node: Node, decision: Decision) -> None:

@@ -52,6 +52,22 @@ def counting(calls: list[str]) -> Pipeline:
     return pipe
 
 
+def test_views_are_no_files_from_outside(tmp_path: Path) -> None:
+    """A step that reads all pages of a project is done once: what a run itself writes there does not count."""
+    calls: list[str] = []
+    pipe = Pipeline("p")
+    pipe.step(name="paid", reads=["*.md", "**/RESUME*"])(lambda: calls.append("paid"))
+    (tmp_path / "notes.md").write_text("mine")
+    for _ in range(3):
+        assert pipe.run(dir=tmp_path).status == "completed"
+    (tmp_path / "RESUME.md").rename(tmp_path / "RESUME.md.bak.1")
+    pipe.run(dir=tmp_path)
+    assert calls == ["paid"]
+    (tmp_path / "notes.md").write_text("mine, too")
+    pipe.run(dir=tmp_path)
+    assert calls == ["paid", "paid"]
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_means_what_it_means_to_python(tmp_path: Path, pattern: str) -> None:
     """The same files as those of `glob`, links followed, folders left out."""

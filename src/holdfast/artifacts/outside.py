@@ -18,6 +18,7 @@ from pathlib import Path
 
 from holdfast import clock
 from holdfast.errors import UsageError
+from holdfast.layout import CHECKPOINT_VIEW, RESUME_VIEW
 from holdfast.pipeline.names import printable
 from holdfast.pipeline.templates import check_pattern, fields, render
 from holdfast.stores import readable
@@ -48,10 +49,15 @@ def reads_of(root: Path, patterns: list[str]) -> list[str]:
     found: set[str] = set()
     for pattern in patterns:
         if glob.has_magic(pattern):
-            found.update(matching(root, pattern))
+            found.update(path for path in matching(root, pattern) if not _is_view(path))
         else:
             found.add(pattern)
     return sorted(path for path in found if not _is_folder(root / path))
+
+
+def _is_view(path: str) -> bool:
+    """Whether a path is a view, or one that was set aside: every run writes those, so no run would be complete."""
+    return path.partition(".bak.")[0] in (CHECKPOINT_VIEW, RESUME_VIEW)
 
 
 class OutsideHashes:

@@ -54,3 +54,57 @@ def test_nested_items_need_every_field():
     pipe.items("b", ["y"], each="a")
     pipe.step(name="one", each="b", writes="{b}.md")(nothing)
     assert "Put {a} into it" in only(pipe)
+
+
+def reading(pattern, writes, *, made=False):
+    """A step that writes, for each item if its path says so, and one that reads."""
+    pipe = Pipeline("p", params={"topic": str})
+    if made:
+        pipe.items("part")(nothing)
+    else:
+        pipe.items("part", ["ch01", "ch02"])
+    pipe.step(name="make", each="part" if "{part}" in writes else None, writes=writes)(nothing)
+    pipe.step(name="use", each="part" if "{part}" in pattern else None, reads=pattern)(nothing)
+    return pipe
+
+
+@pytest.mark.parametrize(
+    ("pattern", "writes"),
+    [
+        ("data/*.csv", "data/out.csv"),
+        ("data/*.CSV", "data/out.csv"),
+        ("**/*.csv", "out.csv"),
+        ("**/*.csv", "a/b/out.csv"),
+        ("data/**", "data/a/out.csv"),
+        ("data/*/[a-o]*", "data/{topic}/out.csv"),
+        ("drafts/ch*.md", "drafts/{part}.md"),
+        ("in/{part}/*", "in/{part}/out.csv"),
+        (".cache/*", ".cache/x.bin"),
+    ],
+)
+def test_a_glob_of_what_the_pipeline_writes(pattern, writes):
+    """It would change whenever it is made: the step that reads it would never be through."""
+    line = only(reading(pattern, writes))
+    assert f"reads '{pattern}', which step make writes. Take that step as a parameter" in line
+
+
+def test_a_glob_of_what_is_written_for_items_to_come():
+    """Where the items are not known yet, the template tells."""
+    assert "which step make writes" in only(reading("drafts/*.md", "drafts/{part}.md", made=True))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "writes"),
+    [
+        ("data/*.csv", "data/out.json"),
+        ("*.csv", "data/out.csv"),
+        ("data/*/*.csv", "data/out.csv"),
+        ("**", ".hidden/x.md"),
+        ("in/{part}/*", "in/out.csv"),
+        ("{part}/*.md", "out/{part}.md"),
+        ("drafts/in-*.md", "drafts/{part}.md"),
+    ],
+)
+def test_a_glob_of_other_files(pattern, writes):
+    """What it cannot mean, or need not, is no mistake."""
+    reading(pattern, writes, made="{part}" in writes).compile()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -145,15 +147,22 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _check_reads(
-    steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given, owners: Mapping[str, str]
-) -> None:
+def _check_reads(steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given, owners: dict[str, str]) -> None:
     """A file that the pipeline makes is no input from outside: read so, it has no order and no proof."""
+    # A glob is compared with the templates, too, field for field: not all items need be known.
+    made = {fold(path): f"step {step.name}" for step, _, _ in steps for path in _templates(step).values()} | owners
     for step, scope, told in steps:
         for pattern in step.reads:
-            owner = next((owners[p] for p in _folded(pattern, scope, given) if p in owners), None)
+            if glob.has_magic(pattern):
+                segments = fold(pattern).split("/")
+                owner = next((made[p] for p in made if _is_meant(p.split("/"), segments)), None)
+            else:
+                owner = next((owners[p] for p in _folded(pattern, scope, given) if p in owners), None)
             if owner is not None:
-                told.wrong(f"reads '{printable(pattern)}', which {owner} writes. Take that step as a parameter.")
+                told.wrong(
+                    f"reads '{printable(pattern)}', which {owner} writes. Take that step as a parameter,"
+                    " or read other files."
+                )
 
 
 def _folded(pattern: str, scope: Scope, given: Given) -> Iterator[str]:
@@ -161,3 +170,14 @@ def _folded(pattern: str, scope: Scope, given: Given) -> Iterator[str]:
         yield from (fold(path) for path in _rendered(pattern, scope, given))
     except ValueError:
         return
+
+
+def _is_meant(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a glob means a path, both in parts; the same as `artifacts/outside.py` finds on the disk."""
+    if not path or not pattern:
+        return not path and not pattern
+    is_hidden, part = path[0].startswith("."), pattern[0]
+    if part == "**":
+        return _is_meant(path, pattern[1:] or ["*"]) or (not is_hidden and _is_meant(path[1:], pattern))
+    is_named = fnmatch.fnmatchcase(path[0], part) and (not is_hidden or part.startswith("."))
+    return is_named and _is_meant(path[1:], pattern[1:])

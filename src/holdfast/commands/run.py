@@ -46,6 +46,7 @@ from holdfast.executors.base import Executor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph, in_order
+from holdfast.pipeline.loader import locate
 from holdfast.pipeline.names import printable
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
@@ -126,7 +127,7 @@ def run_pipeline(
     layout = open_project(dir)
     settings = load_settings(layout.root, {"concurrency": concurrency, "budget_usd": budget_usd})
     request = Request(params=dict(params or {}), resume=resume, force=force, run_id=run_id, settings=settings)
-    return execute(pipeline.compile(), layout, request)
+    return execute(locate(pipeline), layout, request)
 
 
 def execute(
@@ -201,10 +202,7 @@ class _Session:
     def _process_executor(self) -> Executor:
         from holdfast.executors.processes import ProcessExecutor
 
-        if self.compiled.file is None:
-            raise UsageError("executor='process' needs the pipeline in a file.")
-        reference = self.compiled.file + (f":{self.compiled.variable or self.compiled.spec.name}")
-        return ProcessExecutor(reference)
+        return ProcessExecutor(f"{self.compiled.file}:{self.compiled.variable or self.compiled.spec.name}")
 
     # --- running -------------------------------------------------------------------------------------------
 

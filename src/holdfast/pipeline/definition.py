@@ -51,6 +51,11 @@ class Pipeline:
     def name(self) -> str:
         return str(self._declared.name)
 
+    @property
+    def made_in(self) -> str:
+        """The file in which it was made."""
+        return self._declared.where.file
+
     def __repr__(self) -> str:
         return f"<Pipeline {self.name}: {len(self._declared.steps)} steps>"
 

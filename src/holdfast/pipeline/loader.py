@@ -37,6 +37,33 @@ def load_pipeline(reference: str, *, base: Path) -> CompiledPipeline:
     return msgspec.structs.replace(pipeline.compile(), file=path, variable=variable)
 
 
+def locate(pipeline: Pipeline) -> CompiledPipeline:
+    """A pipeline of the running program, compiled, with the file and the variable by which others can load it.
+
+    It stands at the top level of a module: that of its first function, or the one that made it, for a step may
+    come from a library; else that of the program, which may have it from a function. A notebook's is in no file.
+    """
+    compiled = pipeline.compile()
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    for file in dict.fromkeys([compiled.file, pipeline.made_in, main]):
+        variable = _variable_in(file, pipeline) if file and file.endswith(".py") else None
+        if variable is not None:
+            return msgspec.structs.replace(compiled, file=file, variable=variable)
+    if compiled.file is not None and os.path.isfile(compiled.file):
+        return compiled
+    for step in compiled.spec.steps:
+        if step.executor == "process":
+            raise UsageError(f"Step {step.name}: executor='process' needs the pipeline in a file.")
+    return msgspec.structs.replace(compiled, file=None)
+
+
+def _variable_in(file: str, pipeline: Pipeline) -> str | None:
+    """What a module that was imported from this file calls the pipeline."""
+    modules = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    present = [names for names in modules if names.get("__file__") == file]
+    return next((key for names in present for key, value in list(names.items()) if value is pipeline), None)
+
+
 def _split(reference: str) -> tuple[str, str | None]:
     file, colon, name = (reference, "", "") if reference.endswith(".py") else reference.rpartition(":")
     if not file.endswith(".py") or "\0" in reference:

@@ -17,7 +17,7 @@ from holdfast.artifacts import inputs as artifacts_inputs
 from holdfast.artifacts.inputs import Inputs
 from holdfast.commands.people import decide
 from holdfast.commands.verify import verify
-from holdfast.errors import StorageError
+from holdfast.errors import DefinitionError, StorageError
 from holdfast.pipeline.nodes import Node
 from holdfast.runs.listing import open_project, read_picture
 from holdfast.stores import disk
@@ -50,6 +50,16 @@ def make(ran: list[str], **changes: Any) -> Pipeline:
     options = {"writes": changes.get("writes", "out/{n}.md"), "reads": changes.get("reads", ())}
     pipe.step(name="write", each="n", **options)(namespace["step"])
     return pipe
+
+
+def test_a_migration_that_returns_nothing_is_a_mistake(tmp_path: Path) -> None:
+    """It changed what it was given and did not give it back: the value on record stays as it is."""
+    ran: list[str] = []
+    make(ran).run(dir=tmp_path)
+    with pytest.raises(DefinitionError, match="plan: its migration from version 1 to 2 returned nothing"):
+        make(ran, version=2, migrate=lambda value: value.update(seen=1)).run(dir=tmp_path)
+    result = make(ran, version=2, migrate=lambda value: {**value, "seen": 1}).run(dir=tmp_path)
+    assert result.outputs["plan"] == {"topic": "kelp", "seen": 1}
 
 
 def test_a_raised_version_redoes_the_step_and_stops_where_nothing_changed(tmp_path: Path) -> None:

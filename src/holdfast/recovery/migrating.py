@@ -13,10 +13,13 @@ Migration = Callable[[Any], Any]
 def migrated(task: str, version: int, rungs: Sequence[Migration], output: Any) -> Any:
     """The output of version `version`, as consumers receive it, brought up rung by rung."""
     for number, rung in enumerate(rungs, version):
+        was_nothing = output is None
         try:
             output = rung(output)
         except Exception as error:  # whatever the user's code raises is a mistake in it
             raise mistake(task, number, f"raised {type(error).__name__}: {error}") from error
+        if output is None and not was_nothing:  # it has changed its argument, and forgets to give it back
+            raise mistake(task, number, "returned nothing, where there was a value")
     return output
 
 

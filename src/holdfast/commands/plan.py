@@ -19,6 +19,7 @@ from holdfast.pipeline.spec import PipelineSpec, StepSpec, renamed_steps
 from holdfast.recovery.sources import NO_VIEWS, read_views
 from holdfast.runs.choosing import Choice, Request, choose
 from holdfast.runs.listing import holder_of, read_run
+from holdfast.runs.looking import as_recorded
 from holdfast.sessions.editing import foreseen_wishes, lost_wishes, turned_back
 from holdfast.sessions.setting_out import looking
 from holdfast.settings import Settings, load_settings
@@ -70,6 +71,7 @@ def make_plan(
     request = Request(dict(params or {}), run_id, settings=settings or Settings(), known_params=known_params or {})
     choice = choose(compiled, layout, request)
     state = RunState() if choice.is_new else read_run(layout, choice.run_id, must_begin=False).state
+    compiled = as_recorded(compiled, state)
     is_running = not choice.is_new and holder_of(layout, choice.run_id) is not None
     running = _begun(state) if is_running else []
     is_lost = choice.found_again or (not choice.is_new and not state.run_id)  # all of it, or its beginning

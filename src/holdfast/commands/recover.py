@@ -40,7 +40,7 @@ from holdfast.recovery.sources import Views, read_letter, read_views
 from holdfast.recovery.strangers import Strangers
 from holdfast.runs.choosing import Choice, Request, choose
 from holdfast.runs.listing import list_runs, run_ids
-from holdfast.runs.looking import loading
+from holdfast.runs.looking import as_recorded, loading
 from holdfast.sessions.editing import foreseen_wishes, kept_events, lost_wishes, turned_back, wanted
 from holdfast.sessions.session import OpenRun, copied, encoded_spec, locked, make_folders
 from holdfast.sessions.setting_out import looking, make_walker
@@ -158,6 +158,7 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
     foresight = Foresight(layout, choice.run_id)
     history = foresight.open_record(quick=request.quick)
     state, damage = (history.state, foresight.damage) if history is not None else (RunState(), [])
+    compiled = as_recorded(compiled, state)
     history_end = state.seq
     wishes = foreseen_wishes(layout, compiled.spec, state)
     opening = list(_opening(compiled, choice, state))

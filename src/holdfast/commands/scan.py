@@ -28,7 +28,7 @@ from holdfast.recovery.scan import DAMAGED, HALF, MARKED, Finding, Scan, named_i
 from holdfast.recovery.sources import read_views
 from holdfast.recovery.strangers import Stranger, Strangers
 from holdfast.runs.listing import read_run
-from holdfast.runs.looking import artifacts_of
+from holdfast.runs.looking import artifacts_of, as_recorded
 from holdfast.state import COMPLETED, RunState
 
 
@@ -53,6 +53,7 @@ def scan_project(
     """Look at every file that the tasks of a pipeline would have written; with `step` only at that step's."""
     _require_step(compiled, step)
     recorded = read_run(layout, run_id).state if run_id else RunState()
+    compiled = as_recorded(compiled, recorded)
     values = recorded.params if run_id else known_params or {}
     known = {name: value for name, value in values.items() if name in compiled.params.names}
     state = RunState(run_id=run_id or "", params=compiled.params.parse(params or {}, base=known))

@@ -154,3 +154,30 @@ def renamed_steps(old: PipelineSpec, new: PipelineSpec) -> dict[str, str]:
     return {
         earlier: step.name for step in new.steps if step.name not in had for earlier in step.was if earlier in had
     }
+
+
+def with_names_on_record(old: PipelineSpec, new: PipelineSpec) -> PipelineSpec:
+    """`new`, whose steps go on having the names that `old` knows them by, though nobody says so any more.
+
+    Digests use the oldest: a second rename that names only the first one's name, or `was` taken out again, would
+    otherwise redo finished work.
+    """
+    if not any(step.was for step in (*old.steps, *new.steps)):
+        return new
+    known = {step.name: step for step in old.steps}
+    present = {step.name for step in new.steps}
+    return msgspec.structs.replace(
+        new, steps=tuple([_with_earlier_names(step, known, present - {step.name}) for step in new.steps])
+    )
+
+
+def _with_earlier_names(step: StepSpec, known: dict[str, StepSpec], others: set[str]) -> StepSpec:
+    before = next((known[name] for name in (step.name, *reversed(step.was)) if name in known), None)
+    if before is None:
+        return step
+    oldest, *names = dict.fromkeys([*before.was, before.name, *step.was])
+    if oldest in others:  # a new step has taken the name over, and with it whatever has it in its digest
+        return step
+    names = [name for name in names if name != step.name and name not in others]
+    is_unnamed = oldest == step.name and not names
+    return msgspec.structs.replace(step, was=() if is_unnamed else (oldest, *names))

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.drawing import LoadValue, draw, draw_both
 from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.spec import with_names_on_record
 from holdfast.state import Accepted, RunState
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import decode_json
-from holdfast.views.picture import Picture
+from holdfast.views.picture import Picture, decode_spec
 
 
 @contextmanager
@@ -58,3 +62,9 @@ def loading(objects: ObjectStore) -> LoadValue:
         return decode_json(data) if data else []
 
     return load
+
+
+def as_recorded(compiled: CompiledPipeline, state: RunState) -> CompiledPipeline:
+    """The pipeline, its steps with the names that the record of a run knows them by."""
+    spec = with_names_on_record(decode_spec(state), compiled.spec)
+    return msgspec.structs.replace(compiled, spec=spec)

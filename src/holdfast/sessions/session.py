@@ -36,6 +36,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.runs.choosing import Choice, Request
 from holdfast.runs.history import History, encode_state
 from holdfast.runs.listing import read_run
+from holdfast.runs.looking import as_recorded
 from holdfast.sessions.judging import judge_for
 from holdfast.sessions.mending import mend_objects, mended_events
 from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
@@ -148,6 +149,7 @@ class OpenRun:
         else:
             history = self._read_history()
             self.state, position, self.tail_events = history.state, history.position, history.tail_events
+            self.compiled = as_recorded(self.compiled, self.state)
         self.journal: EventLog = self.closing(
             EventLog(
                 run.journal,

@@ -18,6 +18,7 @@ RUN = "run"  # not done yet
 KEEP = "keep"  # finished; stays accepted against other inputs, or with a person's edit
 MIGRATE = "migrate"  # finished; its value is brought to the step's version
 MOVE = "move"  # finished; the pipeline names another path, or another marker
+WRITE = "write"  # finished; the pipeline names a file for what was only a value
 SKIP = "skip"  # left out on purpose
 HOLD = "hold"  # waits for a person already
 LEAVE = "leave"  # finished; what is lost of it is not needed by anything unfinished
@@ -54,7 +55,7 @@ BEHIND = "behind"
 """What a decision is about that holds only if what the task was made from comes out differently."""
 
 
-PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, SKIP: TRUST, HOLD: ASK}
+PUBLIC = {LEAVE: TRUST, KEEP: TRUST, MIGRATE: TRUST, MOVE: TRUST, WRITE: TRUST, SKIP: TRUST, HOLD: ASK}
 """The words of `plan --json` are fewer: each of ours as one of them."""
 
 

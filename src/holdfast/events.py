@@ -172,10 +172,11 @@ class TaskKept(Event, frozen=True, kw_only=True, tag="task_kept"):
 
 
 class ValueMigrated(Event, frozen=True, kw_only=True, tag="value_migrated"):
-    """An output brought from an older step version; consumers know it by its old digest."""
+    """An output brought from an older step version, or into a file; consumers know it by its old digest."""
 
     step_id: str
     version: int
+    reason: str = ""  # if not for another version
     input_digest: str = msgspec.field(default="", name="in")
     inputs: dict[str, str] = {}
     files: tuple[FileRecord, ...] = ()

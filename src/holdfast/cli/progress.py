@@ -192,7 +192,7 @@ _TELLERS: dict[type, _Teller] = {
     ev.TaskReinstated: lambda _, e: (INFO, f"= {e.step_id}  counts again: {e.reason}"),
     ev.Recovered: _compared,
     ev.TaskKept: lambda _, e: (INFO, f"= {e.step_id}  kept: {e.reason}"),
-    ev.ValueMigrated: lambda _, e: (INFO, f"= {e.step_id}  value brought to version {e.version}"),
+    ev.ValueMigrated: lambda _, e: (INFO, f"= {e.step_id}  {e.reason or f'value brought to version {e.version}'}"),
     ev.TaskSkipped: lambda _, e: (WARN, f"- {e.step_id}  skipped: {e.reason}"),
     ev.TaskTakenUp: lambda _, e: (INFO, f"+ {e.step_id}  is not skipped any more: what it takes is there"),
     ev.ArtifactHealed: lambda _, e: (INFO, f"+ {e.step_id}  {e.path} was {e.problem}; {_made_good(e)}"),

@@ -36,6 +36,7 @@ from holdfast.recovery.migrating import migrated, mistake
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sealing import set_seal, value_digest
 from holdfast.recovery.seeing import edited_file, file_seen
+from holdfast.recovery.writing import Writing
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 
@@ -74,6 +75,7 @@ class Acting:
             decisions.KEEP: self._keep,
             decisions.MIGRATE: self._migrate,
             decisions.MOVE: self._mark_anew,
+            decisions.WRITE: Writing(inputs, self._put_away).write,
         }
 
     def apply(

@@ -41,6 +41,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     files: Mapping[str, Look] = {}  # path -> look, for accepted files: as `check` gives it
     parts_files: Mapping[str, Look] = {}  # path -> look at NAME.part
     moved: Mapping[str, str] = {}  # old path -> new path
+    unwritten: tuple[str, ...] = ()  # files that the pipeline names for what is a value on record
     healable: Mapping[str, bool] = {}
     uncopied: frozenset[str] = frozenset()  # accepted files of which objects/ has no copy
     value_lost: bool = False

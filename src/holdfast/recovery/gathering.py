@@ -18,6 +18,7 @@ from holdfast.recovery.backups import Backups
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import Sections, is_memory
 from holdfast.recovery.seeing import as_taken, file_seen
+from holdfast.recovery.writing import can_be_written
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
@@ -73,6 +74,13 @@ class Gathering:
         files, rare = self._open_files(node, known, paths) if finished is None else self._files(node, finished)
         if wanted:
             rare["wanted"] = True
+        if (
+            finished is not None
+            and paths
+            and not finished.files
+            and can_be_written(node, finished, self.artifacts)
+        ):
+            rare["unwritten"] = tuple(paths.values())
         if not paths:
             rare["was_done"] = self._was_done(node)
         evidence = self._evidence(node, known, files, parts, input_digest, recorded=record is not None)

@@ -241,9 +241,7 @@ class Judge:
     def _applied(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Iterator[ev.Event]:
-        if decision.action in decisions.AGAIN:
-            for path in self.inputs.paths(node).values():
-                yield from self._moving.free(path)
+        yield from self._make_room(node, decision)
         if decision.action == decisions.HEAL and self._moving.is_away(node):
             yield from self._acting.put_away_damaged(node, decision)
             yield from self.bring_home(node)
@@ -254,13 +252,21 @@ class Judge:
         if decision.action in _BRINGS_BACK and self.state.task(node.id).status == COMPLETED:
             yield from self._brought_up(node, decision, parts, input_digest)
 
+    def _make_room(self, node: Node, decision: Decision) -> Iterator[ev.Event]:
+        """Have finished files of other tasks out of the way of those that this one is going to write."""
+        if decision.action in decisions.AGAIN or decision.action == decisions.WRITE:
+            for path in self.inputs.paths(node).values():
+                yield from self._moving.free(path)
+
     def _brought_up(
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Iterator[ev.Event]:
-        """What else is to be done about work that is whole again: to migrate it, to seal it anew, to keep it."""
+        """What else is to be done about work that is whole again: to migrate, seal anew, keep or write it."""
         is_older = self._gathering.chain(node, self.state.task(node.id).version) is not None
-        if decision.action == decisions.HEAL or is_older or _has_other_marker(node, decision):
+        may_be_more = decision.action in (decisions.HEAL, decisions.MIGRATE)
+        if may_be_more or is_older or _has_other_marker(node, decision):
             again = self.decide(node, parts, input_digest)
+            yield from self._make_room(node, again)
             yield from self._acting.apply(node, again, parts, input_digest) if again.action not in _NO_ACT else ()
 
     def _may_be_older(self, node: Node, decision: Decision) -> bool:
@@ -287,6 +293,6 @@ def _has_other_marker(node: Node, decision: Decision) -> bool:
     return not markers <= {node.spec.marker or ""}
 
 
-_BRINGS_BACK = frozenset({decisions.HEAL, decisions.ADOPT, decisions.KEEP})
+_BRINGS_BACK = frozenset({decisions.HEAL, decisions.ADOPT, decisions.KEEP, decisions.MIGRATE})
 _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})

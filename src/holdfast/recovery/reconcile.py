@@ -35,6 +35,7 @@ from holdfast.decisions import (
     STALE,
     TRUST,
     VALUE,
+    WRITE,
     Decision,
 )
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
@@ -208,4 +209,6 @@ def _decide_intact(evidence: Evidence) -> Decision:
         return Decision(MIGRATE, f"its value is brought from version {record.version} to {evidence.version}")
     if evidence.moved:
         return Decision(MOVE, "the pipeline names another path", tuple(evidence.moved))
+    if evidence.unwritten:
+        return Decision(WRITE, f"its value is written to {', '.join(evidence.unwritten)}", evidence.unwritten)
     return _INTACT

@@ -88,6 +88,25 @@ def test_a_glob_of_what_the_pipeline_writes(pattern, writes):
     assert f"reads '{pattern}', which step make writes. Take that step as a parameter" in line
 
 
+@pytest.mark.parametrize("order", [{"after": "make"}, {"phase": "Late"}])
+def test_a_glob_of_what_is_there_before_it_is_read(order):
+    """Whoever passes files from step to step waits for them, and finds the same ones in the next run."""
+    pipe = Pipeline("p")
+    pipe.phase("Early")
+    pipe.phase("Late")
+    pipe.items("part")(nothing)
+    pipe.step(name="make", each="part", writes="drafts/{part}.md", phase="Early")(nothing)
+    pipe.step(name="use", reads="drafts/*.md", writes="book.md", **{"phase": "Early", **order})(nothing)
+    pipe.compile()
+
+
+def test_a_glob_of_what_its_own_step_writes():
+    """It would be out of date as soon as it is finished."""
+    pipe = Pipeline("p")
+    pipe.step(name="use", reads="*.md", writes="book.md")(nothing)
+    assert "which step use writes" in only(pipe)
+
+
 def test_a_glob_of_what_is_written_for_items_to_come():
     """Where the items are not known yet, the template tells."""
     assert "which step make writes" in only(reading("drafts/*.md", "drafts/{part}.md", made=True))

@@ -283,7 +283,8 @@ class _Compiling:
         given = {
             items.var: [item["id"] for item in items.given] for items in spec.items if items.given is not None
         }
-        outputs.check_collisions(comparable, given)
+        reads_any = any(step.reads for step in spec.steps)
+        outputs.check_collisions(comparable, given, ordering.waits_of(spec) if reads_any else {})
 
     def _check_types(
         self,

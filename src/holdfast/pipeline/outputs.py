@@ -6,9 +6,10 @@ import fnmatch
 import glob
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from holdfast.pipeline.declared import Subject
+from holdfast.pipeline.loops import reachable
 from holdfast.pipeline.names import did_you_mean, fold, printable
 from holdfast.pipeline.resolve import Scope
 from holdfast.pipeline.spec import StepSpec
@@ -19,6 +20,9 @@ RENDERED_MAX = 100_000
 
 Given = Mapping[str, Sequence[str]]
 """The ids of the fan-outs whose items are given, by variable."""
+
+Waits = Mapping[str, Collection[str]]
+"""What each step waits for, by name."""
 
 
 def check_paths(step: StepSpec, scope: Scope, told: Subject) -> bool:
@@ -33,8 +37,11 @@ def check_paths(step: StepSpec, scope: Scope, told: Subject) -> bool:
     return all(sound)
 
 
-def check_collisions(steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given) -> None:
-    """Tell every path that two tasks would write, or that is a file for one and a folder for another."""
+def check_collisions(steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given, waits: Waits) -> None:
+    """Tell every path that two tasks would write, or that is a file for one and a folder for another.
+
+    `waits`: what each step waits for, for those that read.
+    """
     owners: dict[str, str] = {}
     for step, scope, told in steps:
         for key, template in _templates(step).items():
@@ -48,7 +55,7 @@ def check_collisions(steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Gi
             if repeated:
                 told.wrong(f"writes '{printable(repeated)}' for two items. Separate the fields of the path.")
     _check_folders(steps, given, owners)
-    _check_reads(steps, given, owners)
+    _check_reads(steps, given, owners, waits)
 
 
 def _check_template(option: str, template: str, scope: Scope, told: Subject) -> bool:
@@ -147,15 +154,15 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _check_reads(steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given, owners: dict[str, str]) -> None:
+def _check_reads(
+    steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given, owners: Mapping[str, str], waits: Waits
+) -> None:
     """A file that the pipeline makes is no input from outside: read so, it has no order and no proof."""
-    # A glob is compared with the templates, too, field for field: not all items need be known.
-    made = {fold(path): f"step {step.name}" for step, _, _ in steps for path in _templates(step).values()} | owners
     for step, scope, told in steps:
         for pattern in step.reads:
             if glob.has_magic(pattern):
-                segments = fold(pattern).split("/")
-                owner = next((made[p] for p in made if _is_meant(p.split("/"), segments)), None)
+                before = reachable(step.name, waits)
+                owner = _maker(pattern, [other for other in steps if other[0].name not in before], given)
             else:
                 owner = next((owners[p] for p in _folded(pattern, scope, given) if p in owners), None)
             if owner is not None:
@@ -163,6 +170,18 @@ def _check_reads(steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given,
                     f"reads '{printable(pattern)}', which {owner} writes. Take that step as a parameter,"
                     " or read other files."
                 )
+
+
+def _maker(pattern: str, steps: Sequence[tuple[StepSpec, Scope, Subject]], given: Given) -> str | None:
+    """The first of these steps that certainly writes what a glob means."""
+    segments = fold(pattern).split("/")
+    for step, scope, _ in steps:
+        for template in _templates(step).values():
+            # The template, too, field for field: not all items need be known.
+            for path in itertools.chain([template], _rendered(template, scope, given)):
+                if _is_meant(fold(path).split("/"), segments):
+                    return f"step {step.name}"
+    return None
 
 
 def _folded(pattern: str, scope: Scope, given: Given) -> Iterator[str]:

@@ -163,6 +163,41 @@ def test_what_changed_in_a_renamed_step_is_told_too_in_the_order_of_the_pipeline
     ]
 
 
+def test_a_file_that_a_finished_step_has_not_written_yet_is_told(tmp_path: Path) -> None:
+    """Finished work is not redone for it, so nobody shall believe that it will be there, or was moved."""
+
+    def one(writes: str | dict[str, str] | None) -> Pipeline:
+        pipe = Pipeline("one")
+        pipe.step(name="a", marker="A", writes=writes)(lambda: {"x": "text", "y": "more"})
+        return pipe
+
+    def changes(writes: str | dict[str, str] | None) -> list[str]:
+        return make_plan(one(writes).compile(), ProjectLayout(tmp_path)).changes
+
+    one({"x": "x.md"}).run(dir=tmp_path)
+    again = "of finished work only when it is done again, as with --redo"
+    assert changes({"x": "x.md", "y": "y.md"}) == [f"step a writes y.md, too: {again}"]
+    assert changes({"y": "x.md"}) == [
+        f"step a writes x.md, too: {again}",
+        "step a no longer writes x.md: finished files stay",
+    ]
+    assert changes({"x": "z.md"}) == ["step a writes to another path: finished files are moved"]
+
+
+def test_a_file_for_what_was_a_value_is_told(tmp_path: Path) -> None:
+    """That is no move: there was no file."""
+
+    def one(writes: str | None) -> Pipeline:
+        pipe = Pipeline("one")
+        pipe.step(name="a", writes=writes)(lambda: "text")
+        return pipe
+
+    one(None).run(dir=tmp_path)
+    plan = make_plan(one("a.md").compile(), ProjectLayout(tmp_path))
+    assert plan.changes == ["step a writes a.md, now: what it gave before is written there, if it can be"]
+    assert [(task.action, task.reason) for task in plan.tasks] == [("trust", "its value is written to a.md")]
+
+
 def test_why_tells_from_recorded_facts(tmp_path: Path) -> None:
     """What it was made from, how it came to be, what happens next."""
     run = book().run(dir=tmp_path)

@@ -176,7 +176,14 @@ def _changes_of(step: StepSpec, known: StepSpec) -> Iterator[str]:
     """What differs in one step; `known` is the same one on record, perhaps by another name."""
     if step.version != known.version:
         yield f"step {step.name}: version {known.version} -> {step.version}"
-    if step.writes != known.writes:
+    then, now = known.files, step.files
+    if any(now.get(key, path) != path for key, path in then.items()):
         yield f"step {step.name} writes to another path: finished files are moved"
-    if step.marker != known.marker:
+    for path in [path for key, path in now.items() if key not in then]:
+        again = "too: of finished work only when it is done again, as with --redo"
+        here = "now: what it gave before is written there, if it can be"
+        yield f"step {step.name} writes {path}, {again if then else here}"
+    for path in [path for key, path in then.items() if key not in now]:
+        yield f"step {step.name} no longer writes {path}: finished files stay"
+    if then and step.marker != known.marker:
         yield f"step {step.name} has another marker: finished files are sealed anew"

@@ -158,6 +158,8 @@ def test_plain_markers_are_exact_and_last() -> None:
     assert not ends_in_marker(b"text\nR1_DRAFT_COMPLETE\n", "DRAFT_COMPLETE")
     assert not ends_in_marker(b"DRAFT_COMPLETE\ntext\n", "DRAFT_COMPLETE")
     assert not ends_in_marker(b"it is DRAFT_COMPLETE", "DRAFT_COMPLETE")
+    assert not ends_in_marker(b"text\n<!-- DRAFT_COMPLETE --", "DRAFT_COMPLETE")
+    assert not ends_in_marker(b"text\n<!- DRAFT_COMPLETE -->", "DRAFT_COMPLETE")
 
 
 def test_the_seal_takes_the_place_of_a_plain_marker() -> None:

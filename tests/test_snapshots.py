@@ -185,6 +185,30 @@ def test_rotation_keeps_the_newest_that_prove_themselves(run_dir):
     assert not (run_dir / "checkpoint_0001.sha256").exists()
 
 
+def test_rotation_is_not_stopped_by_folders_in_the_place_of_files(run_dir):
+    """One in the place of an old snapshot, or of its sidecar, stays; a link to one goes."""
+    for number in range(1, 7):
+        write_snapshot(run_dir, number, b'{"n":1}')
+    for name in ("checkpoint_0001.json", "checkpoint_0002.sha256", "checkpoint_0003.sha256"):
+        (run_dir / name).unlink()
+    (run_dir / "checkpoint_0001.json").mkdir()
+    (run_dir / "checkpoint_0002.sha256").mkdir()
+    (run_dir / "checkpoint_0003.sha256").symlink_to("checkpoint_0002.sha256")
+    assert [path.name for path in rotate(run_dir, 3)] == ["checkpoint_0002.json", "checkpoint_0003.json"]
+    kept = sorted(name for name in os.listdir(run_dir) if name < "checkpoint_0004")
+    assert kept == ["checkpoint_0001.json", "checkpoint_0001.sha256", "checkpoint_0002.sha256"]
+
+
+@pytest.mark.parametrize("payload", [b'{"n":}', b'{"n":1]}', b'{"\xff":1}', b'{"n":' + b"[" * 100_000 + b"}"])
+def test_a_snapshot_that_proves_itself_and_is_no_json_is_damaged(run_dir, payload):
+    """The hash fits, but nothing can be made of what it covers: the next older one is used."""
+    write_snapshot(run_dir, 1, b'{"n":1}')
+    write_snapshot(run_dir, 2, payload)
+    loaded = newest_snapshot(run_dir, quarantine=run_dir / "quarantine")
+    assert loaded is not None
+    assert (loaded.number, numbers(run_dir)) == (1, [1])
+
+
 def test_a_failure_at_any_operation_of_a_save_leaves_a_state_and_never_fewer_than_two(tmp_path):
     """Whatever operation fails, the last saved state or the new one loads, and two good ones exist."""
     number, failed = 0, True

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
+
+import pytest
 
 from holdfast import Pipeline
 from holdfast.commands import people
 from holdfast.journal.scan import last_position
 from holdfast.runs.listing import open_project
+from holdfast.stores import disk
 
 from .projects import events_of, in_thread, journal_of
 
@@ -64,3 +69,35 @@ def test_a_torn_line_found_at_the_start_is_told_once(tmp_path: Path) -> None:
     pipe.step(lambda: 2, name="b")
     assert pipe.run(dir=tmp_path).status == "completed"
     assert ["torn line" in words for words in mended(tmp_path)] == [True]
+
+
+def test_a_journal_is_written_anew_while_nobody_else_can_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the word of a person who decides at that moment would go to the file that is replaced."""
+    pipe = Pipeline("p")
+    pipe.step(lambda: 1, name="a")
+    pipe.run(dir=tmp_path)
+    journal = journal_of(tmp_path)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([lines[0], b"damage\n", *lines[2:]]))
+    held: list[bool] = []
+
+    def look(op: str, path: str) -> None:
+        if op == "rename" and path == str(journal):
+            held.append(is_held(tmp_path / ".holdfast/append.lock"))
+
+    monkeypatch.setattr(disk, "hook", look)
+    pipe.run(dir=tmp_path)
+    assert held == [True]
+
+
+def is_held(lock: Path) -> bool:
+    descriptor = os.open(lock, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

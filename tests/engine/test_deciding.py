@@ -194,11 +194,12 @@ def test_keep_means_the_part_file_whatever_stands_under_its_final_name(project: 
 
 
 def test_continue_hands_the_half_finished_text_over(project: Project) -> None:
-    """The step receives it as ctx.partial."""
+    """The step receives it as ctx.partial, and whoever reads RESUME.md is told."""
     half_finished(project, LONG)
     project.decide("draft", "continue")
     assert project.run().status == "completed"
     assert project.partial == [LONG]
+    assert f"{len(LONG):,} characters of half-finished text" in (project.root / "RESUME.md").read_text()
 
 
 def test_redo_backs_half_finished_text_up(project: Project) -> None:

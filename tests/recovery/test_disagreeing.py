@@ -90,9 +90,16 @@ def test_what_was_left_out_is_neither_done_nor_to_be_done() -> None:
         assert words(LEFT_OUT, SKIPPED, checkpoint=status) == [
             f"draft[a]: checkpoint.md: {status}, journal: skipped; believed: journal"
         ]
+    assert words(LEFT_OUT, SKIPPED, todos=PENDING)
     assert words(planned("run"), checkpoint=SKIPPED) == [
         "draft[a]: checkpoint.md: skipped, files: nothing that proves it; believed: files"
     ]
+
+
+def test_a_view_that_does_not_speak_of_a_task_contradicts_nobody() -> None:
+    """It is of an older pipeline, or of before its items were made."""
+    plan = planned("redo", evidence="sealed artifact")
+    assert not list(disagreements({plan.id: plan}, {}, Views((Claims("checkpoint.md", tasks={"b": PENDING}),))))
 
 
 def test_what_a_page_calls_skipped_is_not_done_because_the_database_says_so() -> None:

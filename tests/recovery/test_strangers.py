@@ -59,13 +59,14 @@ def strangers(root: Path, pipe: Pipeline | None = None) -> list[Stranger]:
 
 def test_all_of_the_project_is_looked_at(project: Path) -> None:
     """In the project's own folder and in those above artifacts each file is listed; others are counted."""
-    write(project, "helper.py", "out/cover.png", "out/notes/mine.txt")
+    write(project, "helper.py", "out/cover.png", "out/notes/mine.txt", "old.md.part")
     write(project, "data/1.csv", "data/deep/2.csv", "inbox/b.txt")
     found = {one.path: (one.kind, one.files) for one in strangers(project)}
     assert found == {
         "data/": ("folder", 2),
         "helper.py": ("stranger", 1),
         "inbox/": ("folder", 1),
+        "old.md.part": ("partial", 1),
         "out/cover.png": ("stranger", 1),
         "out/notes/mine.txt": ("stranger", 1),
     }

@@ -8,7 +8,7 @@ the files in a state from which the same decision, or a more trusting one, follo
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,13 +142,6 @@ class Acting:
     def _put_back(self, file: ev.FileRecord, seal: Seal) -> str | None:
         """Put an accepted file back; gives what had been set aside, if it was that; None if nothing is whole."""
         return "" if self.artifacts.heal(file, seal) else self._gathering.backups.heal(file, seal) or None
-
-    def put_away_damaged(self, node: Node, decision: Decision) -> Iterator[ev.Event]:
-        """Set the damaged files that a decision is about aside, but those of which only the seal is."""
-        for path in decision.paths:
-            found = decision.looks.get(path)
-            if found is not None and not found.is_whole:
-                yield from self._put_away(node.id, path, found)
 
     def _mend_seal(self, task: str, file: ev.FileRecord, seal: Seal) -> list[ev.Event]:
         """Seal a file anew of which only the seal is damaged; what was there is kept, the bytes need no copy."""

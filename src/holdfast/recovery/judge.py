@@ -242,10 +242,6 @@ class Judge:
         self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
     ) -> Iterator[ev.Event]:
         yield from self._make_room(node, decision)
-        if decision.action == decisions.HEAL and self._moving.is_away(node):
-            yield from self._acting.put_away_damaged(node, decision)
-            yield from self.bring_home(node)
-            decision = self.decide(node, parts, input_digest)  # what is missing is put back where it belongs now
         if decision.action not in _NO_ACT:
             yield from self._acting.apply(node, decision, parts, input_digest)
         yield from self.bring_home(node)

@@ -572,8 +572,13 @@ def test_a_section_all_of_whose_sources_are_left_out_is_not_to_run(tmp_path: Pat
     def notes(source: str) -> str:
         return source
 
+    @pipe.step
+    def index(notes: dict[str, str]) -> list[str]:
+        return [*notes]
+
     layout = ProjectLayout(tmp_path)
     decide(layout, pipe.run(dir=tmp_path).run_id, "text[a]", "skip")
     planned = {task.id: task.reason for task in make_plan(pipe.compile(), layout).tasks}
     assert planned["notes[a]"] == "text[a] was skipped"
+    assert planned["index"] == "not started"
     assert pipe.run(dir=tmp_path).picture.record("notes[a]").status == "skipped"

@@ -86,6 +86,20 @@ def test_keep_accepts_an_edit_and_redoes_what_depends_on_it(project: Project) ->
     assert (project.root / "review.md").read_text().startswith("read: MY draft")
 
 
+def test_an_answer_about_an_edit_that_was_undone_does_not_wait_for_the_next(project: Project) -> None:
+    """It was given for what stood there then: another edit is asked about, as the first was."""
+    path = project.root / "draft.md"
+    project.run()
+    original = path.read_text()
+    path.write_text(original.replace("the draft", "MY draft"))
+    project.run()
+    project.decide("draft", "keep")
+    path.write_text(original)
+    assert (project.run().status, project.made) == ("completed", [])
+    path.write_text(original.replace("the draft", "a slip"))
+    assert (project.run().status, project.made) == ("paused", [])
+
+
 @pytest.mark.parametrize("wish", ["sent back", "new inputs"])
 def test_an_edit_that_was_kept_is_set_aside_when_its_step_runs_again(project: Project, wish: str) -> None:
     """No step can make a person's words again: they stay beside the file, not only in objects/."""

@@ -171,3 +171,19 @@ def test_a_check_of_an_edit_is_not_answered_by_what_was_paid_for_before_it(tmp_p
     (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
     result = pipe.run(dir=tmp_path)
     assert (result.status, pages[-1]) == ("completed" if edit.startswith("good") else "paused", edit)
+
+
+def test_a_check_of_an_async_step_refuses_and_accepts(tmp_path: Path) -> None:
+    """It is asked by a worker of its own, so that the loop goes on, and what it says counts."""
+    pipe, seen = Pipeline("p"), []
+
+    def long_enough(output: str) -> str | None:
+        seen.append((output, threading.current_thread().name == "holdfast-loop"))
+        return None if len(output) > 1 else "it is too short"
+
+    @pipe.step(check=long_enough, retries=1, backoff=0.0)
+    async def page(ctx: Context) -> str:
+        return "x" * ctx.attempt * (ctx.round + 1)
+
+    assert in_thread(lambda: pipe.run(dir=tmp_path)).outputs["page"] == "xx"
+    assert seen == [("x", False), ("xx", False)]

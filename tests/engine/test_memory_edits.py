@@ -19,9 +19,24 @@ def glossary(parts: list[str], *, version: int = 1) -> Pipeline:
 
     @pipe.step(each="part", appends="glossary.md", check=objection, version=version)
     def terms(part: str) -> str:
-        return f"terms of {part}\n"
+        return f"terms of {part}\n" if version < 3 else f"better terms of {part}\n"
 
     return pipe
+
+
+def test_an_older_version_of_the_file_that_is_put_back_is_asked_about(tmp_path: Path) -> None:
+    """Each of its sections is whole and sealed, and none is what was accepted last."""
+    pipe, path = glossary(["a", "b"], version=3), tmp_path / "glossary.md"
+    glossary(["a", "b"]).run(dir=tmp_path)
+    old = path.read_bytes()
+    assert pipe.run(dir=tmp_path).status == "completed"
+    new = path.read_bytes()
+    path.write_bytes(old)
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.needs_review, path.read_bytes()) == ("paused", ["terms[a]", "terms[b]"], old)
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "restore"\n')
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert path.read_bytes() == new
 
 
 def test_an_edited_section_that_its_check_refuses_is_not_kept(tmp_path: Path) -> None:

@@ -230,3 +230,12 @@ def test_which_errors_are_tried_again() -> None:
     assert again(ValueError()) and again(ValueError(), 2) and not again(ValueError(), 3)
     assert not again(ValueError(), no_retry_on=(ValueError,))
     assert again(OSError(), retry_on=(OSError,)) and not again(ValueError(), retry_on=(OSError,))
+
+
+def test_what_runs_is_not_taken_a_second_time() -> None:
+    """However often it is looked at: a person may ask for another try of it meanwhile."""
+    table = Table(reviews())
+    assert table.take_all() == ["draft[a]"]
+    table.scheduler.to_consider.append(table.nodes["draft[a]"])
+    table.answer()
+    assert table.take_all() == []

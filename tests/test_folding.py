@@ -178,6 +178,7 @@ def test_work_that_is_adopted_after_a_kill_keeps_its_paid_calls() -> None:
     paid = ev.OnceRecorded(step_id="a", key="k", result=msgspec.Raw(b"1"))
     state = told(started("a"), paid, ev.TaskAdopted(step_id="a", node="a", evidence="sealed"))
     assert "k" in state.once["a"]
+    assert told(adopted("a", round=1), state=state).once == {}  # made in another round, without them
 
 
 def test_spend_outside_a_paid_call_is_lost_with_its_attempt() -> None:

@@ -454,6 +454,28 @@ def test_a_lost_value_that_may_be_needed_is_not_certain(tmp_path: Path) -> None:
     assert (result.status, result.picture.state.task("score").value_lost) == ("completed", True)
 
 
+def test_a_lost_value_that_only_what_may_run_needs_is_not_certain(tmp_path: Path) -> None:
+    """Nothing changes it: it comes back only if what takes it runs."""
+    pipe = Pipeline("p")
+    pipe.step(lambda: "draft", name="draft", writes="draft.md")
+    pipe.step(lambda: 1, name="score")
+
+    @pipe.step(writes="final.md")
+    def final(draft: str, score: int) -> str:
+        return f"{draft} {score}"
+
+    run_id = pipe.run(dir=tmp_path).run_id
+    shutil.rmtree(tmp_path / ".holdfast")
+    pipe.run(dir=tmp_path)
+    decide(ProjectLayout(tmp_path), run_id, "draft", "redo")
+    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), run_id)
+    assert {task.id: (task.action, task.if_different) for task in plan.tasks} == {
+        "draft": ("redo", False),
+        "score": ("redo", True),
+        "final": ("redo", True),
+    }
+
+
 def test_an_edit_that_counts_only_once_its_items_are_known_is_foreseen(tmp_path: Path) -> None:
     """After a loss it waits for them; what was made before the edit is not called trusted, and then runs."""
     pipe, ran = Pipeline("p"), []

@@ -21,6 +21,7 @@ from holdfast.engine.attempt import Attempt, Attempts, Verdict
 from holdfast.engine.runner import Runner
 from holdfast.errors import StorageError
 from holdfast.executors.base import Call, Outcome
+from holdfast.stores import disk
 
 from .projects import events_of, exits_of, in_thread, say
 
@@ -561,6 +562,34 @@ def test_words_that_no_line_can_hold_fail_their_step_alone(tmp_path: Path, name:
     results = [pipe.run(dir=tmp_path) for _ in range(2)]
     assert [(result.status, list(result.needs_review)) for result in results] == [("failed", ["wordy"])] * 2
     assert sorted(calls) == ["other", "wordy"]
+
+
+def test_a_disk_that_is_full_under_a_stream_costs_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run stops, whatever the body makes of it; what was streamed is there when it goes on."""
+    is_full = True
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="story.md", retries=0, on_partial="continue")
+    def story(ctx: Context) -> None:
+        ctx.write("It begins. " * 20)
+        try:
+            ctx.write("It goes on.\n" if ctx.partial is None else f"{len(ctx.partial)} were there.\n")
+        except Exception:
+            ctx.log("not that it mattered")
+
+    def fill(op: str, path: str) -> None:
+        part = tmp_path / "story.md.part"
+        if is_full and op == "write" and path.endswith(part.name) and part.stat().st_size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(disk, "hook", fill)
+    with pytest.raises(StorageError, match="No space left"):
+        pipe.run(dir=tmp_path)
+    is_full = False
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert "220 were there." in (tmp_path / "story.md").read_text()
 
 
 @pytest.mark.parametrize("how", ["the disk fails", "it is stopped"])

@@ -127,3 +127,16 @@ def test_what_a_batch_that_failed_has_left_in_the_state_is_not_kept(
     assert [one.state.seq for one in saved] == [one.position.seq for one in saved]
     page = tmp_path / "checkpoint.md"
     assert not page.exists() or "| second | ✅ |" not in page.read_text()
+
+
+def test_the_number_of_a_snapshot_that_was_lost_is_not_used_again(tmp_path: Path) -> None:
+    """Whoever has kept it elsewhere would have two of that name."""
+    pipe = Pipeline("p")
+    pipe.step(lambda: 1, name="first")
+    run = ProjectLayout(tmp_path).run(pipe.run(dir=tmp_path).run_id)
+    newest = max(number for number, _ in snapshots(run.dir))
+    for lost in run.dir.glob("checkpoint_*"):
+        lost.unlink()
+    pipe.step(lambda: 2, name="second")
+    pipe.run(dir=tmp_path)
+    assert min(number for number, _ in snapshots(run.dir)) == newest + 1

@@ -57,6 +57,12 @@ def raw(data: bytes, task: str) -> bytes:
 # --- writing and reading back ----------------------------------------------------------------------------
 
 
+def test_a_section_counts_as_the_task_s_that_both_its_lines_name() -> None:
+    """A seal under another one's opening line proves neither."""
+    data = written(ALL).replace(b"section=glossary[a]", b"section=glossary[z]")
+    assert [*bodies(data)] == ["glossary[b]", "glossary[c]"]
+
+
 def test_a_section_is_an_opening_line_its_text_and_a_seal() -> None:
     """The bytes are as the format page shows them."""
     lines = memory.write_section(B).decode().splitlines()

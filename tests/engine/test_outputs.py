@@ -479,3 +479,21 @@ def test_a_file_that_was_emptied_is_put_back(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"")
     assert pipe.run(dir=tmp_path).status == "completed"
     assert (tmp_path / "a.txt").read_text() == "text"
+
+
+def test_a_step_that_changes_a_parameter_changes_it_for_nobody_else(tmp_path: Path) -> None:
+    """Neither for the steps after it nor in the record, also deep inside."""
+    pipe = Pipeline("p", params={"plan": (str, {"parts": [["a"]]})})
+
+    @pipe.step
+    def first(plan: dict[str, Any]) -> int:
+        plan["parts"][0].append("b")
+        plan["parts"].append([])
+        return 1
+
+    @pipe.step
+    def second(first: int, plan: dict[str, Any]) -> dict[str, Any]:
+        return plan
+
+    result = pipe.run(dir=tmp_path)
+    assert result.outputs["second"] == result.picture.state.params["plan"] == {"parts": [["a"]]}

@@ -199,3 +199,22 @@ def test_a_plain_file_beside_a_sealed_one_of_another_set_is_not_adopted(tmp_path
     shutil.rmtree(tmp_path / ".holdfast")
     project.run()
     assert project.made == ["meta"]
+
+
+def test_a_plain_marker_proves_nothing_of_work_that_was_accepted_once(tmp_path: Path) -> None:
+    """What was accepted is damaged and is to be made again: another text with a marker does not take its place."""
+    pipe, path, ran = Pipeline("p"), tmp_path / "draft.md", []
+
+    @pipe.step(writes="draft.md", copy=False)
+    def draft() -> str:
+        ran.append("draft")
+        return "the draft\n"
+
+    pipe.run(dir=tmp_path)
+    path.write_bytes(b"\0")
+    assert pipe.run(dir=tmp_path, budget_usd=0.0).status == "paused"
+    path.write_text("another draft\n<!-- DRAFT_COMPLETE -->\n")
+    assert pipe.run(dir=tmp_path, budget_usd=1.0).status == "completed"
+    assert (path.read_text().startswith("the draft\n"), ran) == (True, ["draft", "draft"])
+    (kept,) = tmp_path.glob("draft.md.bak.*")
+    assert kept.read_text().startswith("another draft\n")

@@ -579,6 +579,33 @@ def test_recover_leaves_such_a_file_to_the_run_which_asks_nobody(tmp_path: Path)
     assert ran == ["plan", "chapter[a]", "chapter[b]"]
 
 
+def test_what_takes_a_section_that_is_made_again_runs_only_perhaps(tmp_path: Path) -> None:
+    """A chapter receives the sections before its own: the first of them is certain, the chapter behind is not."""
+
+    def pipeline(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+        pipe.items("part", ["a", {"id": "b", "after": ["a"]}])
+
+        @pipe.step(each="part")
+        def text(part: str, notes: dict[str, str]) -> str:
+            return part
+
+        @pipe.step(each="part", appends="notes.md", sources="text", version=version)
+        def notes(source: str) -> str:
+            return source
+
+        return pipe
+
+    pipeline(1).run(dir=tmp_path)
+    plan = make_plan(pipeline(2).compile(), ProjectLayout(tmp_path))
+    assert {task.id: (task.action, task.if_different) for task in plan.tasks} == {
+        "text[a]": ("trust", False),
+        "text[b]": ("redo", True),
+        "notes[a]": ("redo", False),
+        "notes[b]": ("redo", False),
+    }
+
+
 def test_a_section_all_of_whose_sources_are_left_out_is_not_to_run(tmp_path: Path) -> None:
     """`plan` leaves out what the run then leaves out."""
     pipe = Pipeline("p")

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import itertools
 import math
 import os
 import shutil
@@ -217,3 +218,20 @@ def test_removing_is_idempotent(tree):
     tree.remove("a/b")
     tree.remove("no/such")
     assert not tree.exists("a/b")
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_file_that_cannot_be_moved_in_is_told_and_stays_where_it_is(tree, root, tmp_path, sync):
+    """At whichever operation: who is told nothing would record a file that is not there."""
+    for number in itertools.count(1):
+        source = tmp_path / f"made{number}"
+        source.write_bytes(b"text")
+        with disk.failing_at(number, errno.EIO) as seen:
+            try:
+                tree.move_in(source, f"{number}/a.bin", sync=sync)
+            except OSError:
+                assert source.exists() or (root / f"{number}/a.bin").read_bytes() == b"text"
+                continue
+        assert (root / f"{number}/a.bin").read_bytes() == b"text"
+        assert len(seen) < number
+        return

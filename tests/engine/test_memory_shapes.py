@@ -11,6 +11,8 @@ import pytest
 from holdfast import Context, Pipeline, Rewind, seals
 from holdfast.artifacts import memory
 from holdfast.commands.run import RunResult
+from holdfast.commands.verify import verify
+from holdfast.layout import ProjectLayout
 
 from .projects import events_of, exits_of, in_thread
 
@@ -179,6 +181,28 @@ def test_another_path_moves_a_file_that_a_head_opens(tmp_path: Path) -> None:
         assert (tmp_path / path).read_bytes() == before
         assert not (tmp_path / left).exists()
     assert not events_of(tmp_path, "artifact_healed")
+
+
+@pytest.mark.parametrize("is_headed", [True, False])
+def test_another_path_where_somebody_s_file_stands(tmp_path: Path, is_headed: bool) -> None:
+    """Their words stay in it, the sections come to stand there too, and nothing is lost of the old file."""
+
+    def pipeline(path: str) -> Pipeline:
+        pipe = Pipeline("p")
+        pipe.items("part", ["a", "b"])
+        pipe.step(name="opening")(lambda: "# Notes")
+        head = "opening" if is_headed else None
+        pipe.step(name="notes", each="part", appends=path, head=head)(lambda part: f"about {part}")
+        return pipe
+
+    run(pipeline(FILE), tmp_path)
+    (tmp_path / FILE).write_text(f"{(tmp_path / FILE).read_text()}A note by hand\n")
+    (tmp_path / "other.md").write_text("somebody's words\n")
+    result = run(pipeline("other.md"), tmp_path)
+    assert (result.status, verify(ProjectLayout(tmp_path), result.run_id).findings) == ("completed", [])
+    assert "somebody's words\n" in (tmp_path / "other.md").read_text()
+    assert [*texts(tmp_path / "other.md")][-2:] == ["notes[a]", "notes[b]"]
+    assert [path for path in tmp_path.rglob("*.md*") if "A note by hand" in path.read_text(errors="replace")]
 
 
 def test_another_path_and_the_file_is_lost(tmp_path: Path) -> None:

@@ -249,7 +249,10 @@ class Sections:
         new, tree = self.path(node), self.artifacts.tree
         if tree.exists(old) and not tree.exists(new):
             tree.rename(old, new, sync=True)  # a person's notes in it are nowhere else
-        return [self._moved(node, decision.reason, "")]
+        moved = self._moved(node, decision.reason, "")
+        is_there = all(self.artifacts.files.check(file, node.names).kind == look.SEALED for file in moved.files)
+        # Somebody's file may have the new name: the section is written into it with its batch.
+        return [moved if is_there else self._moved(node, decision.reason, UNWRITTEN)]
 
     def _moved(self, node: Node, reason: str, kind: str) -> ev.TaskKept:
         accepted = self.inputs.state.task(node.id).accepted or Accepted()

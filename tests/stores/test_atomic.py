@@ -62,6 +62,30 @@ def test_a_temporary_folder_on_another_device_is_not_used(tmp_path):
     assert os.listdir(tmp_path / "tmp") == []
 
 
+def test_a_file_moved_from_another_device_is_durable_before_it_has_its_name(tmp_path, monkeypatch):
+    """The copy is synced, and then renamed; its folder is synced, too."""
+    (tmp_path / "made").write_bytes(b"text")
+    (tmp_path / "to").mkdir()
+    seen = []
+
+    def other_device(op: str, path: str) -> None:
+        seen.append((op, "made" if path.endswith("made") else "to"))
+        if op == "rename" and seen.count(("rename", "to")) == 1:
+            raise OSError(errno.EXDEV, "cross-device")
+
+    monkeypatch.setattr(disk, "hook", other_device)
+    atomic.move_file(tmp_path / "made", str(tmp_path / "to/file"), sync=True)
+    after = seen[seen.index(("rename", "to")) + 1 :]
+    assert [one for one in after if one[0] != "open"] == [
+        ("write", "to"),
+        ("sync", "to"),
+        ("rename", "to"),
+        ("unlink", "made"),
+        ("sync", "to"),
+    ]
+    assert ((tmp_path / "to/file").read_bytes(), (tmp_path / "made").exists()) == (b"text", False)
+
+
 def test_a_link_at_the_target_is_replaced_not_followed(tmp_path):
     """Writing over a link changes the link, never the file it points to."""
     (tmp_path / "real").write_bytes(b"precious")

@@ -487,3 +487,15 @@ def test_a_pack_that_is_cut_while_it_is_read_holds_what_was_read(
     pack = Pack(pack_of(tmp_path))
     pack.refresh()
     assert list(pack.objects) == names[:-1] and pack.damage == []
+
+
+@pytest.mark.parametrize("size", [10, PACKED_MAX + 1])
+def test_bytes_that_are_not_what_they_should_be_are_not_kept(tmp_path, size):
+    """A copy that is made again from a file is made only if the file still is what was accepted."""
+    source, wanted = tmp_path / "file", sha_of(b"x" * size)
+    source.write_bytes(b"y" * size)
+    store = open_store(tmp_path)
+    with source.open("rb") as file:
+        assert not store.put_whole(file.fileno(), size, wanted)
+    assert not store.has(wanted)
+    assert os.listdir(tmp_path / "tmp") == []

@@ -193,7 +193,7 @@ def test_a_damaged_file_of_a_lost_run_is_redone_and_nothing_else(book: Book) -> 
     book.lose()
     (book.root / "drafts" / "two.md").write_bytes(b"")
     recovery = book.recover()
-    assert actions(recovery)["draft[two]"] in ("run", "redo")
+    assert actions(recovery)["draft[two]"] == "run"
     assert book.run().status == "completed"
     assert set(book.ran) == {"chapters", "draft[two]"}
     assert book.artifacts() == before
@@ -332,7 +332,7 @@ def test_what_is_half_finished_stays_where_it_is(book: Book) -> None:
     half = book.root / "drafts" / "two.md.part"
     half.write_text("Half of a draft, and long enough to go on from it. " * 4)
     found = book.recover()
-    assert {task.id: task.action for task in found.tasks}["draft[two]"] in ("redo", "run")
+    assert {task.id: task.action for task in found.tasks}["draft[two]"] == "redo"
     assert half.exists()
 
 

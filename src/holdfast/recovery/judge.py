@@ -162,7 +162,7 @@ class Judge:
         if node.id in self.state.tasks or not paths or not self.policy.adopt:
             return False
         found = [self.artifacts.files.look(path, node.names, None) for path in paths.values()]
-        return all(seen.seal is not None and seen.kind == look.SEALED for seen in found) and not any(
+        return all(seen.kind == look.SEALED for seen in found) and not any(
             seen.seal is not None and seen.seal.run in self.living_runs for seen in found
         )
 

@@ -631,3 +631,20 @@ def test_a_section_all_of_whose_sources_are_left_out_is_not_to_run(tmp_path: Pat
     assert planned["notes[a]"] == "text[a] was skipped"
     assert planned["index"] == "not started"
     assert pipe.run(dir=tmp_path).picture.record("notes[a]").status == "skipped"
+
+
+def test_a_file_with_words_below_its_seal_still_makes_its_lost_copy_again(tmp_path: Path) -> None:
+    """With objects/ lost, what was accepted still stands above the words: it is put back, as plan and why say."""
+    layout = ProjectLayout(tmp_path)
+    run_id = execute(book().compile(), layout, Request()).run_id
+    shutil.rmtree(layout.objects)
+    with (tmp_path / "drafts/a.md").open("a") as file:
+        file.write("A remark.\n")
+    before = files(tmp_path)
+    plan = make_plan(book().compile(), layout)
+    assert actions(plan)["draft[a]"] == "heal"
+    assert plan.expected_cost_usd == 0.0
+    assert "objects/ has no whole copy" not in "\n".join(explain(layout, run_id, "draft[a]"))
+    assert files(tmp_path) == before
+    result = execute(book().compile(), layout, Request())
+    assert (result.status, result.cost_usd) == ("completed", 1.0)

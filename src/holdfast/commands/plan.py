@@ -21,6 +21,7 @@ from holdfast.runs.choosing import Choice, Request, choose
 from holdfast.runs.listing import holder_of, read_run
 from holdfast.runs.looking import as_recorded
 from holdfast.sessions.editing import foreseen_wishes, lost_wishes, turned_back
+from holdfast.sessions.mending import mend_objects
 from holdfast.sessions.setting_out import looking
 from holdfast.settings import Settings, load_settings
 from holdfast.state import IN_PROGRESS, RunState
@@ -81,6 +82,7 @@ def make_plan(
     state.budget_usd = choice.budget_usd if state.budget_usd is None else state.budget_usd
     views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
     with looking(compiled.spec, layout, state, request, compiled, views) as walker:
+        mend_objects(walker.inputs.artifacts, state, prove=not request.quick)
         walker.go()
         walker.foresee_edits()
         walker.notes.tell_running(running)
@@ -139,6 +141,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
         fold(state, wish, state.seq, clock.now())
     running = _begun(state) if holder_of(layout, state.run_id) is not None else []
     with looking(spec, layout, state, Request(settings=load_settings(layout.root))) as walker:
+        mend_objects(walker.inputs.artifacts, state, prove=True)
         walker.go()
         walker.notes.tell_running(running)
         needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]

@@ -178,6 +178,39 @@ def test_an_edit_of_one_item_that_is_kept_redoes_what_gathers_it(tmp_path: Path)
     assert "MY note a" in (tmp_path / "report.md").read_text()
 
 
+def test_an_edit_that_is_kept_redoes_a_value_that_was_lost(tmp_path: Path) -> None:
+    """What was made from the words before the edit does not count, also if nothing is left that says so."""
+
+    def pipeline() -> Pipeline:
+        pipe = Pipeline("valued")
+
+        @pipe.step(writes="outline.md")
+        def outline() -> str:
+            return "the words\n"
+
+        @pipe.step
+        def research(outline: str) -> str:
+            return outline.upper()
+
+        @pipe.step(writes="draft.md")
+        def draft(research: str) -> str:
+            return research
+
+        return pipe
+
+    pipeline().run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    path = tmp_path / "outline.md"
+    path.write_text(path.read_text().replace("the words", "MY words"))
+    layout = open_project(tmp_path)
+    decide(layout, pipeline().run(dir=tmp_path).run_id, "outline", "keep")
+    result = pipeline().run(dir=tmp_path)
+    assert (result.status, result.needs_review) == ("paused", ["draft"])
+    decide(layout, result.run_id, "draft", "redo")
+    assert pipeline().run(dir=tmp_path).status == "completed"
+    assert "MY WORDS" in (tmp_path / "draft.md").read_text()
+
+
 def test_one_of_several_files_that_was_edited_can_be_kept(project: Project) -> None:
     """The answer ends the question, and nothing runs."""
     project.lose()

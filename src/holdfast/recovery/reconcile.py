@@ -130,8 +130,10 @@ def _stale(evidence: Evidence) -> Decision | None:
     now = shorten(evidence.parts)
     unknown_now = {name for name, part in now.items() if part == UNKNOWN}
     changed = [n for n in changed_parts(record.inputs, evidence.parts) if n not in then and n not in unknown_now]
-    misfits = [n for n, part in then.items() if part and n not in unknown_now and now.get(n) != part]
-    changed += [name for name in misfits if evidence.taken.get(name)]
+    differing = _differing(evidence)
+    misfits = [name for name, part in differing.items() if part]
+    # What a person kept is another than whatever the lost one was, also where no seal says which that was.
+    changed += [name for name in differing if evidence.taken.get(name)]
     if evidence.kept_by:  # whatever became of the work that was sent back; parameter, version and files count
         changed = [name for name in changed if name not in evidence.taken]
     reason = _what_changed(evidence, changed)
@@ -143,6 +145,13 @@ def _stale(evidence: Evidence) -> Decision | None:
         return None
     listed = ", ".join(sorted(misfits or then))
     return Decision(ASK, f"it was made from another {listed} than the one that is there now", about="input")
+
+
+def _differing(evidence: Evidence) -> dict[str, str]:
+    """What was unknown when the work was adopted, is known now, and is not what its seal says; with what that is."""
+    then, now = evidence.record.inputs, shorten(evidence.parts)
+    unknown = {name: part[1:] for name, part in then.items() if part.startswith(UNKNOWN)}
+    return {name: part for name, part in unknown.items() if now.get(name) not in (UNKNOWN, part)}
 
 
 def _is_beyond_telling(recorded: str, then: Mapping[str, str], unknown_now: Collection[str]) -> bool:

@@ -211,6 +211,20 @@ def test_an_edit_that_is_kept_redoes_a_value_that_was_lost(tmp_path: Path) -> No
     assert "MY WORDS" in (tmp_path / "draft.md").read_text()
 
 
+def test_what_is_kept_although_an_input_differs_is_not_asked_about_again(project: Project) -> None:
+    """Also if another of its inputs is still lost, and if everything is lost once more."""
+    project.lose("draft.md")
+    project.words = "other"
+    result = project.run()
+    assert result.needs_review == ["final"]
+    project.decide(result, "final", "keep")
+    assert project.run().status == "completed"
+    assert verify(open_project(project.root), result.run_id).findings == []
+    assert (project.run().status, project.made) == ("completed", [])
+    project.lose()
+    assert (project.run().status, project.made) == ("completed", [])
+
+
 def test_one_of_several_files_that_was_edited_can_be_kept(project: Project) -> None:
     """The answer ends the question, and nothing runs."""
     project.lose()

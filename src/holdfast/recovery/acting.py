@@ -20,7 +20,6 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.parts import UNKNOWN, shorten
 from holdfast.artifacts.products import (
     OutputRefusedError,
     output_digest,
@@ -30,7 +29,7 @@ from holdfast.artifacts.products import (
 from holdfast.decisions import Decision
 from holdfast.errors import ValueRefusedError
 from holdfast.pipeline.nodes import Node
-from holdfast.recovery.adopting import Adopting, comparable
+from holdfast.recovery.adopting import Adopting, as_known, comparable
 from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake
 from holdfast.recovery.openings import Openings
@@ -262,7 +261,7 @@ class Acting:
             step_id=node.id,
             reason=decision.reason,
             input_digest=comparable(digest_, parts),
-            inputs=shorten(parts),
+            inputs=as_known(self.state.task(node.id), parts),
             output_digest="" if same else output_digest(files, value_digest(node, accepted)),
             files=files,
         )
@@ -284,7 +283,7 @@ class Acting:
     def _migrate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
-        made_from = {"input_digest": comparable(digest_, parts), "inputs": _as_known(record, parts)}
+        made_from = {"input_digest": comparable(digest_, parts), "inputs": as_known(record, parts)}
         now = replace(record, version=node.spec.version, **made_from)
         seal = seals.vary(task_seal(node.id, node.spec, self.state.run_id, now), known_as=record.output_digest)
         left, version = self._left_by_migration(node, decision, accepted)
@@ -378,9 +377,3 @@ def _decided_before(node: Node, decision: Decision, record: TaskState, *, is_lef
     known = next((seal.known_as for seal in sealed if seal.known_as not in ("", record.output_digest)), "")
     reason = "an edit was kept" if known else "there was nothing to decide"
     return [ev.TaskKept(step_id=node.id, reason=reason, output_digest=known)] if known or record.decided else []
-
-
-def _as_known(record: TaskState, parts: Mapping[str, str]) -> dict[str, str]:
-    """The inputs as they are now; one that is unknown as it is on record, where its seal may have named it."""
-    now = shorten(parts)
-    return {name: record.inputs.get(name, part) if part == UNKNOWN else part for name, part in now.items()}

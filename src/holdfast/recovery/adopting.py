@@ -24,7 +24,7 @@ from holdfast.recovery.openings import Openings
 from holdfast.recovery.sealing import no_rest, set_seal
 from holdfast.recovery.seeing import file_seen
 from holdfast.seals import Seal
-from holdfast.state import Accepted
+from holdfast.state import Accepted, TaskState
 
 
 class Adopting:
@@ -206,8 +206,9 @@ class Adopting:
     def _seal_against(
         self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
     ) -> Seal:
-        made_from = {"input_digest": comparable(digest_, parts), "inputs": shorten(parts)}
-        record = replace(self.state.task(node.id), version=version, **made_from)
+        known = self.state.task(node.id)
+        made_from = {"input_digest": comparable(digest_, parts), "inputs": as_known(known, parts)}
+        record = replace(known, version=version, **made_from)
         return set_seal(self.state.run_id, node, record, accepted)
 
 
@@ -241,7 +242,7 @@ def _compared_later(parts: Mapping[str, str], digest_: str, seal: Seal) -> dict[
     now = shorten(parts)
     if seal.input_digest == digest_ and UNKNOWN not in parts.values():
         return now
-    then = seal.made_from
+    then = {name: part.removeprefix(UNKNOWN) for name, part in seal.made_from.items()}
     return {
         name: part if part != UNKNOWN and then.get(name, part) == part else f"{UNKNOWN}{then.get(name, '')}"
         for name, part in now.items()
@@ -251,3 +252,9 @@ def _compared_later(parts: Mapping[str, str], digest_: str, seal: Seal) -> dict[
 def comparable(input_digest: str, parts: Mapping[str, str]) -> str:
     """The digest of all inputs; unknown if one of them is: then there is nothing to compare with later."""
     return UNKNOWN if UNKNOWN in parts.values() else input_digest
+
+
+def as_known(record: TaskState, parts: Mapping[str, str]) -> dict[str, str]:
+    """The inputs as they are now; one that is unknown as it is on record, where its seal may have named it."""
+    now = shorten(parts)
+    return {name: record.inputs.get(name, part) if part == UNKNOWN else part for name, part in now.items()}

@@ -148,7 +148,7 @@ def _stale(evidence: Evidence) -> Decision | None:
 
 
 def _differing(evidence: Evidence) -> dict[str, str]:
-    """What was unknown when the work was adopted, is known now, and is not what its seal says; with what that is."""
+    """What was unknown when the work was adopted and is known now, but is not what its seal says, with that."""
     then, now = evidence.record.inputs, shorten(evidence.parts)
     unknown = {name: part[1:] for name, part in then.items() if part.startswith(UNKNOWN)}
     return {name: part for name, part in unknown.items() if now.get(name) not in (UNKNOWN, part)}
@@ -212,7 +212,9 @@ def other_marker(evidence: Evidence) -> Decision | None:
 def _decide_intact(evidence: Evidence) -> Decision:
     record = evidence.record
     by = evidence.kept_by or ("a person" if record.decided == "keep" else "")
-    if by and not evidence.has_same_inputs and UNKNOWN not in evidence.parts.values():
+    is_known = UNKNOWN not in evidence.parts.values()
+    is_misfit = record.decided == "keep" and any(_differing(evidence).values())  # that much is known
+    if by and not evidence.has_same_inputs and (is_known or is_misfit):
         return Decision(KEEP, f"kept by {by} although its input changed", tuple(evidence.files))
     if evidence.migratable and record.version != evidence.version:
         return Decision(MIGRATE, f"its value is brought from version {record.version} to {evidence.version}")

@@ -648,3 +648,30 @@ def test_a_file_with_words_below_its_seal_still_makes_its_lost_copy_again(tmp_pa
     assert files(tmp_path) == before
     result = execute(book().compile(), layout, Request())
     assert (result.status, result.cost_usd) == ("completed", 1.0)
+
+
+def test_what_is_left_out_behind_a_gate_is_not_said_to_run(tmp_path: Path) -> None:
+    """A plan does not get past a gate, but knows what a person left out there, and what goes with it."""
+    pipe = Pipeline("gated")
+
+    @pipe.step(writes="draft.md")
+    def draft() -> str:
+        return "words\n"
+
+    pipe.gate("ok", after=["draft"])
+
+    @pipe.step(writes="review.md")
+    def review(draft: str) -> str:
+        return "fine\n"
+
+    @pipe.step(writes="final.md")
+    def final(review: str) -> str:
+        return "all\n"
+
+    layout = ProjectLayout(tmp_path)
+    decide(layout, pipe.run(dir=tmp_path).run_id, "review", "skip")
+    plan = make_plan(pipe.compile(), layout)
+    told = {task.id: (task.told_as, task.reason) for task in plan.tasks}
+    assert told["review"] == ("skip", "skipped by a person")
+    assert told["final"] == ("skip", "review was skipped")
+    assert actions(plan)["final"] == actions(plan)["review"] == "trust"

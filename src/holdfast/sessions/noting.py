@@ -74,13 +74,23 @@ class Notes:
         unreached = [node for node in graph.tasks() if node.id not in self.planned]
         loop = find_standstill(graph) if any(node.id not in held for node in unreached) else []
         for node in unreached:
-            if self._state.task(node.id).status == COMPLETED:
+            record = self._state.task(node.id)
+            if record.status == COMPLETED:
                 reason = _not_looked_at(held.get(node.id))
                 self.note(node, Decision(decisions.TRUST, reason, about=decisions.WAIT))
+            elif record.status == SKIPPED:
+                self.note(node, Decision(decisions.SKIP, record.error or "skipped"))
+            elif skipped := self._left_out_before(node):
+                self.note(node, Decision(decisions.SKIP, f"{skipped} was skipped"))
             elif loop and node.id not in held:
                 self.note(node, Decision(decisions.RUN, _in_a_loop(node, loop), about=decisions.NEVER))
             else:
                 self.note(node, Decision(decisions.RUN, _once_through(held.get(node.id))))
+
+    def _left_out_before(self, node: Node) -> str:
+        """A task whose output this one takes, and which is left out; "" if there is none."""
+        taken = (self.planned.get(parent.id) for parent in node.parents)
+        return next((task.id for task in taken if task is not None and task.told_as == decisions.SKIP), "")
 
     def send_back(self, wished: Mapping[str, str]) -> None:
         """Somebody wants these done again, although they are whole; each with the view that says so."""

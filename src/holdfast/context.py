@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import os
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,8 +64,8 @@ class Desk(Protocol):
     def begin_stream(self, path: str, task: str) -> None:
         """Set aside what stands where a file of the work tree is going to grow."""
 
-    def stream(self, path: str, data: bytes) -> None:
-        """Append to a growing file of the work tree."""
+    def stream(self, path: str, data: bytes, size: int | None) -> int:
+        """Append to a growing file of the work tree that has `size` bytes (None: any); gives its new size."""
 
     def fresh_path(self, name: str) -> Path:
         """A path for a large file, on the project's disk, not existing yet."""
@@ -111,6 +112,8 @@ class Context:
         self.booked_tokens = 0
         self._last_once = ""
         self._part_path = part_path
+        self._streaming = threading.Lock()  # a step may write from several threads
+        self.stream_size = None if partial is not None else 0  # of NAME.part; None: as it was found
         self._streamed = False
         self._out: Path | None = None
         self._pid = os.getpid()
@@ -277,10 +280,11 @@ class Context:
         self._alive()
         if not self._part_path:
             raise HoldfastError(f"{self.task_id}: ctx.write needs a step with writes= naming one file.")
-        if not self._streamed and self.partial is None:
-            self._desk.begin_stream(self._part_path, self.task_id)
-        self._streamed = True
-        self._desk.stream(self._part_path, text.encode())
+        with self._streaming:
+            if not self._streamed and self.partial is None:
+                self._desk.begin_stream(self._part_path, self.task_id)
+            self._streamed = True
+            self.stream_size = self._desk.stream(self._part_path, text.encode(), self.stream_size)
 
     # --- words ---------------------------------------------------------------------------------------------
 

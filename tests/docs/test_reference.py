@@ -29,6 +29,7 @@ FOR_THE_ENGINE = {
     "made",
     "is_linked_from_out",
     "streamed",
+    "stream_size",
     "booked_usd",
     "booked_tokens",
 }

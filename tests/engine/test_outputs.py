@@ -268,7 +268,7 @@ def test_a_stream_becomes_the_output(tmp_path: Path) -> None:
     ("spoil", "words"),
     [
         (Path.unlink, "is gone: No such file"),
-        (lambda part: part.write_bytes(b"\xff\xfe"), "is no text any more"),
+        (lambda part: part.write_bytes(b"\xff" * 5), "is no text any more"),
         (lambda part: (part.unlink(), part.mkdir()), "is gone: Is a directory"),
     ],
 )
@@ -287,6 +287,38 @@ def test_a_step_that_spoils_its_own_stream_has_failed(
     assert pipe.run(dir=tmp_path).outputs["stream"] == "text\n"
     failed, _ = events_of(tmp_path, "node_exit")
     assert words in failed["error"]
+
+
+@pytest.mark.parametrize(
+    "meddle",
+    [
+        Path.unlink,
+        lambda part: part.write_text("a draft of mine\n"),
+        lambda part: part.write_text(part.read_text() + "a remark of mine\n"),
+    ],
+    ids=["removed", "replaced", "added to"],
+)
+@pytest.mark.parametrize("is_over", [False, True], ids=["while it grows", "at its end"])
+def test_a_stream_that_others_change_is_not_taken_for_the_output(
+    tmp_path: Path, meddle: Callable[[Path], object], is_over: bool
+) -> None:
+    """A text without its beginning, or with another one, would be sealed, and trusted for good."""
+    pipe, part = Pipeline("p"), tmp_path / "out.md.part"
+
+    @pipe.step(writes="out.md", retries=1, backoff=0.0001)
+    def stream(ctx: Context) -> None:
+        ctx.write("once upon a time\n")
+        if ctx.attempt == 1 and not is_over:
+            meddle(part)
+        ctx.write("the end\n")
+        if ctx.attempt == 1 and is_over:
+            meddle(part)
+
+    assert pipe.run(dir=tmp_path).outputs["stream"] == "once upon a time\nthe end\n"
+    failed, _ = events_of(tmp_path, "node_exit")
+    assert "out.md.part" in failed["error"]
+    kept = "".join(path.read_text() for path in tmp_path.glob("out.md.part.bak.*"))
+    assert meddle is Path.unlink or "mine" in kept
 
 
 def test_a_retry_does_not_continue_the_stream_of_the_attempt_before(tmp_path: Path) -> None:

@@ -241,12 +241,16 @@ class Attempts:
         """What a step gave that returned nothing: its stream, if any; half-finished text may have been whole."""
         if not attempt.has_stream:
             return None
-        return self._streamed(part_path(self.inputs.paths(attempt.node)[""]))
+        size = attempt.ctx.stream_size if attempt.ctx is not None else None
+        return self._streamed(part_path(self.inputs.paths(attempt.node)[""]), size)
 
-    def _streamed(self, path: str) -> str:
-        """The text that has grown at `path`. A step may have spoilt it: that is no failure of the disk."""
+    def _streamed(self, path: str, size: int | None) -> str:
+        """The text that has grown at `path`. Somebody may have spoilt it: that is no failure of the disk."""
         try:
-            return self.artifacts.tree.read(path).decode()
+            data = self.artifacts.tree.read(path)
+            if size not in (len(data), None):
+                raise OutputRefusedError(f"somebody else changed {path} after it was streamed")
+            return data.decode()
         except UnicodeDecodeError:
             raise OutputRefusedError(f"what it streamed to {path} is no text any more") from None
         except OSError as error:

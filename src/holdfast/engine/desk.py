@@ -11,6 +11,7 @@ from pathlib import Path
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import HALF
+from holdfast.artifacts.products import OutputRefusedError
 from holdfast.engine.commit import Committer
 from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
@@ -57,8 +58,9 @@ class DeafDesk:
     def begin_stream(self, path: str, task: str) -> None:
         """Nothing is moved."""
 
-    def stream(self, path: str, data: bytes) -> None:
+    def stream(self, path: str, data: bytes, size: int | None) -> int:
         """Nothing is written."""
+        return 0
 
     def fresh_path(self, name: str) -> Path:
         return temporaries.fresh_output(self._tmp, name)
@@ -159,11 +161,15 @@ class EngineDesk:
         if to:
             self.say(ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=HALF))
 
-    def stream(self, path: str, data: bytes) -> None:
+    def stream(self, path: str, data: bytes, size: int | None) -> int:
         with self._disk():
             descriptor = self._tree.append_open(path)
             try:
+                found = os.fstat(descriptor).st_size
+                if size not in (found, None):  # removed and begun anew, cut, or added to
+                    raise OutputRefusedError(f"somebody else changed {path} while it grew")
                 disk.write_all(descriptor, data, path)
+                return found + len(data)
             finally:
                 os.close(descriptor)
 

@@ -51,8 +51,9 @@ class MemoryDesk:
     def begin_stream(self, path: str, task: str) -> None:
         """Nothing stands in the way."""
 
-    def stream(self, path: str, data: bytes) -> None:
+    def stream(self, path: str, data: bytes, size: int | None) -> int:
         self.written += data.decode()
+        return (size or 0) + len(data)
 
     def fresh_path(self, name: str) -> Path:
         if self._folder is None:

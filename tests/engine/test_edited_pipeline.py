@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Pipeline
+from holdfast import Context, Pipeline
 from holdfast.artifacts import inputs as artifacts_inputs
 from holdfast.artifacts.inputs import Inputs
 from holdfast.commands.people import decide
@@ -173,6 +173,27 @@ def test_changed_reads_redo_the_step(tmp_path: Path) -> None:
         assert len(ran) == 3 + 2 * (step + 1)
     make(ran, reads="*.csv").run(dir=tmp_path)
     assert len(ran) == 9
+
+
+@pytest.mark.parametrize("is_taken_back", [False, True])
+def test_reads_that_change_while_their_step_is_at_work(tmp_path: Path, is_taken_back: bool) -> None:
+    """Nobody knows which of the two it has read: it is made again, also if the change was taken back."""
+    pipe, source = Pipeline("p"), tmp_path / "in.txt"
+    source.write_text("old")
+
+    @pipe.step(reads="in.txt", writes="out.md")
+    def copy(ctx: Context) -> str:
+        if ctx.round == 0:
+            source.write_text("new")
+        return source.read_text()
+
+    pipe.run(dir=tmp_path)
+    if is_taken_back:
+        source.write_text("old")
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs["copy"]) == ("completed", source.read_text())
+    pipe.run(dir=tmp_path)
+    assert len(events_of(tmp_path, "node_enter")) == 2
 
 
 @pytest.mark.parametrize("reads", ["in/{topic}/x.csv", "in/{topic}/*.csv", "in/{topic}"])

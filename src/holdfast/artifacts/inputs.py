@@ -65,7 +65,7 @@ class Inputs:
             if source.kind == "param":
                 parts[f"param {source.name}"] = self._param_digest(source.name)
         if is_step and spec.reads:
-            parts["reads"] = self._reads_digest(node)
+            parts["reads"] = self.reads_digest(node)
         return parts
 
     def digest(self, node: Node, parts: Mapping[str, str]) -> str:
@@ -177,7 +177,8 @@ class Inputs:
         lost = [source for source in finished if self.state.task(source.id).value_lost]
         return lost[:1] if len(lost) == len(finished) else []
 
-    def _reads_digest(self, node: Node) -> str:
+    def reads_digest(self, node: Node) -> str:
+        """What the files are that a step reads from outside, in one digest."""
         values = self.fields(node)
         hasher = hashlib.sha256()
         patterns = [p for template in node.spec.reads for p in patterns_of(node.id, template, values)]

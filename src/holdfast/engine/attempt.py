@@ -16,12 +16,12 @@ from holdfast.artifacts.parts import shorten
 from holdfast.artifacts.products import (
     OutputRefusedError,
     part_path,
-    paths_in,
     plain_output,
     task_seal,
 )
 from holdfast.context import Context, Desk
-from holdfast.engine.refused import Refused
+from holdfast.engine.growing import read_grown
+from holdfast.engine.refused import Refused, refuse_others_files
 from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
 from holdfast.executors.base import Call, Outcome, RemoteError
@@ -33,7 +33,7 @@ from holdfast.pipeline.rewind import Rewind
 from holdfast.seals import Seal, vary
 from holdfast.state import COMPLETED, Accepted, OnceRecord, RunState
 from holdfast.stores import temporaries
-from holdfast.stores.readable import NOT_TO_BE_HAD
+from holdfast.values import digest
 from holdfast.wording import message_of, raised_at, writable
 
 QUICK_BYTES_MAX = 64 << 10
@@ -163,7 +163,7 @@ class Attempts:
     def is_quick_to_judge(self, attempt: Attempt, outcome: Outcome) -> bool:
         """Whether judging writes small files and asks nobody else's code: then one thread may do it for all."""
         spec, output = attempt.node.spec, outcome.value
-        if attempt.node.kind == "items" or spec.writes is None:
+        if attempt.node.kind == "items" or spec.writes is None or spec.reads:
             return False
         if outcome.error is not None or self.compiled.checks.get(spec.name):
             return False
@@ -182,6 +182,8 @@ class Attempts:
         if self.artifacts.files.has_large:
             for _, path in self.inputs.spoiled(attempt.node):
                 return self._read_amiss(attempt, outcome.value, path)
+        if attempt.node.kind == "step" and attempt.node.spec.reads:
+            self._look_at_reads(attempt)
         try:
             return self._accept(attempt, outcome)
         except (OutputRefusedError, ValueRefusedError, DefinitionError, UsageError) as error:
@@ -196,12 +198,25 @@ class Attempts:
             f"{path} was changed while the step was at work: it may have read something else than was accepted"
         )
         try:
-            _refuse_others_files(attempt, output)
+            refuse_others_files(attempt.node.spec, attempt.ctx, output)
             kept = self._refused.keep(attempt.node, attempt.round, output) if attempt.node.kind != "items" else []
         except (OutputRefusedError, DefinitionError):  # nothing that could be kept, or not ours to move
             kept = []
         error = OutputRefusedError(message)
         return Verdict(error=error, kind="refused", message=message, new_round=True, set_aside=kept)
+
+    def _look_at_reads(self, attempt: Attempt) -> None:
+        """If files from outside were changed while the body was at work, nobody knows which it has read.
+
+        Its output then counts as made from neither: it is out of date, also if somebody takes the change back.
+        """
+        try:
+            now = self.inputs.reads_digest(attempt.node)
+        except OSError:
+            now = ""  # who looks at the task again meets the same trouble, and tells it
+        if now != attempt.parts["reads"]:
+            attempt.parts = {**attempt.parts, "reads": digest(f"{attempt.parts['reads']} {now}".encode())}
+            attempt.input_digest = self.inputs.digest(attempt.node, attempt.parts)
 
     def _judge_error(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         error = outcome.error
@@ -220,7 +235,7 @@ class Attempts:
         output = outcome.value if outcome.value is not None else self._streamed_output(attempt)
         if spec.writes is not None or spec.appends is not None:
             output = plain_output(spec, output)
-            _refuse_others_files(attempt, output)
+            refuse_others_files(attempt.node.spec, attempt.ctx, output)
         opened = self._heads.get(spec.name)
         if opened and not issubclass(type(output), str):
             raise OutputRefusedError(f"returned {type(output).__name__}, but {opened} begins with its text")
@@ -242,21 +257,7 @@ class Attempts:
         if not attempt.has_stream:
             return None
         size = attempt.ctx.stream_size if attempt.ctx is not None else None
-        return self._streamed(part_path(self.inputs.paths(attempt.node)[""]), size)
-
-    def _streamed(self, path: str, size: int | None) -> str:
-        """The text that has grown at `path`. Somebody may have spoilt it: that is no failure of the disk."""
-        try:
-            data = self.artifacts.tree.read(path)
-            if size not in (len(data), None):
-                raise OutputRefusedError(f"somebody else changed {path} after it was streamed")
-            return data.decode()
-        except UnicodeDecodeError:
-            raise OutputRefusedError(f"what it streamed to {path} is no text any more") from None
-        except OSError as error:
-            if error.errno not in NOT_TO_BE_HAD:
-                raise
-            raise OutputRefusedError(f"what it streamed to {path} is gone: {error.strerror}") from None
+        return read_grown(self.artifacts.tree, part_path(self.inputs.paths(attempt.node)[""]), size)
 
     def check_again(self, checks: tuple[Check, ...], node: Node, output: Any) -> str:
         """The checks of an output that was not made just now: adopted, or kept.
@@ -371,17 +372,6 @@ def _items_made(made: Any) -> list[dict[str, Any]]:
         raise
     except Exception as error:  # of a class of somebody's own: nothing else is asked here
         raise OutputRefusedError(f"the items it made cannot be read: {describe(error)}") from error
-
-
-def _refuse_others_files(attempt: Attempt, output: Any) -> None:
-    """A file is moved into place and sealed: that may happen only to one that was written for it, to `ctx.out`."""
-    spec = attempt.node.spec
-    for path in paths_in(spec, output) if spec.writes is not None else ():
-        if attempt.ctx is None or not attempt.ctx.made(path):
-            words = f"returned the path {path}, which is not ctx.out and was left where it is"
-            if attempt.ctx is not None and attempt.ctx.is_linked_from_out(path):
-                words = "left a symbolic link at ctx.out, and what that leads to may be somebody's own"
-            raise DefinitionError([f"{words}; write the file to ctx.out and return that, or return its content"])
 
 
 def _objection(check: Check, arguments: dict[str, Any]) -> str:

@@ -33,6 +33,7 @@ TRADES: dict[str, tuple[Paths, Paths]] = {
     "one step's own": ({"left": "x.csv", "right": "y.csv"}, {"left": "y.csv", "right": "x.csv"}),
     "one step's own, and their forms": ({"left": "x.csv", "right": "y.md"}, {"left": "y.md", "right": "x.csv"}),
     "a new step takes it": ({"b": "y.md", "large": "y"}, {"a": "y.md", "b": "z.md", "large": "y"}),
+    "other letters": ({"a": "x.md", "b": "y.csv", "large": "z.md"}, {"a": "X.md", "b": "Y.csv", "large": "Z.md"}),
 }
 
 
@@ -43,6 +44,7 @@ KILLED = [
     "one step's own",
     "one step's own, and their forms",
     "a new step takes it",
+    "other letters",
 ]
 
 
@@ -165,6 +167,16 @@ def test_a_kill_at_any_moment_loses_nothing(tmp_path: Path, trade: str) -> None:
             again.trade_killed_at(number)
         again.arrives()
     assert number > 5
+
+
+def test_a_name_in_other_letters_is_left_before_it_is_taken(tmp_path: Path) -> None:
+    """To a disk that does not tell the two apart they are one file: the old name would be deleted with the new."""
+    project = Traded(tmp_path / "a", "other letters", copy=False)
+    project.arrives()
+    moves = [(event["path"], event["to"]) for event in events_of(project.root / "project", "artifact_moved")]
+    assert len(moves) == 6
+    for (old, parked), (again, new) in zip(moves[::2], moves[1::2], strict=True):
+        assert (parked, again, new.casefold()) == (again, parked, old) and parked.startswith(".moving-")
 
 
 def first_lines(root: Path) -> list[str]:

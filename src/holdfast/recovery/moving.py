@@ -6,6 +6,8 @@ Rule 2. An edited text is moved as it is. What is damaged stays where it is unti
 Rule 3. Whatever has the new name and is no finished file of this run is set aside, and told.
 Rule 4. A finished file of another task that has the new name gives way: it is parked under a name that only its
         task and its path determine, and is then brought to its own new path. So files may trade places.
+Rule 5. A file whose new name differs only in case is parked, too: a disk that folds case has one file by both
+        names, and who deletes the old one deletes the new.
 
 Crash story: a file is moved, or parked, before the event that says so. Killed in between, it is whole at its old
 path, at its new one or where it is parked: `_locate` looks at all three, and goes on from there.
@@ -25,6 +27,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.products import SECTION, UNWRITTEN, parked_path, replace_record
 from holdfast.events import FileRecord
+from holdfast.pipeline.names import fold
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.relocating import Relocating
 from holdfast.recovery.sealing import set_seal
@@ -98,6 +101,8 @@ class Moving:
 
     def _bring(self, node: Node, key: str, target: str, due: deque[Node]) -> Iterator[ev.Event]:
         """Move one file; whose file gives way to it is due next."""
+        if fold(self._file(node, key).path) == fold(target):
+            yield from self._give_way(self._file(node, key).path, due)
         file = self._file(node, key)
         place, found = self._locate(node, file, target)
         is_edited = found.kind == look.CHANGED and seals.is_inline(place.path) and seals.is_inline(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,27 @@ def test_a_result_that_did_not_fit_is_paid_for_again_only_when_it_does(
     assert paid == ["paid"]
     assert pipe.run(dir=tmp_path).outputs["ask"] == len(large)
     assert paid == ["paid", "paid"]
+
+
+def test_no_call_is_paid_for_that_a_quota_or_a_limit_would_not_let_us_keep(tmp_path: Path) -> None:
+    """Neither is in what the disk says is left: it is tried before the first call of a start; nothing stays."""
+    pipe, paid = Pipeline("p"), []
+
+    @pipe.step
+    def ask(ctx: Context) -> int:
+        return len(ctx.once("answer", lambda: paid.append(1) or os.urandom(400_000)))
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+    try:
+        for _ in range(3):
+            with pytest.raises(StorageError, match=r"paid call is not made.*could not be written.*too large"):
+                pipe.run(dir=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert paid == [] and os.listdir(tmp_path / ".holdfast/tmp") == []
+    assert pipe.run(dir=tmp_path).outputs["ask"] == 400_000
+    assert len(paid) == 1
 
 
 def test_a_disk_that_cannot_be_asked_is_used(tmp_path: Path) -> None:

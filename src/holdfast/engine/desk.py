@@ -16,12 +16,12 @@ from holdfast.engine.commit import Committer
 from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
 from holdfast.layout import PART_SUFFIX
-from holdfast.stores import disk, temporaries
+from holdfast.stores import atomic, disk, temporaries
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ROOM_TO_PAY = 16 << 20
 ROOM_TO_PAY_PART = 16
 """So many bytes, or this part of a small disk, are free when a call is paid for."""
@@ -101,6 +101,7 @@ class EngineDesk:
         self._tmp = tmp
         self._call_committer = call_committer
         self._room_wanted = room_wanted  # by a task whose result did not fit the last time
+        self._has_tried = False  # whether so much as is wanted can be written
 
     def commit(self, *events: ev.Event) -> None:
         saying = Saying(self._committer, events, durable=True)
@@ -146,13 +147,24 @@ class EngineDesk:
     def before_paying(self, task: str) -> None:
         with self._disk():
             left, total = disk.room_left(self._tmp.parent)
-            wanted = max(min(ROOM_TO_PAY, total // ROOM_TO_PAY_PART), 2 * self._room_wanted(task))
+            lost = self._room_wanted(task)
+            wanted = max(min(ROOM_TO_PAY, total // ROOM_TO_PAY_PART), 2 * lost)
             if total and left < wanted:
-                words = f"{task}: its paid call is not made, for its result might not be kept"
-                raise StorageError(
-                    f"{words}: only {left:,} of {wanted:,} bytes are left on the disk of {self._tmp.parent}.",
-                    fix="What was recorded is safe: make room, then run the same command.",
-                )
+                words = f"only {left:,} of {wanted:,} bytes are left on the disk of {self._tmp.parent}"
+                raise _no_room(task, words)
+            if total and (lost or not self._has_tried):
+                self._try_room(task, wanted)
+
+    def _try_room(self, task: str, wanted: int) -> None:
+        """No disk tells of a quota: one that is used up is met before the first call of a start, not after it."""
+        try:
+            atomic.try_room(self._tmp, wanted)
+        except OSError as error:
+            if error.errno in _FULL:
+                words = f"{wanted:,} bytes could not be written to {self._tmp.parent} ({error.strerror})"
+                raise _no_room(task, words) from error
+            raise
+        self._has_tried = True
 
     def begin_stream(self, path: str, task: str) -> None:
         # A finished task that runs again is judged by its files, not by what an earlier stream may have left.
@@ -175,3 +187,10 @@ class EngineDesk:
 
     def fresh_path(self, name: str) -> Path:
         return temporaries.fresh_output(self._tmp, name.removesuffix(PART_SUFFIX))
+
+
+def _no_room(task: str, why: str) -> StorageError:
+    return StorageError(
+        f"{task}: its paid call is not made, for its result might not be kept: {why}.",
+        fix="What was recorded is safe: make room, then run the same command.",
+    )

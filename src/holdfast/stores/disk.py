@@ -14,6 +14,7 @@ import itertools
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -33,6 +34,7 @@ _SYNC_DATA: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 # "Not needed any more": what of it is not on the medium yet, Linux begins to write at once. macOS lacks it.
 _BEGIN_WRITING: int | None = getattr(os, "POSIX_FADV_DONTNEED", None)
+_NO_ALLOCATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV)
 _NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # as on a network share
 
 
@@ -212,6 +214,18 @@ def truncate(fd: int, size: int, path: str = "") -> None:
         os.ftruncate(fd, size)
     except OSError as error:
         raise _named(error, path) from None
+
+
+def allocate(fd: int, size: int, path: str = "") -> None:
+    """Have the disk set so many bytes aside for an open file, where the system can ask that of it."""
+    if hook is not None:
+        hook("allocate", path)
+    if sys.platform != "darwin":
+        try:
+            os.posix_fallocate(fd, 0, size)
+        except OSError as error:
+            if error.errno not in _NO_ALLOCATION:
+                raise _named(error, path) from None
 
 
 def remove_tree(path: str) -> None:

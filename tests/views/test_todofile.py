@@ -241,3 +241,15 @@ def test_rows_that_are_no_text_are_passed_over(path):
     claims = read(path)
     assert set(claims.tasks) == set(half_written_book().picture().tasks)
     assert len(claims.ignored) == 2
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", b"what? #1 100%"])
+def test_the_folder_may_have_any_name(tmp_path, name):
+    """Also one that is no UTF-8, or means something in an address."""
+    folder = tmp_path / os.fsdecode(name)
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this disk allows no such name")
+    write(folder / "todos.db", half_written_book())
+    assert read(folder / "todos.db").tasks["outline"] == "completed"

@@ -157,7 +157,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         os.close(fd)
     # A write-ahead log that is not there would be made; if it is there, nothing else has to be made either.
     alone = is_wal and not os.path.exists(f"{path}-wal")
-    uri = f"file:{quote(os.fspath(path))}?mode=ro" + ("&immutable=1" if alone else "")
+    uri = f"file:{quote(os.fsencode(path))}?mode=ro" + ("&immutable=1" if alone else "")
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     connection.text_factory = text_of
     return connection

@@ -37,7 +37,7 @@ def refused(reference: str, base: Path) -> str:
     with pytest.raises(UsageError) as caught:
         load_pipeline(reference, base=base)
     assert sys.path == path
-    assert not [name for name in set(sys.modules) - modules if "book" in name]
+    assert not [name for name in set(sys.modules) - modules if "my_book" in name]
     assert str(caught.value).isprintable()
     return str(caught.value)
 
@@ -194,3 +194,14 @@ def test_mistakes_in_the_pipeline_are_told_as_such(tmp_path):
     with pytest.raises(DefinitionError) as caught:
         load_pipeline(write(tmp_path, text), base=tmp_path)
     assert caught.value.mistakes[0].startswith("my_book.py:6: step work: parameter pln ")
+
+
+def test_a_file_that_runs_its_pipeline_is_refused_before_it_does(tmp_path):
+    """Loading runs nothing: `plan` only looks, and a worker would begin the run a second time."""
+    text = "from pathlib import Path\n" + SOUND + "pipe.run(dir=Path(__file__).parent)\n"
+    message = refused(write(tmp_path, text), tmp_path)
+    assert message.startswith("my_book.py runs a pipeline as soon as it is loaded")
+    assert message.endswith('Call run below a line: if __name__ == "__main__":')
+    assert [path.name for path in tmp_path.iterdir()] == ["my_book.py"]
+    guarded = text.replace("pipe.run", 'if __name__ == "__main__":\n    pipe.run')
+    assert load_pipeline(write(tmp_path, guarded), base=tmp_path).spec.name == "book"

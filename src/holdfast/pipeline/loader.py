@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 
@@ -26,6 +27,8 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.definition import Pipeline
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.wording import message_of
+
+_loading: ContextVar[str] = ContextVar("holdfast_loading", default="")  # the file that is read just now
 
 
 def load_pipeline(reference: str, *, base: Path) -> CompiledPipeline:
@@ -42,7 +45,13 @@ def locate(pipeline: Pipeline) -> CompiledPipeline:
 
     It stands at the top level of a module: that of its first function, or the one that made it, for a step may
     come from a library; else that of the program, which may have it from a function. A notebook's is in no file.
+    Of a file that is being loaded, by `plan` or a worker, none may run: whoever loads it only wants to look.
     """
+    if loading := _loading.get():
+        raise UsageError(
+            f"{printable(loading, 200)} runs a pipeline as soon as it is loaded; loading it must run nothing.",
+            fix='Call run below a line: if __name__ == "__main__":',
+        )
     compiled = pipeline.compile()
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     for file in dict.fromkeys([compiled.file, pipeline.made_in, main]):
@@ -109,12 +118,15 @@ def _import(path: str, source: bytes, *, shown: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with _importable(os.path.dirname(path)), _registered(name, module):
+        token = _loading.set(shown)
         try:
             spec.loader.exec_module(module)
         except HoldfastError:
             raise  # says in its own words what to do
         except (Exception, SystemExit) as error:
             raise UsageError(_import_failure(error, path, shown)) from error
+        finally:
+            _loading.reset(token)
     return module
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -29,6 +29,9 @@ TOKENS_MAX = 10**15  # of one report: any sum of them is still exact in every re
 USD_MAX = 1e12
 NAME_MAX = 1 << 20
 """Characters of a key or a model's name: a line of the journal holds them, also if each has to be escaped."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _inside_once: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_once", default="")
 current_task: contextvars.ContextVar[str] = contextvars.ContextVar("holdfast_task", default="")
@@ -155,7 +158,7 @@ class Context:
 
     # --- paid calls ----------------------------------------------------------------------------------------
 
-    def once(self, key: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def once(self, key: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `fn(*args, **kwargs)`, called at most once per round however often the step is retried.
 
         For an async `fn`, or one that gives an awaitable, so does this. A recorded result is returned without
@@ -177,18 +180,18 @@ class Context:
         self._used.add(key)
         record = self._recorded.get(key)
         if (record is not None and record.awaited) or is_async(fn):
-            return self._once_async(key, record, fn, args, kwargs)
+            return cast(T, self._once_async(key, record, fn, args, kwargs))
         if record is not None:
-            return self._replay(key, record)
+            return cast(T, self._replay(key, record))
         self._desk.before_paying(self.task_id)
         with self._calling(key):
             result = fn(*args, **kwargs)
         if inspect.isawaitable(result):
-            return self._finish_async(key, result)
+            return cast(T, self._finish_async(key, result))
         event, stored = self._once_event(key, result)
         self._desk.commit(event)
         self._last_once = key
-        return stored
+        return cast(T, stored)
 
     @contextmanager
     def _calling(self, key: str) -> Iterator[None]:

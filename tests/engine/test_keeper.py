@@ -109,15 +109,18 @@ def test_what_a_batch_that_failed_has_left_in_the_state_is_not_kept(
 
     def failing_advance(considering: Considering) -> None:
         if considering.board.state.task("second").status == COMPLETED:
-            keeper_waits.clear()
             assert keeper_waits.wait(30)
             raise OSError(errno.EIO, "Input/output error")
         advance(considering)
 
     def noting(committer: Committer, look: Callable[[], Any]) -> Any:
-        if threading.current_thread().name == "holdfast-keeper":
-            keeper_waits.set()
-        return exclusively(committer, look)
+        if threading.current_thread().name != "holdfast-keeper":
+            return exclusively(committer, look)
+        keeper_waits.set()
+        try:
+            return exclusively(committer, look)
+        finally:
+            keeper_waits.clear()
 
     monkeypatch.setattr(Considering, "advance", failing_advance)
     monkeypatch.setattr(Committer, "exclusively", noting)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.artifacts import inputs as artifacts_inputs
-from holdfast.artifacts.inputs import Inputs
 from holdfast.commands.people import decide
-from holdfast.commands.verify import verify
 from holdfast.errors import DefinitionError, StorageError
-from holdfast.pipeline.nodes import Node
 from holdfast.runs.listing import open_project, read_picture
 from holdfast.stores import disk
-from holdfast.values import digest, encode_json
 
 from .projects import events_of, exits_of, gated_pipeline
 
@@ -225,60 +218,6 @@ def test_items_that_get_an_order_redo_nothing(tmp_path: Path, order: dict[str, A
     first = {"id": "a", "batch": 1} if "batch" in order else "a"
     result = make(ran, items=[first, {"id": "b", **order}]).run(dir=tmp_path)
     assert (result.status, sorted(ran)) == ("completed", ["plan", "write[a]", "write[b]"])
-
-
-def ordered(ran: list[str], signature: str, item: dict[str, Any]) -> Pipeline:
-    """A step of one item that takes two outputs and two parameters, in the order of `signature`."""
-    pipe = Pipeline("p", params={"zest": (int, 1), "aim": (json.loads, {"b": 1, "a": [2]})})
-    pipe.items("n", [item])
-    pipe.step(name="zoo")(lambda: "z")
-    pipe.step(name="ant", writes="ant.md")(lambda: "a")
-    namespace: dict[str, Any] = {"ran": ran}
-    exec(f"def write({signature}): ran.append(n); return n + zoo + ant", namespace)
-    pipe.step(each="n", writes="out/{n}.md")(namespace["write"])
-    return pipe
-
-
-@pytest.mark.parametrize("lost", (False, True))
-def test_names_in_another_order_redo_nothing(tmp_path: Path, lost: bool) -> None:
-    """Parameters of a function, fields of an item, and of a run parameter, are taken by name, not by place."""
-    ran: list[str] = []
-    ordered(ran, "n, zoo, ant, zest, aim", {"id": "a", "x": 1, "y": {"p": 1, "q": 2}}).run(dir=tmp_path)
-    if lost:
-        shutil.rmtree(tmp_path / ".holdfast")
-    pipe = ordered(ran, "aim, ant, n, zest, zoo", {"y": {"q": 2, "p": 1}, "x": 1, "id": "a"})
-    result = pipe.run({"aim": '{"a": [2], "b": 1}'}, dir=tmp_path)
-    assert (result.status, ran) == ("completed", ["a"])
-
-
-@pytest.mark.parametrize("fields", ({"y": 2, "x": 1}, {"batch": 1}))
-@pytest.mark.parametrize("lost", (False, True))
-def test_what_an_earlier_version_finished_is_not_redone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool, fields: dict[str, Any]
-) -> None:
-    """It put the digest of all inputs together in the order in which somebody had written their names."""
-
-    def digest_as_written(inputs: Inputs, node: Node, parts: Mapping[str, str]) -> str:
-        text = "".join([node.spec.identity, *[f"\n{key}={part}" for key, part in parts.items()]])
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def item_as_written(inputs: Inputs, node: Node) -> str:
-        fields = {key: value for key, value in (node.item or {}).items() if key != "batch"}
-        return digest(encode_json([list(node.path), fields]))
-
-    ran: list[str] = []
-    pipe = ordered(ran, "n, zoo, ant, zest, aim", {"id": "a", **fields})
-    with monkeypatch.context() as earlier:
-        earlier.setattr(Inputs, "digest", digest_as_written)
-        earlier.setattr(Inputs, "_item_digest", item_as_written)
-        earlier.setattr(artifacts_inputs, "digest_of_fields", lambda value: digest(encode_json(value)))
-        pipe.run(dir=tmp_path)
-    if lost:
-        shutil.rmtree(tmp_path / ".holdfast")
-    result = pipe.run(dir=tmp_path)
-    assert (result.status, ran) == ("completed", ["a"])
-    assert pipe.run(dir=tmp_path).status == "completed" and verify(open_project(tmp_path), result.run_id).ok
-    assert ran == ["a"]
 
 
 def test_a_vanished_item_leaves_an_orphan(tmp_path: Path) -> None:

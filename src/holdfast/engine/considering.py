@@ -186,7 +186,7 @@ class Considering:
             pass  # considered again when what it takes is through again
         else:
             if node.id in board.state.once:
-                self._forget_calls(node, digest)
+                self._forget_calls(node, parts, digest)
             board.prepared[node.id] = (parts, digest, decision.partial)
             half = decision.action in decisions.AGAIN or record.cut_off
             if node.id in scheduler.due:  # considered for another reason: its delay is not over
@@ -194,11 +194,13 @@ class Considering:
             else:
                 scheduler.enqueue(node, half=half)
 
-    def _forget_calls(self, node: Node, digest: str) -> None:
+    def _forget_calls(self, node: Node, parts: Mapping[str, str], digest: str) -> None:
         """Begin a new round if the paid calls of this one were made for other inputs: they answer nothing now."""
         if self.board.state.task(node.id).before is not None:  # until it begins: its inputs may come back
             return
-        if not all(fits(call, digest) for call in self.board.state.once[node.id].values()):
+        others = [call for call in self.board.state.once[node.id].values() if not fits(call, digest)]
+        before = self.board.inputs.earlier_digest(node, parts) if others else ""
+        if not all(fits(call, before) for call in others):
             reason = "what its paid calls were made from has changed"
             self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason))
 

@@ -75,7 +75,12 @@ class Desk(Protocol):
 
 
 class Context:
-    """Given to a step as its parameter `ctx`."""
+    """Given to a step as its parameter `ctx`. In a test, `holdfast.testing.context()` makes one in memory.
+
+    `run_id`, `task_id`, `params` and `dir` say where it is; `item` has the item's fields; `attempt` counts from 1
+    in each `round`, `round` from 0. `feedback` and `previous` are why the work was sent back, and what it was;
+    `partial` is half-finished text to go on from.
+    """
 
     def __init__(
         self,

@@ -31,7 +31,11 @@ EXIT_INTERRUPTED = 130
 
 
 class HoldfastError(Exception):
-    """A mistake, a lock or a disk: never the failure of a task."""
+    """A mistake, a lock or a disk: never the failure of a task.
+
+    `message` says what is wrong and `fix` what to do about it, if there is something. `code` is a word
+    for programs, `exit_code` the status with which a command would end.
+    """
 
     exit_code = EXIT_USAGE
     code = "error"
@@ -46,6 +50,8 @@ class HoldfastError(Exception):
 
 
 class UsageError(HoldfastError):
+    """A wrong command, option, id or parameter."""
+
     code = "usage"
 
 
@@ -60,6 +66,8 @@ class DefinitionError(UsageError):
 
 
 class UnknownRunError(UsageError):
+    """A run id that does not exist: never a fresh start."""
+
     code = "unknown_run"
 
 
@@ -74,25 +82,35 @@ class ValueRefusedError(HoldfastError, TypeError):
 
 
 class CheckpointCorruptionError(HoldfastError):
+    """Damage on disk that cannot be worked around. What was damaged is kept."""
+
     exit_code = EXIT_DAMAGE
     code = "damage"
 
 
 class FormatTooNewError(HoldfastError):
+    """Written by a newer Holdfast, or a newer program: left untouched."""
+
     exit_code = EXIT_DAMAGE
     code = "too_new"
 
 
 class LockedError(HoldfastError):
+    """Another process runs this project."""
+
     exit_code = EXIT_LOCKED
     code = "locked"
 
 
 class LockLostError(LockedError):
+    """This process ran the project, and no longer does."""
+
     code = "lock_lost"
 
 
 class StorageError(HoldfastError):
+    """A full disk, an I/O error, no descriptors. What was recorded is safe."""
+
     exit_code = EXIT_STORAGE
     code = "storage"
 
@@ -108,4 +126,6 @@ class StorageError(HoldfastError):
 
 
 class UnprintableError(StorageError):
+    """Standard output cannot take what was to be printed."""
+
     code = "stdout"

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from holdfast import Context, Pipeline, Rewind
+import holdfast
+from holdfast import Context, HoldfastError, Pipeline, Rewind, errors
 from holdfast.commands import people
 from holdfast.runs.listing import open_project
 from holdfast.settings import Settings
@@ -43,6 +44,26 @@ def test_every_option_is_named(function: Callable[..., Any]) -> None:
     """Whatever can be given by name alone stands on the page, in code."""
     named = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
     assert [name for name in named if name not in WORDS] == []
+
+
+@pytest.mark.parametrize(
+    "function", [Pipeline, Pipeline.step, Pipeline.items, Pipeline.gate, Pipeline.run, Rewind]
+)
+def test_help_explains_every_option(function: Callable[..., Any]) -> None:
+    """Whoever has only `help(Pipeline.step)` can work with it."""
+    named = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    words = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", inspect.getdoc(function) or ""))))
+    assert [name for name in named if name not in words] == []
+
+
+def test_help_has_a_sentence_for_every_public_name() -> None:
+    """Classes, their methods, and every error; the last ones' own, not what their parents say of themselves."""
+    classes = [getattr(holdfast, name) for name in holdfast.__all__]
+    raised = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, HoldfastError)]
+    assert [one.__name__ for one in (*classes, *raised) if not one.__doc__] == []
+    public = {name: member for one in classes for name, member in vars(one).items() if name[0] != "_"}
+    told = {name: member for name, member in public.items() if callable(member) or isinstance(member, property)}
+    assert [name for name, member in told.items() if not member.__doc__] == ["streamed"]  # the engine's
 
 
 def test_every_name_of_the_context_is_named() -> None:

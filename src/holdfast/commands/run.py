@@ -82,7 +82,11 @@ class Hooks(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """How a run stands after `run`: also for failed and paused runs."""
+    """How a run stands after `run`: also for failed and paused runs.
+
+    `status` is "completed", "failed", "paused", or "in_progress" if a signal stopped it; `exit_code` is that of
+    `holdfast run`. `needs_review` lists the tasks that wait for a person, `cost_usd` is all that was spent.
+    """
 
     status: str
     run_id: str

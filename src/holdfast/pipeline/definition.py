@@ -34,7 +34,17 @@ Limit = int | Mapping[str, int]
 
 
 class Pipeline:
-    """A pipeline under construction: a name, and the functions that were declared on it."""
+    """A pipeline: a name, and the functions that were declared on it.
+
+        pipe = Pipeline("book", params={"topic": str, "chapters": (int, 3)}, limits={"model": 8})
+
+        @pipe.step(writes="outline.md")
+        def outline(topic: str) -> str: ...
+
+    `params`: `{name: callable}` or `{name: (callable, default)}`; the callable makes the value from text.
+    `limits`: `{name: n}`, or `{name: {"concurrent": n, "per_minute": n}}`, for steps with `limit=name`.
+    `overwrite`: a new run may take over the paths of a finished one.
+    """
 
     def __init__(
         self,
@@ -49,6 +59,7 @@ class Pipeline:
 
     @property
     def name(self) -> str:
+        """As it was given."""
         return str(self._declared.name)
 
     @property
@@ -123,7 +134,27 @@ class Pipeline:
         copy: bool = True,
         was: Names = (),
     ) -> Any:
-        """Declare a function as a step: bare, or with options. The function is returned unchanged."""
+        """Declare a function as a step: bare, or with options. The function is returned unchanged.
+
+        A parameter called like another step receives its output, one like an item variable the id, one like a run
+        parameter its value, and `ctx` the Context. What the function returns, text, bytes or JSON, is the output.
+
+        `name`, `title`: the function's own, unless given. `each`: once for each item of that variable.
+        `writes`: the output's file, as in "drafts/{chapter}.md", or `{key: path}` for keys of the returned dict.
+        `reads`: files from outside, globs too, that count as inputs.
+        `appends`, `sources`, `head`: a section of a memory file, its sources, the step that opens the file.
+        `marker`: the word in the seal, NAME_COMPLETE unless given; None also adopts plain files without one.
+        `after`: steps or gates that come before it without giving it anything. `phase`: the one it belongs to.
+        `retries`, `backoff`: further attempts, and the first delay in seconds, doubled each time.
+        `retry_on`, `no_retry_on`: exceptions after which there is another attempt, or none.
+        `timeout`: seconds an attempt may take. `limit`: one of the pipeline's.
+        `check`: a function, or several, that take the output; text, False or an exception refuses it.
+        `on_partial`: half-finished output: "redo" (unless given), "continue" or "ask".
+        `on_failure`: after the last attempt: "review" waits for a person, "skip" leaves the task out.
+        `version`: raise it to have finished work done again.
+        `executor`: "thread", or "process" for work that keeps a processor busy; there is no `ctx` there.
+        `copy`: False keeps no copy of large files. `was`: the names that the step had before.
+        """
         # All options as they came; taken before any other local variable exists.
         options = {key: value for key, value in locals().items() if key not in ("self", "fn", "name")}
         line = caller()
@@ -152,7 +183,11 @@ class Pipeline:
         *,
         each: str | None = None,
     ) -> Any:
-        """Declare a fan-out: items from the decorated function, or from the list given here."""
+        """Declare a fan-out: items from the decorated function, or from the list given here.
+
+        An item is an id, or a dict with "id" and any fields; "after" (ids) or "batch" (a number) order the items
+        within a phase. `each`: one list for each item of another fan-out.
+        """
         if callable(var):
             raise TypeError('Name the variable that takes each item: @pipe.items("chapter").')
         line = caller()
@@ -171,7 +206,10 @@ class Pipeline:
         return declare
 
     def phase(self, name: str, *, checklist: Callable[..., Any] | Sequence[Callable[..., Any]] = ()) -> None:
-        """Declare a phase. Phases run in the order in which they, or steps in them, are first mentioned."""
+        """Declare a phase. Phases run in the order in which they, or steps in them, are first mentioned.
+
+        `checklist`: functions that take outputs by name; text, False or an exception keeps it from beginning.
+        """
         self._declared.phases.append(DeclaredPhase(where=caller(), name=name, checklist=checklist))
         self._mention_phase(name)
 
@@ -185,7 +223,11 @@ class Pipeline:
         blocking: bool = True,
         ask: str = "",
     ) -> None:
-        """Declare a point where a person is asked: after steps, after a phase, or after each batch."""
+        """Declare a point where a person is asked: `after` steps, after a `phase`, or after `each` batch.
+
+        `ask` is shown to them; `holdfast approve NAME` goes on. `blocking=False` holds nothing back, but the run
+        is not complete without an answer.
+        """
         gate = DeclaredGate(
             where=caller(), name=name, after=after, phase=phase, each=each, blocking=blocking, ask=ask
         )
@@ -226,7 +268,18 @@ class Pipeline:
         force: bool = False,
         run_id: str | None = None,
     ) -> RunResult:
-        """Run the pipeline in `dir`, or continue where it stopped; returns when nothing more can be done."""
+        """Run the pipeline in `dir`, or continue where it stopped; returns when nothing more can be done.
+
+        The result has `status`, `run_id`, `outputs[step]`, or `outputs[step][item]`, `cost_usd` and
+        `needs_review`. Its status is "completed"; "failed" if a task used up its attempts; "paused" if a person,
+        or a higher budget, is waited for; "in_progress" if SIGINT or SIGTERM stopped the run. Mistakes, locks and
+        disks raise HoldfastError. Call it below `if __name__ == "__main__":`, since commands and workers load the
+        file, too.
+
+        `params`: as declared, by name. `concurrency`: steps at once, 8 unless given or set. `budget_usd`: pause
+        when the run has cost this much. `resume`: continue that run. `force`: begin a new run in any case.
+        `run_id`: its id, if it is new.
+        """
         # Imported here: declaring a pipeline must not load the engine.
         from holdfast.commands.run import run_pipeline
 

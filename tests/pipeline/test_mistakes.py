@@ -369,6 +369,16 @@ def test_mistakes_of_migrations():
         assert any(text in line for line in lines), text
 
 
+def test_a_migration_of_a_section_is_a_mistake():
+    """It would never be called: the sections are made, and paid for, anew. That is told before it happens."""
+    pipe = Pipeline("p")
+    pipe.items("part", ["a"])
+    pipe.step(name="draft", each="part", writes="{part}.md")(nothing)
+    pipe.step(name="memory", each="part", appends="memory.md", sources=["draft"], version=2)(lambda source: source)
+    pipe.migration("memory", 1)(lambda value: value)
+    assert "memory appends to a memory file: a raised version makes its sections anew" in only(pipe)
+
+
 def test_an_items_function_without_a_name_is_one_mistake():
     """A lambda as items function is told once; the steps of its fan-out are not told as well."""
     pipe = Pipeline("p")

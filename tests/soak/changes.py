@@ -84,7 +84,7 @@ def rename(world: World) -> str:
 
 def migrate(world: World) -> str:
     """A newer version, and a function that brings what was made before to it."""
-    step = world.dice.choice(world.sketch.steps)
+    step = world.dice.choice([step for step in world.sketch.steps if step.kind != "section"])
     step.version, step.migrated = step.version + 1, step.migrated + 1
     world.note("raised", step.name)
     world.note_whole()

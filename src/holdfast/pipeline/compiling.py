@@ -323,18 +323,18 @@ class _Compiling:
                 yield self.mistakes.about(declared.where, subject), phase, check
 
     def _migrations(self, spec: PipelineSpec) -> dict[str, dict[int, Callable[..., Any]]]:
-        versions = {step.name: step.version for step in spec.steps}
+        steps = {step.name: step for step in spec.steps}
         found: dict[str, dict[int, Callable[..., Any]]] = {}
         for migration in self.declared.migrations:
             told = self.mistakes.about(migration.where, f"migration {function_name(migration.fn)}")
             resolve.require_one_parameter(migration.fn, told)
-            if _migration_fits(migration, versions, told):
+            if _migration_fits(migration, steps, told):
                 chain = found.setdefault(migration.step, {})
                 if migration.from_version in chain:
                     told.wrong(f"there is another one of {migration.step} from version {migration.from_version}.")
                 chain[migration.from_version] = migration.fn
         for step, chain in found.items():
-            missing = [n for n in range(min(chain), versions[step]) if n not in chain]
+            missing = [n for n in range(min(chain), steps[step].version) if n not in chain]
             if missing:
                 gap = ", ".join(map(str, missing))
                 self.told[step].wrong(f"its migrations stop short: none from version {gap}. Declare them too.")
@@ -354,18 +354,21 @@ class _Compiling:
         return places[0].file if places else None
 
 
-def _migration_fits(migration: DeclaredMigration, versions: dict[str, int], told: Subject) -> bool:
+def _migration_fits(migration: DeclaredMigration, steps: dict[str, StepSpec], told: Subject) -> bool:
     step, version = migration.step, migration.from_version
-    if not isinstance(step, str) or step not in versions:
-        told.wrong(f"'{printable(step)}' names no step.{did_you_mean(step, versions)}")
+    if not isinstance(step, str) or step not in steps:
+        told.wrong(f"'{printable(step)}' names no step.{did_you_mean(step, steps)}")
         return False
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         told.wrong(f"the version {printable(version)} must be a whole number from 1.")
         return False
-    if version >= versions[step]:
+    if steps[step].appends is not None:
+        told.wrong(f"{step} appends to a memory file: a raised version makes its sections anew. Leave this out.")
+        return False
+    if version >= steps[step].version:
         told.wrong(
             f"leads from version {version} of {step} to {version + 1}, but the step is at"
-            f" version {versions[step]}. Give the step version={version + 1}."
+            f" version {steps[step].version}. Give the step version={version + 1}."
         )
         return False
     return True

@@ -28,6 +28,8 @@ def run(world: World) -> str:
     world.has_kept_edits |= "keep" in more
     said = world.go(*more)
     oracles.expect_code(world, said, (0, 1, 3) if "--no-retry" in more else (0, 3))
+    if said.code == 2:  # nothing was touched: the views may be those of a run that is lost
+        return "refused"
     check_views(world, said.code)
     if said.code == 0 and not {"--only-needed", "--quick"} & set(more):
         oracles.check_whole(world)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from holdfast import Context, Pipeline
 from holdfast.commands.people import decide
 from holdfast.errors import DefinitionError, StorageError
 from holdfast.runs.listing import open_project, read_picture
-from holdfast.stores import disk
+from holdfast.stores import disk, readable
 
 from .projects import events_of, exits_of, gated_pipeline
 
@@ -187,6 +188,31 @@ def test_reads_that_change_while_their_step_is_at_work(tmp_path: Path, is_taken_
     assert (result.status, result.outputs["copy"]) == ("completed", source.read_text())
     pipe.run(dir=tmp_path)
     assert len(events_of(tmp_path, "node_enter")) == 2
+
+
+def test_reads_that_cannot_be_read_once_their_step_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that has no descriptor left for a moment has changed nothing: the output is not paid for again."""
+    pipe, ended = Pipeline("p"), []
+    (tmp_path / "in.txt").write_text("text")
+    open_followed = readable.open_followed
+
+    def open_while_it_can(path: Path) -> int:
+        if ended:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return open_followed(path)
+
+    @pipe.step(reads="in.txt")
+    def copy() -> str:
+        ended.append("copy")
+        return "text"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(readable, "open_followed", open_while_it_can)
+        assert pipe.run(dir=tmp_path).status == "completed"
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert ended == ["copy"]
 
 
 @pytest.mark.parametrize("reads", ["in/{topic}/x.csv", "in/{topic}/*.csv", "in/{topic}"])

@@ -213,7 +213,7 @@ class Attempts:
         try:
             now = self.inputs.reads_digest(attempt.node)
         except OSError:
-            now = ""  # who looks at the task again meets the same trouble, and tells it
+            return  # that is no change, and no reason to pay again: the next run looks, and sees one that is there
         if now != attempt.parts["reads"]:
             attempt.parts = {**attempt.parts, "reads": digest(f"{attempt.parts['reads']} {now}".encode())}
             attempt.input_digest = self.inputs.digest(attempt.node, attempt.parts)

@@ -12,8 +12,10 @@ import pytest
 
 from holdfast import Context, Pipeline
 from holdfast.commands.people import decide
+from holdfast.commands.recover import recover
 from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.runs.choosing import Request
 from holdfast.stores import disk
 
 from .projects import events_of, journal_of
@@ -209,6 +211,17 @@ def test_a_damaged_file_that_gives_way_is_made_good_where_it_belongs(tmp_path: P
     assert first_lines(root) == ["what b wrote", "what a wrote"]
     (kept,) = root.glob("y.md.bak.*")
     assert kept.read_bytes() == b"\0"
+
+
+def test_a_dry_run_puts_a_large_file_back_once(tmp_path: Path) -> None:
+    """Once files have given way, all is looked at again: what was put back by then is whole."""
+    before = {"a": "x.md", "b": "y.md", "large": "z.bin"}
+    make(before, tmp_path / "bill", copy=True).run(dir=tmp_path)
+    (tmp_path / "z.bin").write_bytes(b"damaged")
+    compiled = make(before | {"a": "y.md", "b": "x.md"}, tmp_path / "bill", copy=True).compile()
+    foreseen = recover(compiled, ProjectLayout(tmp_path), Request(), dry_run=True)
+    written = [action.path for action in foreseen.actions if action.path.startswith("z.")]
+    assert written == ["z.bin", "z.bin", "z.bin.seal"]  # set aside, and written with its seal
 
 
 def test_a_file_gives_way_to_a_step_that_goes_on_from_half_finished_text(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ class Artifacts:
         temp = self.tree.fresh_temp()
         if not self.objects.copy_to(record.sha256, temp):
             return False
-        self._place_large(record, temp, self.sealed(record, seal))
+        self.files.note_proved(record, self._place_large(record, temp, self.sealed(record, seal)))
         return True
 
     def can_heal(self, record: FileRecord) -> bool:

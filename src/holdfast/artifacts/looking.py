@@ -175,9 +175,16 @@ class Files:
             self._proved[record.path] = mark
         return is_whole
 
+    def note_proved(self, record: FileRecord, mark: str) -> None:
+        """A large file was put here from a copy that was read in full: it need not be read again at once."""
+        self._proved[record.path] = mark
+
     def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """Like `check`, without holding the whole file in memory, unless somebody may have edited it."""
         try:
+            status = self.tree.stat(record.path)
+            if status is not None and mark_of(status) == self._proved.get(record.path):
+                return Look(SEALED)
             sha, tail = hash_above(self.tree, record)
         except OSError as error:
             return look_unread(error)

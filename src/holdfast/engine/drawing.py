@@ -11,7 +11,17 @@ from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import infer_items, item_paths
 from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node, as_items, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.state import BLOCKED, COMPLETED, IN_PROGRESS, NEEDS_REVIEW, PENDING, Accepted, RunState, TaskState
+from holdfast.state import (
+    BLOCKED,
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    NEEDS_REVIEW,
+    PENDING,
+    Accepted,
+    RunState,
+    TaskState,
+)
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 from holdfast.views.picture import Picture, decode_spec, is_sent_back
 
@@ -62,7 +72,7 @@ def _could_start(node: Node, state: RunState) -> bool:
         return False
     if is_sent_back(state, node.id):
         return not any(state.task(user.id).status == IN_PROGRESS for user in made_from([node]))
-    return state.task(node.id).status == PENDING
+    return state.task(node.id).status in (PENDING, FAILED)
 
 
 def _finished(spec: PipelineSpec, state: RunState, items: Mapping[str, Any]) -> Picture:

@@ -157,9 +157,11 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
 
     def next_steps(self) -> list[str]:
         """Tasks that run, are due, or could start: what happens when the run continues."""
-        going = [task for task in self.open_tasks if self.state.task(task).status in (IN_PROGRESS, FAILED)]
-        seen = set(going)
-        return going + [task for task in self.ready if task not in seen]
+        ready = dict.fromkeys(self.ready)
+        status = {task: self.state.task(task).status for task in self.open_tasks}
+        # One that failed waits for what was sent back meanwhile, like any other.
+        going = [task for task, now in status.items() if now == IN_PROGRESS or (now == FAILED and task in ready)]
+        return list(dict.fromkeys([*going, *ready]))
 
     @property
     def reason(self) -> str:

@@ -224,7 +224,7 @@ class TodosView:
         held = ready | {task for task, _ in open_edges}
         for task in not_done - held:
             title, description, status = rows[task]
-            if status == TODO and picture.state.task(task).status != FAILED:
+            if status == TODO:
                 rows[task] = (title, description, WAITING)
         return rows, self._edges - satisfied if satisfied else self._edges
 

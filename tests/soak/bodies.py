@@ -75,9 +75,12 @@ def speak(words: list[str]) -> None:
 
 
 def override(task: str, key: str = "") -> str | None:
+    return overrides().get(f"{task} {key}")
+
+
+def overrides() -> dict[str, str]:
     path = OUTSIDE / "overrides.json"
-    told: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    return told.get(f"{task} {key}")
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def digest(value: Any) -> str:
@@ -207,6 +210,8 @@ class Job:
         target, options = self.inputs[self.body.objects_to], {"rounds": self.body.rounds, "keep": self.body.keeps}
         texts = target if isinstance(target, dict) else {"": target}
         poor = [item for item, text in texts.items() if "revised" not in text and "PERSON" not in text]
+        told = overrides().values()  # these stay as they are, however often they are sent back
+        poor = [item for item in poor if texts[item] not in told]
         if not poor:
             return
         if isinstance(target, dict):

@@ -46,6 +46,8 @@ def is_left_whole(task: str, said: list[str]) -> bool:
 
 def check_cost(world: World) -> None:
     """`total_cost_usd` is all that was spent: never more, and without kills and losses never less."""
+    if world.run_id.startswith("other"):  # found again in the place of ours; nobody has counted what it spent
+        return
     lines = world.log()
     spent = 0.01 * sum(line[0] == "pay" for line in lines) + 0.001 * sum(line[0] == "spend" for line in lines)
     said = world.status()["total_cost_usd"]

@@ -277,6 +277,8 @@ class World:
 
     def go(self, *more: str, stop: str = "", trouble: str = "") -> Said:
         """Start or continue; a run that ended of itself has the parameters on record."""
+        if not self.is_begun() and not self.has_others and any(self.state.glob("runs/[!.]*/events.jsonl")):
+            self.note("asked", "*")  # the run was removed, and an older one goes on: with what it made itself
         said = self(*self.run_words(), *more, stop=stop, trouble=trouble)
         if said.code in (0, 3):
             self.are_params_new = False

@@ -284,15 +284,15 @@ class _Stretch(Entry):
 
 def _walk(opened: OpenRun, views: Views) -> Walker:
     """Decide about every task and act on it, in batches."""
-    quarantine, artifacts = opened.run_layout.quarantine, opened.artifacts
 
     def make_judge(inputs: Inputs) -> Judge:
         desk = DeafDesk(opened.objects, opened.layout.tmp)
-        attempts = Attempts(opened.state, inputs, artifacts, opened.compiled, quarantine, desk)
+        attempts = Attempts(inputs, opened.compiled, opened.run_layout.quarantine, desk)
         return opened.judge(inputs, attempts, views.done)
 
     record = opened.committer.record
-    walker = make_walker(opened.compiled.spec, opened.state, artifacts, make_judge, views=views, record=record)
+    spec, artifacts = opened.compiled.spec, opened.artifacts
+    walker = make_walker(spec, opened.state, artifacts, make_judge, views=views, record=record)
     stretch = _Stretch(walker)
     while stretch.goes_on:
         opened.record(stretch)

@@ -185,13 +185,11 @@ class _Session:
             lambda task: self.state.room.get(task, 0),
         )
         looking = LookingDesk(self.open.objects, self.layout.tmp, desk)
-        attempts = Attempts(
-            self.state, inputs, self.artifacts, self.compiled, self.run_layout.quarantine, desk, looking
-        )
+        attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, desk, looking)
         self.judge = self.open.judge(inputs, attempts)
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(
-            Board(self.state, graph, self.compiled, inputs, self.committer),
+            Board(inputs, self.compiled, self.committer),
             judge=self.judge,
             attempts=attempts,
             limits=Limits(settings.concurrency, self.open.budget_usd, settings.grace_s),

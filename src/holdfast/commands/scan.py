@@ -150,9 +150,8 @@ def _as_recorded(finding: Finding, recorded: RunState) -> Finding:
 def _checker(
     compiled: CompiledPipeline, layout: ProjectLayout, inputs: Inputs
 ) -> Callable[[Node, Callable[[], Any]], str]:
-    artifacts, state = inputs.artifacts, inputs.state
-    desk = DeafDesk(artifacts.objects, layout.tmp)
-    attempts = Attempts(state, inputs, artifacts, compiled, layout.run(state.run_id or "none").quarantine, desk)
+    desk = DeafDesk(inputs.artifacts.objects, layout.tmp)
+    attempts = Attempts(inputs, compiled, layout.run(inputs.state.run_id or "none").quarantine, desk)
 
     def check(node: Node, load: Callable[[], Any]) -> str:
         own = compiled.checks.get(node.spec.name, ())

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
-from holdfast.artifacts.keeping import Artifacts, LostValueError
+from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.parts import shorten
 from holdfast.artifacts.products import (
     OutputRefusedError,
@@ -31,7 +31,7 @@ from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.rewind import Rewind
 from holdfast.seals import Seal, vary
-from holdfast.state import COMPLETED, Accepted, OnceRecord, RunState
+from holdfast.state import COMPLETED, Accepted, OnceRecord
 from holdfast.stores import temporaries
 from holdfast.values import digest
 from holdfast.wording import message_of, raised_at, writable
@@ -80,23 +80,21 @@ class Attempts:
 
     def __init__(
         self,
-        state: RunState,
         inputs: Inputs,
-        artifacts: Artifacts,
         compiled: CompiledPipeline,
         quarantine: Path,
         desk: Desk,
         looking: Desk | None = None,
     ) -> None:
-        self.state = state
+        self.state = inputs.state
         self.inputs = inputs
-        self.artifacts = artifacts
+        self.artifacts = inputs.artifacts
         self.compiled = compiled
         self.quarantine = quarantine
         self.desk = desk
         self._looking = looking or desk  # of checks that are asked within a commit
         self._heads = heads(compiled.spec)
-        self._refused = Refused(inputs, artifacts, quarantine)
+        self._refused = Refused(inputs, quarantine)
         self._room = Room(inputs, may_overwrite=compiled.spec.overwrite)
 
     # --- before --------------------------------------------------------------------------------------------

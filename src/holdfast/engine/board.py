@@ -16,9 +16,8 @@ from holdfast.engine.commit import Committer
 from holdfast.engine.scheduler import Scheduler
 from holdfast.events import FileRecord
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.nodes import Node, as_items
-from holdfast.state import RunState
 
 
 class Asking(msgspec.Struct, eq=False):
@@ -31,14 +30,12 @@ class Asking(msgspec.Struct, eq=False):
 class Board:
     """Shared by those who decide (considering), those who record (outcomes) and the runner."""
 
-    def __init__(
-        self, state: RunState, graph: Graph, compiled: CompiledPipeline, inputs: Inputs, committer: Committer
-    ) -> None:
-        self.state = state
-        self.graph = graph
-        self.scheduler = Scheduler(graph)
-        self.compiled = compiled
+    def __init__(self, inputs: Inputs, compiled: CompiledPipeline, committer: Committer) -> None:
         self.inputs = inputs
+        self.state = inputs.state
+        self.graph = inputs.graph
+        self.scheduler = Scheduler(inputs.graph)
+        self.compiled = compiled
         self.committer = committer
         # Of what is queued: inputs, their digest, half-finished text.
         self.prepared: dict[str, tuple[dict[str, str], str, str | None]] = {}

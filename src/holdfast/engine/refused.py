@@ -7,7 +7,6 @@ from typing import Any
 
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
-from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.products import paths_in, split_output
 from holdfast.context import Context
 from holdfast.errors import DefinitionError
@@ -18,9 +17,9 @@ from holdfast.pipeline.spec import StepSpec
 class Refused:
     """Keeps what no check, and no rule, let through."""
 
-    def __init__(self, inputs: Inputs, artifacts: Artifacts, quarantine: Path) -> None:
+    def __init__(self, inputs: Inputs, quarantine: Path) -> None:
         self._inputs = inputs
-        self._artifacts = artifacts
+        self._artifacts = inputs.artifacts
         self._quarantine = quarantine
 
     def keep(self, node: Node, round_number: int, output: Any) -> list[ev.Event]:

@@ -51,7 +51,7 @@ def looking(
 
     def make_judge(inputs: Inputs) -> Judge:
         desk = DeafDesk(objects, layout.tmp)
-        attempts = Attempts(state, inputs, artifacts, compiled, quarantine, desk) if compiled else None
+        attempts = Attempts(inputs, compiled, quarantine, desk) if compiled else None
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
     try:
@@ -81,9 +81,7 @@ def make_walker(
     )
     judge = make_judge(inputs)
     inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
-    return Walker(
-        graph, state, inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses
-    )
+    return Walker(inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses)
 
 
 def _inferred(

@@ -34,7 +34,7 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.sections import is_memory
 from holdfast.sessions.guesses import Guesses
 from holdfast.sessions.noting import Notes
-from holdfast.state import COMPLETED, LEFT_OUT, RunState, TaskState
+from holdfast.state import COMPLETED, LEFT_OUT, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 from holdfast.wording import some_of
 
@@ -48,31 +48,29 @@ class Walker:
 
     def __init__(
         self,
-        graph: Graph,
-        state: RunState,
         inputs: Inputs,
         judge: Judge,
         *,
         known: Items,
         inferred: Items,
-        sure: frozenset[tuple[str, ...]] = frozenset(),
-        record: Record | None = None,
-        rehearses: bool = False,
+        sure: frozenset[tuple[str, ...]],
+        record: Record | None,
+        rehearses: bool,
     ) -> None:
-        self.graph = graph
-        self.state = state
+        self.graph = inputs.graph
+        self.state = inputs.state
         self.inputs = inputs
         self.judge = judge
-        self.notes = Notes(state, judge.claims)
+        self.notes = Notes(inputs.state, judge.claims)
         self.planned = self.notes.planned
         self.fresh: set[str] = set()  # will give a result that is not known yet
         self.recorded = 0  # events, or those that would be
         self._known = known  # items functions whose items are on record
-        self._guesses = Guesses(graph, judge, inferred, sure)
+        self._guesses = Guesses(self.graph, judge, inferred, sure)
         self._kept_later: list[Node] = []  # somebody's edits, that count as soon as their items are known again
         self._recorder = record
         self._rehearses = rehearses  # to look, migrations are called, too: what they write is wanted
-        self._scheduler = Scheduler(graph)
+        self._scheduler = Scheduler(self.graph)
 
     # --- going ---------------------------------------------------------------------------------------------
 

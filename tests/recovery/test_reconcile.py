@@ -25,7 +25,6 @@ def seal(**changes: Any) -> Seal:
 
 def evidence(record: TaskState | None = None, **facts: Any) -> Evidence:
     known = {
-        "task": "draft[a]",
         "run_id": "run1",
         "record": record or TaskState(),
         "recorded": record is not None,

@@ -6,7 +6,7 @@ files had been accepted: one that has lost its seal is then damaged, and not hal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,13 +22,14 @@ from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.names import did_you_mean, printable
-from holdfast.pipeline.nodes import Node, split_task_id, step_of
+from holdfast.pipeline.nodes import split_task_id, step_of
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.scan import DAMAGED, HALF, MARKED, Finding, Scan, named_items, path_values
 from holdfast.recovery.sources import read_views
 from holdfast.recovery.strangers import Stranger, Strangers
 from holdfast.runs.listing import read_run
 from holdfast.runs.looking import artifacts_of, as_recorded
+from holdfast.sessions.judging import checker_of
 from holdfast.state import COMPLETED, RunState
 
 
@@ -83,7 +84,9 @@ def _scan(
     inferred, sure = _infer(layout, spec, recorded, state, artifacts, known)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, layout.root)
-    scan = Scan(inputs, _checker(compiled, layout, inputs), inferred)
+    desk = DeafDesk(artifacts.objects, layout.tmp)
+    attempts = Attempts(inputs, compiled, layout.run(state.run_id or "none").quarantine, desk)
+    scan = Scan(inputs, checker_of(attempts), inferred)
     found = _believable(graph, scan, inferred, sure) if inferred else scan.findings()
     findings = [_as_recorded(finding, recorded) for finding in found] if recorded.tasks else list(found)
     return Scanned(
@@ -145,19 +148,6 @@ def _as_recorded(finding: Finding, recorded: RunState) -> Finding:
     if all(file.path != finding.path for file in accepted):
         return finding
     return msgspec.structs.replace(finding, kind=DAMAGED, detail="it was accepted, and has lost its seal")
-
-
-def _checker(
-    compiled: CompiledPipeline, layout: ProjectLayout, inputs: Inputs
-) -> Callable[[Node, Callable[[], Any]], str]:
-    desk = DeafDesk(inputs.artifacts.objects, layout.tmp)
-    attempts = Attempts(inputs, compiled, layout.run(inputs.state.run_id or "none").quarantine, desk)
-
-    def check(node: Node, load: Callable[[], Any]) -> str:
-        own = compiled.checks.get(node.spec.name, ())
-        return attempts.check_again(own, node, load()) if own else ""
-
-    return check
 
 
 def _strangers(compiled: CompiledPipeline, layout: ProjectLayout, scan: Scan) -> list[Stranger]:

@@ -30,6 +30,7 @@ from holdfast.decisions import Decision
 from holdfast.errors import ValueRefusedError
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.adopting import Adopting, as_known, comparable
+from holdfast.recovery.evidence import Checker
 from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake
 from holdfast.recovery.openings import Openings
@@ -38,9 +39,6 @@ from holdfast.recovery.seeing import edited_file, file_seen
 from holdfast.recovery.writing import Writing
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
-
-Refusal = Callable[[Node, Callable[[], Any]], str]
-"""What `check` objects to in an output, which is loaded only if there is something to check; or ""."""
 
 
 class Acting:
@@ -51,7 +49,7 @@ class Acting:
         inputs: Inputs,
         gathering: Gathering,
         openings: Openings,
-        refusal: Refusal,
+        refusal: Checker,
         quarantine: Path,
         *,
         may_overwrite: bool,

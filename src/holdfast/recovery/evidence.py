@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.looks import Look
+from holdfast.pipeline.nodes import Node
 from holdfast.state import TaskState
 
 KEPT_BY_PERSON = ("exists", "kept")
 """How a task is said to be finished whose files a person let stand as they are."""
+
+Checker = Callable[[Node, Callable[[], Any]], str]
+"""What `check` objects to in a task's output, or ""; the output is loaded only if there is something to check."""
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -27,7 +32,6 @@ class Policy(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that is known of one task, gathered by the caller."""
 
-    task: str
     run_id: str
     record: TaskState
     recorded: bool  # whether the journal knows this task at all

@@ -110,7 +110,6 @@ class Gathering:
     ) -> Evidence:
         return Evidence(
             files=files,
-            task=node.id,
             run_id=self.state.run_id,
             record=known,
             recorded=recorded,

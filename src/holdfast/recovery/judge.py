@@ -24,15 +24,12 @@ from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.acting import Acting
 from holdfast.recovery.backups import Backups
-from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.recovery.evidence import Checker, Evidence, Policy
 from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import Sections, as_refused_edit, is_memory, other_form
 from holdfast.state import COMPLETED, LEFT_OUT, NEEDS_REVIEW, PENDING
-
-Checker = Callable[[Node, Callable[[], Any]], str]
-"""The objection to a task's output, or ""; the output is loaded only if there is something to check."""
 
 
 class Judge:

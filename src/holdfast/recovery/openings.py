@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from holdfast import decisions
 from holdfast import events as ev
@@ -13,17 +12,16 @@ from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, shorten
 from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node
+from holdfast.recovery.evidence import Checker
 from holdfast.recovery.sections import section_text
 from holdfast.state import TaskState
 from holdfast.values import digest, encode_json
-
-Refusal = Callable[[Node, Callable[[], Any]], str]
 
 
 class Openings:
     """Decides about heads without files whose record, or whose text in objects/, is lost."""
 
-    def __init__(self, inputs: Inputs, refusal: Refusal, living: frozenset[str]) -> None:
+    def __init__(self, inputs: Inputs, refusal: Checker, living: frozenset[str]) -> None:
         self.inputs = inputs
         self._refusal = refusal
         self._living_runs = living

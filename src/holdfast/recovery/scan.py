@@ -30,6 +30,8 @@ from holdfast.pipeline.graph import in_order
 from holdfast.pipeline.inferring import FilePattern, is_inferred
 from holdfast.pipeline.nodes import Node, split_task_id
 from holdfast.pipeline.spec import PipelineSpec
+from holdfast.recovery.evidence import Checker
+from holdfast.recovery.sealing import no_rest
 from holdfast.recovery.sections import is_memory, section_body, section_seen
 from holdfast.recovery.seeing import NOT_JSON, as_taken, file_seen
 from holdfast.seals import Seal
@@ -53,8 +55,6 @@ WHOLE = (SEALED, MARKED)
 _USABLE = frozenset({look.SEALED, look.MARKED, look.CHANGED, look.HALF})
 _KINDS = {look.MARKED: MARKED, look.FOREIGN: DAMAGED}
 _TAIL_BYTES = 16 << 10
-
-Checker = Callable[[Node, Callable[[], Any]], str]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -175,7 +175,7 @@ class Scan:
             is_edited = is_edited or found.kind == look.CHANGED
         seen = [file_seen(node, key, path, looks[path]) for key, path in paths.items()]
         seals_ = [found.seal for found in looks.values() if found.seal is not None]
-        rest = seals_[0].value_digest if seals_ else _no_rest(node)
+        rest = seals_[0].value_digest if seals_ else no_rest(node)
         known_as = seals_[0].known_as if seals_ else ""
         return self._known_by(node, seen, rest, is_edited, known_as)
 
@@ -209,10 +209,6 @@ def _is_beyond_telling(seal: Seal, parts: Mapping[str, str]) -> bool:
 
 def _other_version(seal: Seal, node: Node) -> str:
     return f"made by version {seal.step_version} of the step, which is now {node.spec.version}"
-
-
-def _no_rest(node: Node) -> str:
-    return EMPTY_REST if isinstance(node.spec.writes, dict) else ""
 
 
 # --- items that files suggest ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ of what was there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,19 +27,17 @@ from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
-from holdfast.recovery.evidence import Evidence, Policy
+from holdfast.recovery.evidence import Checker, Evidence, Policy
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
 from holdfast.wording import of_all
 
-Refusal = Callable[[Node, Callable[[], Any]], str]
-
 
 class Sections:
     """Decides about sections for the judge."""
 
-    def __init__(self, inputs: Inputs, remembering: Remembering, refusal: Refusal, living: frozenset[str]) -> None:
+    def __init__(self, inputs: Inputs, remembering: Remembering, refusal: Checker, living: frozenset[str]) -> None:
         self.inputs = inputs
         self.remembering = remembering
         self._refusal = refusal
@@ -73,7 +71,6 @@ class Sections:
         record = state.tasks.get(node.id)
         known = record or TaskState()
         evidence = Evidence(
-            task=node.id,
             run_id=state.run_id,
             record=known,
             recorded=record is not None,

@@ -10,8 +10,8 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.engine.attempt import Attempts
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.nodes import Node
-from holdfast.recovery.evidence import Policy
-from holdfast.recovery.judge import Checker, Judge
+from holdfast.recovery.evidence import Checker, Policy
+from holdfast.recovery.judge import Judge
 from holdfast.runs.choosing import Choice, Request
 from holdfast.runs.destinations import own_file
 from holdfast.runs.listing import list_runs
@@ -40,7 +40,7 @@ def judge_for(
         inputs,
         policy=policy,
         quarantine=quarantine,
-        checker=_checker(attempts),
+        checker=checker_of(attempts),
         migrations=attempts.compiled.migrations if attempts is not None else {},
         living_runs=policy.in_the_way if take_over else frozenset(others),
         take_over=take_over,
@@ -63,7 +63,8 @@ def _policy(inputs: Inputs, request: Request, choice: Choice, others: Mapping[st
     )
 
 
-def _checker(attempts: Attempts | None) -> Checker:
+def checker_of(attempts: Attempts | None) -> Checker:
+    """The checks of the pipeline, for outputs that were not made just now; without `attempts` there are none."""
     if attempts is None:
         return lambda node, load: ""
 

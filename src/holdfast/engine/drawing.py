@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.engine.scheduler import Scheduler, made_from
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import infer_items, item_paths
-from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node, as_items, split_task_id, step_of, task_id
+from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node, Path, as_items, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import (
     BLOCKED,
@@ -26,7 +26,6 @@ from holdfast.state import SKIPPED as STATUS_SKIPPED
 from holdfast.views.picture import Picture, decode_spec, is_sent_back
 
 LoadValue = Callable[[Accepted], Any]
-Path = tuple[str, ...]
 
 
 def draw(state: RunState, load: LoadValue) -> Picture:

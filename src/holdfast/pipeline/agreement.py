@@ -12,7 +12,7 @@ from holdfast.pipeline.annotations import EVERYTHING, conflict, dict_values, hin
 from holdfast.pipeline.declared import Subject
 from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import printable
-from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, Source, StepSpec
+from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, Source, StepSpec, shared_depth
 
 Functions = Mapping[str, Callable[..., Any]]
 Producers = Mapping[str, StepSpec | ItemsSpec]
@@ -94,7 +94,8 @@ def _compare(
     source = consumer.sources[parameter]
     producer = producers[source.name]
     produced = _output_kinds(producer, functions[producer.name])
-    levels = _levels(spec.fan_path(producer.each), spec.fan_path(consumer.each))
+    fan = spec.fan_path(producer.each)
+    levels = len(fan) - shared_depth(fan, spec.fan_path(consumer.each))  # fan-outs that only the producer is in
     if conflict(produced, annotation, levels):
         gathered = " in a dict by item" if levels else ""
         consumer.told.wrong(
@@ -117,14 +118,6 @@ def _step(spec: PipelineSpec, name: str) -> StepSpec:
 
 def _made(spec: PipelineSpec) -> list[ItemsSpec]:
     return [items for items in spec.items if items.given is None]
-
-
-def _levels(producer: tuple[str, ...], consumer: tuple[str, ...]) -> int:
-    """How often outputs are gathered on the way: once for each fan-out that only the producer is in."""
-    shared = 0
-    while shared < min(len(producer), len(consumer)) and producer[shared] == consumer[shared]:
-        shared += 1
-    return len(producer) - shared
 
 
 def _returned_kinds(fn: Callable[..., Any]) -> frozenset[str]:

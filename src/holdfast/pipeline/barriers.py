@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from holdfast.pipeline.batches import given_batches
 from holdfast.pipeline.nodes import Node, Path, gather_id, task_id
 from holdfast.pipeline.spec import GateSpec, PhaseSpec, StepSpec
 
@@ -65,7 +66,7 @@ def all_batches(graph: Graph, gate: GateSpec) -> Node:
         node = graph.add_node(_all_batches_id(gate), "order", gate, ())
         for var in graph.fans[gate.each]:
             if graph.fan_specs[var].given is None:  # else there are no others
-                graph.edge_after(graph.named(graph.fan_specs[var].name, (), ()), node)
+                graph.edge_after(graph.named(graph.maker(var), (), ()), node)
         for known in [known for known in graph.nodes.values() if known.kind == "gate" and known.spec is gate]:
             graph.edge_after(known, node)
     return node
@@ -76,10 +77,9 @@ def order_items(
 ) -> None:
     """Hold the tasks of these items until the items and batches they come after are through with the phase."""
     phases = list(dict.fromkeys(step.phase for step in _members(graph, var) if step.phase))
-    given = any("batch" in item for item in items)
     for phase in phases:
         members = [step for step in _members(graph, var) if step.phase == phase]
-        if given:
+        if given_batches(items):
             _order_batches(graph, phase, var, parent, batches, members)
         _order_after(graph, phase, var, parent, items, members)
     for gate in graph.spec.gates:
@@ -157,7 +157,7 @@ def _hold_next_phase(graph: Graph, phase: str, gate: Node) -> None:
 def _order_node(
     graph: Graph, label: str, path: Path, names: Iterable[str], parent: Path, members: list[StepSpec]
 ) -> Node:
-    node_id = f"order:{label}[{'/'.join(path)}]"
+    node_id = task_id(f"order:{label}", path)
     node = graph.nodes.get(node_id)
     if node is None:
         node = graph.add_node(node_id, "order", None, path)

@@ -22,8 +22,7 @@ def items_before(items: Sequence[Mapping[str, Any]], item: str) -> list[str]:
     stack = list(after[item])
     while stack:
         name = stack.pop()
-        if name not in found:
-            found.add(name)
+        found.add(name)
         stack += [other for other in after[name] if other not in found]
     return [name for name in after if name in found]
 

@@ -37,7 +37,7 @@ from holdfast.pipeline.nodes import (
     task_id,
 )
 from holdfast.pipeline.reach import blocking_gates, weights
-from holdfast.pipeline.spec import GateSpec, ItemsSpec, PipelineSpec, Source, StepSpec
+from holdfast.pipeline.spec import GateSpec, ItemsSpec, PipelineSpec, Source, StepSpec, shared_depth
 
 
 class _Mould(NamedTuple):
@@ -98,9 +98,6 @@ class Graph:
         """The fan-out variables around a step, an items function, or a variable."""
         return self.fans.get(name, ())
 
-    def producer(self, name: str) -> Producer | None:
-        return self.producers.get(name)
-
     def maker(self, var: str) -> str:
         """The name of the function that makes the items of `var`."""
         return self.fan_specs[var].name
@@ -119,7 +116,7 @@ class Graph:
     def related(self, producer: str, path: Path, consumer_fan: tuple[str, ...]) -> str:
         """The id of the node that a consumer at `path` takes from `producer`: a task, or a gather."""
         fan = self.fans[producer]
-        common = _common(fan, consumer_fan)
+        common = shared_depth(fan, consumer_fan)
         if len(fan) == common:
             return task_id(producer, path[:common])
         return gather_id(producer, path[:common])
@@ -288,16 +285,12 @@ class Graph:
     def _taken_from(self, source: Source, path: Path, fan: tuple[str, ...], place: str) -> Node:
         """The node behind a parameter of the task at `path`, whose id ends in `place`."""
         if source.kind == "memory":
-            return self._past(source.name, path)
+            return past.add_before(self, source.name, path[: len(self.fans[source.name])])
         if self.fans[source.name] == fan:  # the common case: the same item's
             known = self.nodes.get(source.name + place)
             if known is not None:
                 return known
         return self.named(source.name, path, fan)
-
-    def _past(self, name: str, path: Path) -> Node:
-        """The node for the sections of memory step `name` that the item around `path` comes after."""
-        return past.add_before(self, name, path[: len(self.fans[name])])
 
     def named(self, name: str, path: Path, fan: tuple[str, ...]) -> Node:
         """The node a task at `path` means by `name`, made if it is not there yet."""
@@ -308,7 +301,7 @@ class Graph:
         node = self.nodes.get(node_id)
         if node is not None:
             return node
-        common = path[: _common(self.fans[name], fan)]
+        common = path[: shared_depth(self.fans[name], fan)]
         if len(self.fans[name]) > len(common):
             return self._add_gather(name, common)
         item = self.item_fields(fan[len(common) - 1], common) if common else None
@@ -363,14 +356,3 @@ def in_order(graph: Graph) -> list[Node]:
             if not unmet[consumer]:
                 ordered.append(consumer)
     return ordered
-
-
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    if one == other:
-        return len(one)
-    length = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
-        length += 1
-    return length

@@ -14,10 +14,9 @@ from typing import Any
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import check_item_id, fold
-from holdfast.pipeline.nodes import Node, split_task_id, task_id
+from holdfast.pipeline.nodes import Node, Path, split_task_id, task_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 
-Path = tuple[str, ...]
 Items = dict[str, list[dict[str, Any]]]
 
 

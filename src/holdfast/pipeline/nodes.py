@@ -102,4 +102,4 @@ def as_items(value: Any) -> list[dict[str, Any]]:
 
 
 def gather_id(name: str, path: Path) -> str:
-    return f"{name}[{'/'.join((*path, '*'))}]"
+    return task_id(name, (*path, "*"))

@@ -17,28 +17,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.pipeline.batches import batch_numbers, given_batches
+from holdfast.pipeline.nodes import Node, Path, task_id
 
 if TYPE_CHECKING:
     from holdfast.pipeline.graph import Graph
-    from holdfast.pipeline.nodes import Node
     from holdfast.pipeline.spec import StepSpec
 
-Path = tuple[str, ...]
 Items = Sequence[Mapping[str, Any]]
 
 
 def before_id(name: str, path: Path) -> str:
     """The node that stands for all sections which the item at `path` comes after."""
-    return _named(name, path[:-1], f"before {path[-1]}")
+    return task_id(name, (*path[:-1], f"before {path[-1]}"))
 
 
 def page_id(name: str, parent: Path, batch: int | None) -> str:
     """The node that is through when a batch (None: the head) can be written."""
-    return "page:" + _named(name, parent, "head" if batch is None else f"batch {batch}")
-
-
-def _named(name: str, parent: Path, last: str) -> str:
-    return f"{name}[{'/'.join((*parent, last))}]"
+    return task_id(f"page:{name}", (*parent, "head" if batch is None else f"batch {batch}"))
 
 
 def add_before(graph: Graph, name: str, path: Path) -> Node:
@@ -46,7 +41,7 @@ def add_before(graph: Graph, name: str, path: Path) -> Node:
     known = graph.nodes.get(before_id(name, path))
     if known is not None:
         return known
-    node = graph.add_node(before_id(name, path), "past", graph.producer(name), path)
+    node = graph.add_node(before_id(name, path), "past", graph.producers[name], path)
     graph.unlinked.append(node)
     return node
 
@@ -62,7 +57,7 @@ def link_before(graph: Graph) -> None:
         if order is None:
             order = orders[name, parent] = _ordered(graph, name, parent, graph.items[node.spec.each, parent])
         for earlier in order.after[item]:
-            graph.edge_after(graph.nodes[_named(name, parent, earlier)], node)
+            graph.edge_after(graph.nodes[task_id(name, (*parent, earlier))], node)
             graph.edge_after(add_before(graph, name, (*parent, earlier)), node)
         if item in order.lower:
             graph.edge_after(order.lower[item], node)
@@ -87,11 +82,11 @@ def _ordered(graph: Graph, name: str, parent: Path, items: Items) -> _Order:
 def _link_batches(graph: Graph, name: str, parent: Path, batches: Mapping[str, int]) -> dict[int, Node]:
     """Batch -> the node of all batches below it, each behind the one before: linear, however many items."""
     numbers = sorted(set(batches.values()))
-    known = _named(name, parent, f"until {numbers[0]}") in graph.nodes
-    spec = graph.producer(name)
-    nodes = {n: graph.add_node(_named(name, parent, f"until {n}"), "until", spec, parent) for n in numbers}
+    known = task_id(name, (*parent, f"until {numbers[0]}")) in graph.nodes
+    spec = graph.producers[name]
+    nodes = {n: graph.add_node(task_id(name, (*parent, f"until {n}")), "until", spec, parent) for n in numbers}
     for item, number in () if known else batches.items():
-        graph.edge_after(graph.nodes[_named(name, parent, item)], nodes[number])
+        graph.edge_after(graph.nodes[task_id(name, (*parent, item))], nodes[number])
     for lower, higher in () if known else pairwise(numbers):
         graph.edge_after(nodes[lower], nodes[higher])
     return {higher: nodes[lower] for lower, higher in pairwise(numbers)}
@@ -102,7 +97,7 @@ def add_pages(graph: Graph, step: StepSpec, parent: Path, items: Items) -> None:
     batches = batch_numbers(items)
     pages = {n: graph.add_node(page_id(step.name, parent, n), "page", step, parent) for n in batches.values()}
     for item, number in batches.items():
-        graph.edge_settle(graph.nodes[_named(step.name, parent, item)], pages[number])
+        graph.edge_settle(graph.nodes[task_id(step.name, (*parent, item))], pages[number])
 
 
 def batch_of(page: Node) -> int | None:

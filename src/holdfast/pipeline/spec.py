@@ -148,6 +148,18 @@ class PipelineSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return tuple(reversed(path))
 
 
+def shared_depth(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """How many fan-outs two steps are in together, told by their `fan_path`s."""
+    if one == other:
+        return len(one)
+    length = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length
+
+
 def renamed_steps(old: PipelineSpec, new: PipelineSpec) -> dict[str, str]:
     """Old name -> new, for steps that declare (`was`) an earlier name which `old` still has."""
     had = {step.name for step in old.steps}

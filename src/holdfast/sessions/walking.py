@@ -156,8 +156,7 @@ class Walker:
         if gather.kind != "gather":
             return
         var = self.graph.fan_of(gather.spec.name)[len(gather.path)]
-        maker = next(fan.name for fan in self.graph.spec.items if fan.var == var)
-        yield task_id(maker, gather.path)
+        yield task_id(self.graph.maker(var), gather.path)
         yield from (inner.id for _, inner in self.inputs.gathered(gather.spec.name, gather.path))
 
     def _consider_gate(self, node: Node) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import markdown_cell, markdown_code, markdown_line
-from holdfast.pipeline.nodes import step_of
+from holdfast.pipeline.nodes import Path, step_of
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
 from holdfast.views import matrix, reading
@@ -27,7 +27,7 @@ from holdfast.views.matrix import (
     REVIEW_MARK,
     Matrix,
 )
-from holdfast.views.picture import Path, Picture
+from holdfast.views.picture import Picture
 from holdfast.views.stamp import stamp
 from holdfast.views.summary import cost_line
 from holdfast.wording import counted

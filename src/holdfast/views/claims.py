@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.pipeline.nodes import Path
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
-from holdfast.views.picture import Path
 
 _SYMBOLS = {
     COMPLETED: "✅ ✔ ✓ ☑",

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.escaping import markdown_cell, terminal
+from holdfast.pipeline.nodes import Path
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
-from holdfast.views.picture import Path, Picture, is_sent_back
+from holdfast.views.picture import Picture, is_sent_back
 
 DONE_MARK, GOING_MARK, FAILED_MARK, REVIEW_MARK, NOT_STARTED_MARK = "✅", "⏳", "❌", "⚠️", "—"
 

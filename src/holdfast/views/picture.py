@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.pipeline.batches import batch_numbers
-from holdfast.pipeline.nodes import split_task_id, step_of, task_id
+from holdfast.pipeline.nodes import Path, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import (
     BLOCKED,
@@ -28,8 +28,6 @@ from holdfast.state import (
     TaskState,
 )
 from holdfast.state import SKIPPED as STATUS_SKIPPED
-
-Path = tuple[str, ...]
 
 _ANSWERS = {
     "changed": ("keep", "restore", "redo"),

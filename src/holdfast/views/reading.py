@@ -13,12 +13,11 @@ import msgspec
 
 from holdfast.escaping import code_text, markdown_cell, markdown_line, markdown_text
 from holdfast.pipeline.names import check_item_id, fold, printable
-from holdfast.pipeline.nodes import split_task_id, task_id
+from holdfast.pipeline.nodes import Path, split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.views.claims import Claims, Told, status_of
 from holdfast.views.markdown import Heading, TableHead, TableRow, blocks
 from holdfast.views.matrix import columns, headings
-from holdfast.views.picture import Path
 from holdfast.views.stamp import read_stamp
 
 TITLE_ENDS = " checkpoint"

@@ -74,6 +74,11 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     before: TaskState | None = None  # finished work whose inputs changed, until it begins to run again
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it used up its attempts; one that sent work back too often has not failed, though it waits."""
+        return self.status == NEEDS_REVIEW and self.kind != "rounds"
+
+    @property
     def claimed(self) -> str:
         """The view in which somebody said that it is done, although it is not."""
         return self.evidence if self.status != COMPLETED else ""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.engine.board import Board
 from holdfast.pipeline.nodes import OK, SKIPPED, Node
 from holdfast.pipeline.standstill import find_standstill, loop_told
-from holdfast.state import COMPLETED, FAILED, NEEDS_REVIEW, PAUSED, USED_UP, WAITS_FOR_PERSON, TaskState
+from holdfast.state import COMPLETED, FAILED, PAUSED, USED_UP, WAITS_FOR_PERSON, TaskState
 
 _SPOILED = "was spoiled again after it had been made good: a step of this run does that"
 
@@ -33,9 +33,7 @@ def standing(board: Board, *, budget_usd: float | None, looked_after: bool) -> t
 
 def _failed(task: TaskState, *, is_over: bool) -> bool:
     """Whether it used up its attempts; unless all `is_over`, one that failed has another attempt before it."""
-    if task.status == FAILED:
-        return is_over
-    return task.status == NEEDS_REVIEW and task.kind != "rounds"
+    return is_over if task.status == FAILED else task.has_failed
 
 
 def _stopped_by(loop: Sequence[str], unsettled: Sequence[Node]) -> str:

@@ -14,7 +14,6 @@ from holdfast.folding.shared import (
 from holdfast.state import (
     FAILED,
     IN_PROGRESS,
-    NEEDS_REVIEW,
     PENDING,
     SENDS_BACK,
     RunState,
@@ -85,7 +84,7 @@ def _run_continued(state: RunState, event: ev.RunContinued, at: float) -> None:
             task = state.tasks[task_id] = replace(task, question="", error="")
         if task.status == IN_PROGRESS:
             state.tasks[task_id] = _cut_off(state, task)
-        elif event.fresh_attempts and (task.status == FAILED or _failed_for_good(task)):
+        elif event.fresh_attempts and (task.status == FAILED or task.has_failed):
             state.tasks[task_id] = replace(task, status=PENDING, failures=0, kind="")
 
 
@@ -102,10 +101,6 @@ def _cut_off(state: RunState, task: TaskState) -> TaskState:
         loose_cost_usd=0.0,
         started_at=None,
     )
-
-
-def _failed_for_good(task: TaskState) -> bool:
-    return task.status == NEEDS_REVIEW and task.kind != "rounds"
 
 
 def _run_stopped(state: RunState, event: ev.RunStopped, at: float) -> None:

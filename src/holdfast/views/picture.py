@@ -169,7 +169,7 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
         needs = self.needs()
         if not needs:
             return READY
-        return USED_UP if any(_has_failed(self.state.task(need.task)) for need in needs) else WAITS_FOR_PERSON
+        return USED_UP if any(self.state.task(need.task).has_failed for need in needs) else WAITS_FOR_PERSON
 
     def continue_command(self) -> str:
         """The command that continues; one that waits for money says how much."""
@@ -218,10 +218,6 @@ def _is_hidden(
         if listed is None or item not in listed:
             return listed is None
     return False
-
-
-def _has_failed(record: TaskState) -> bool:
-    return record.status == NEEDS_REVIEW and record.kind != "rounds"
 
 
 def _task_needs(state: RunState) -> Iterator[Need]:

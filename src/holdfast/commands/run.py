@@ -34,14 +34,7 @@ from holdfast.engine.forked import have_children_take
 from holdfast.engine.keeper import Keeper
 from holdfast.engine.runner import Limits, Runner
 from holdfast.engine.tasklogs import LogObserver, TaskLogs
-from holdfast.errors import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_WAITING,
-    StorageError,
-    UsageError,
-)
+from holdfast.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WAITING, StorageError, UsageError
 from holdfast.executors.base import Executor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline

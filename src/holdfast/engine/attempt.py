@@ -13,12 +13,7 @@ from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.parts import shorten
-from holdfast.artifacts.products import (
-    OutputRefusedError,
-    part_path,
-    plain_output,
-    task_seal,
-)
+from holdfast.artifacts.products import OutputRefusedError, part_path, plain_output, task_seal
 from holdfast.context import Context, Desk
 from holdfast.engine.growing import read_grown
 from holdfast.engine.refused import Refused, refuse_others_files

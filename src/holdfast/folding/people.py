@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import events as ev
-from holdfast.folding.shared import (
-    Handler,
-    by,
-    forget_rounds,
-    new_round,
-    person,
-    reopen,
-    replace,
-    surprise,
-)
+from holdfast.folding.shared import Handler, by, forget_rounds, new_round, person, reopen, replace, surprise
 from holdfast.folding.tasks import invalidated
 from holdfast.state import (
     COMPLETED,

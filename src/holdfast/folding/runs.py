@@ -5,21 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from holdfast import events as ev
-from holdfast.folding.shared import (
-    Handler,
-    reopen,
-    replace,
-    surprise,
-)
-from holdfast.state import (
-    FAILED,
-    IN_PROGRESS,
-    PENDING,
-    SENDS_BACK,
-    RunState,
-    TaskState,
-    rounds_key,
-)
+from holdfast.folding.shared import Handler, reopen, replace, surprise
+from holdfast.state import FAILED, IN_PROGRESS, PENDING, SENDS_BACK, RunState, TaskState, rounds_key
 from holdfast.wording import counted
 
 _MADE_FROM_FILES = (

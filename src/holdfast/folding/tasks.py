@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from holdfast import events as ev
 from holdfast.events import NO_VALUE
-from holdfast.folding.shared import (
-    Handler,
-    new_round,
-    own,
-    replace,
-    surprise,
-)
-from holdfast.state import (
-    COMPLETED,
-    IN_PROGRESS,
-    LEFT_OUT,
-    PENDING,
-    SKIPPED,
-    Accepted,
-    RunState,
-    TaskState,
-)
+from holdfast.folding.shared import Handler, new_round, own, replace, surprise
+from holdfast.state import COMPLETED, IN_PROGRESS, LEFT_OUT, PENDING, SKIPPED, Accepted, RunState, TaskState
 
 
 def _entered(state: RunState, event: ev.NodeEntered, at: float) -> None:

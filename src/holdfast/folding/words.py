@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from holdfast import events as ev
-from holdfast.folding.shared import (
-    Handler,
-    own,
-    replace,
-)
-from holdfast.state import (
-    Decision,
-    Note,
-    OnceRecord,
-    RunState,
-    Section,
-)
+from holdfast.folding.shared import Handler, own, replace
+from holdfast.state import Decision, Note, OnceRecord, RunState, Section
 
 _DIGEST_START = 16  # characters; a run has very many paid calls
 

@@ -10,14 +10,7 @@ import msgspec
 from holdfast.errors import DefinitionError
 from holdfast.pipeline import agreement, memories, options, ordering, outputs, resolve
 from holdfast.pipeline.agreement import Consumer
-from holdfast.pipeline.declared import (
-    Declaration,
-    DeclaredMigration,
-    Mistakes,
-    Subject,
-    function_name,
-    is_async,
-)
+from holdfast.pipeline.declared import Declaration, DeclaredMigration, Mistakes, Subject, function_name, is_async
 from holdfast.pipeline.nameless import Known, check_nameless, given_items
 from holdfast.pipeline.names import check_title, did_you_mean, is_slip, printable
 from holdfast.pipeline.namespace import Namespace, gather_names

@@ -20,12 +20,7 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.products import (
-    OutputRefusedError,
-    output_digest,
-    part_path,
-    task_seal,
-)
+from holdfast.artifacts.products import OutputRefusedError, output_digest, part_path, task_seal
 from holdfast.decisions import Decision
 from holdfast.errors import ValueRefusedError
 from holdfast.pipeline.nodes import Node

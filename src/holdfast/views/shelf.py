@@ -202,9 +202,7 @@ class ViewShelf:
 
     def _todos_view(self) -> TodosView:
         if self._todos is None:
-            from holdfast.views.todos import (
-                TodosView,
-            )  # SQLite is loaded with the first refresh, not at the start
+            from holdfast.views.todos import TodosView  # SQLite is loaded with the first refresh, not at the start
 
             self._todos = TodosView(self._layout.todos_db, set_aside=self._set_todos_aside, keep=self._keep_todos)
         return self._todos

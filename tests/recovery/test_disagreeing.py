@@ -16,7 +16,7 @@ def words(plan: Planned, journal: str = "", **views: str) -> list[str]:
     names = {"checkpoint": "checkpoint.md", "todos": "todos.db"}
     claims = tuple(Claims(names[source], tasks={plan.id: status}) for source, status in views.items())
     recorded = {plan.id: journal} if journal else {}
-    return [one.words() for one in disagreements({plan.id: plan}, recorded, Views(claims))]
+    return [one.words() for one in disagreements({plan.id: plan}, recorded, Views(claims), {})]
 
 
 def planned(action: str, *, evidence: str = "", problem: str = "", told_as: str = "") -> Planned:
@@ -99,7 +99,8 @@ def test_what_was_left_out_is_neither_done_nor_to_be_done() -> None:
 def test_a_view_that_does_not_speak_of_a_task_contradicts_nobody() -> None:
     """It is of an older pipeline, or of before its items were made."""
     plan = planned("redo", evidence="sealed artifact")
-    assert not list(disagreements({plan.id: plan}, {}, Views((Claims("checkpoint.md", tasks={"b": PENDING}),))))
+    views = Views((Claims("checkpoint.md", tasks={"b": PENDING}),))
+    assert not list(disagreements({plan.id: plan}, {}, views, {}))
 
 
 def test_what_a_page_calls_skipped_is_not_done_because_the_database_says_so() -> None:

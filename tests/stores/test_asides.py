@@ -34,9 +34,9 @@ def test_folders_and_links_are_set_aside_as_they_are(tmp_path):
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "inner").write_bytes(b"x")
     (tmp_path / "l").symlink_to("nowhere")
-    folder = asides.set_aside(tmp_path / "d", tmp_path / "q", label="odd")
+    folder = asides.set_aside(tmp_path / "d", tmp_path / "q")
     link = asides.set_aside(tmp_path / "l", tmp_path / "q")
-    assert folder.name == "d.odd.20260109T143022Z.1"
+    assert folder.name == "d.20260109T143022Z.1"
     assert (folder / "inner").read_bytes() == b"x"
     assert os.readlink(link) == "nowhere"
 

@@ -16,7 +16,6 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, step_of, task_id
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
-from holdfast.pipeline.templates import fields as fields_of
 from holdfast.pipeline.templates import render_path
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.stores.ahead import FILES_MIN
@@ -247,10 +246,6 @@ class Inputs:
         if head is None:
             return None
         return self.graph.nodes[self.graph.related(head, node.path, self.graph.fan_of(node.spec.name))]
-
-    def memory_fields(self, step: StepSpec) -> tuple[str, ...]:
-        """The names that the path of a memory file is made from."""
-        return fields_of(step.appends or "")
 
     def remembered(self, step: StepSpec, path: str) -> list[Node]:
         """The tasks whose sections are in one memory file, in the order of the items."""

@@ -134,7 +134,7 @@ class Artifacts:
         ref = self.objects.put(data)
         return NO_VALUE, ref, ref
 
-    def _store_file(self, record: FileRecord, body: bytes | Path, seal: Seal, *, sync: bool = False) -> str:
+    def _store_file(self, record: FileRecord, body: bytes | Path, seal: Seal, *, sync: bool) -> str:
         seal = self.sealed(record, seal)
         if isinstance(body, Path):
             return self._store_large(record, body, seal, sync=sync)

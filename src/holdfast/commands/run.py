@@ -13,8 +13,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +27,11 @@ from holdfast.context import ContextEndedError
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.board import Board
 from holdfast.engine.collecting import seldom
-from holdfast.engine.commit import Recorded
 from holdfast.engine.desk import EngineDesk, LookingDesk
 from holdfast.engine.drawing import draw_both, draw_graph
 from holdfast.engine.forked import have_children_take
 from holdfast.engine.keeper import Keeper
-from holdfast.engine.runner import Limits, Runner
+from holdfast.engine.runner import Limits, Observer, Runner
 from holdfast.engine.tasklogs import LogObserver, TaskLogs
 from holdfast.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WAITING, StorageError, UsageError
 from holdfast.executors.base import Executor
@@ -60,8 +59,6 @@ if TYPE_CHECKING:
     from holdfast.pipeline.definition import Pipeline
 
 _EXIT = {COMPLETED: EXIT_OK, FAILED: EXIT_FAILED, PAUSED: EXIT_WAITING, IN_PROGRESS: EXIT_INTERRUPTED}
-
-Observer = Callable[[Sequence[Recorded]], None]
 
 
 class Hooks(msgspec.Struct, frozen=True):
@@ -179,7 +176,7 @@ class _Session:
         )
         looking = LookingDesk(self.open.objects, self.layout.tmp, desk)
         attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, desk, looking)
-        self.judge = self.open.judge(inputs, attempts)
+        self.judge = self.open.judge(inputs, attempts, claims={})
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(
             Board(inputs, self.compiled, self.committer),
@@ -215,7 +212,8 @@ class _Session:
         self.runner.board.on_order = self.keeper.hurry
         self.hooks.on_open(self.picture, self.runner.stop)
         self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
-        with TaskLogs(self.run_layout.logs, self.runner.context, self.hooks.on_log), self._signals():
+        logs = TaskLogs(self.run_layout.logs, self.runner.context, self.hooks.on_log)
+        with logs, _handled_signals(self.runner.stop, self.hooks.signals):
             try:
                 status = self.runner.run()
             finally:
@@ -270,9 +268,6 @@ class _Session:
             if has_made and (name in self.request.redo or now in self.request.redo):
                 found.append(now)
         return tuple(found)
-
-    def _signals(self) -> AbstractContextManager[None]:
-        return _handled_signals(self.runner.stop, self.hooks.signals)
 
     # --- keeping -------------------------------------------------------------------------------------------
 

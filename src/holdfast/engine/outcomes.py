@@ -23,9 +23,9 @@ from holdfast.state import SKIPPED as STATUS_SKIPPED
 class Outcomes:
     """Records how attempts ended, and moves the scheduler."""
 
-    def __init__(self, board: Board, rng: random.Random) -> None:
+    def __init__(self, board: Board) -> None:
         self.board = board
-        self._rng = rng
+        self._rng = random.Random()  # noqa: S311 - jitter, not secrets
 
     def end(self, attempt: Attempt) -> bool:
         """Forget a running attempt; False if it is not the running one any more."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import random
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -65,8 +64,7 @@ class Runner:
         attempts: Attempts,
         limits: Limits,
         process_executor: Callable[[], Executor],
-        observers: Sequence[Observer] = (),
-        rng: random.Random | None = None,
+        observers: Sequence[Observer],
     ) -> None:
         self.board = board
         self.committer = board.committer
@@ -76,7 +74,7 @@ class Runner:
         self._looked_after = False  # files that were touched during the run
         self._budget_usd = limits.budget_usd
         self._grace_s = limits.grace_s
-        self._outcomes = Outcomes(board, rng or random.Random())  # noqa: S311 - jitter, not secrets
+        self._outcomes = Outcomes(board)
         self._considering = considering = Considering(
             board, judge, attempts, concurrency=limits.concurrency, budget_usd=limits.budget_usd
         )

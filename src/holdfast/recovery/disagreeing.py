@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 import msgspec
 
@@ -36,7 +35,7 @@ def disagreements(
     planned: Mapping[str, Planned],
     recorded: Mapping[str, str],
     views: Views,
-    wished: Mapping[str, str] = MappingProxyType({}),
+    wished: Mapping[str, str],
 ) -> Iterator[Disagreement]:
     """Every task of which journal, files and views do not all say the same.
 

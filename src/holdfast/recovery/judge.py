@@ -43,10 +43,10 @@ class Judge:
         quarantine: Path,
         checker: Checker,
         migrations: Migrations,
-        living_runs: frozenset[str] = frozenset(),
-        take_over: bool = False,
-        claims: Mapping[str, str] | None = None,
-        own_file: str = "",
+        living_runs: frozenset[str],
+        take_over: bool,
+        claims: Mapping[str, str],
+        own_file: str,
     ) -> None:
         self.state = inputs.state
         self.inputs = inputs
@@ -54,7 +54,7 @@ class Judge:
         self.policy = policy
         self.checker = checker
         self.living_runs = living_runs
-        self.claims = claims or {}  # task -> the view that says it was done, for a run whose record is lost
+        self.claims = claims  # task -> the view that says it was done, for a run whose record is lost
         self.sections = Sections(inputs, Remembering(inputs, quarantine), self._refusal, living_runs)
         self.openings = Openings(inputs, self._refusal, living_runs)
         self._gathering = Gathering(

@@ -11,6 +11,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, shorten
 from holdfast.decisions import Decision
+from holdfast.pipeline import templates
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.evidence import Checker
 from holdfast.recovery.sections import section_text
@@ -53,7 +54,7 @@ class Openings:
     def _files(self, node: Node) -> Iterator[str]:
         for step in self.inputs.graph.spec.memories:
             fields = {*self.inputs.graph.fan_of(step.name)[len(node.path) :]}
-            if step.head == node.spec.name and not fields & {*self.inputs.memory_fields(step)}:
+            if step.head == node.spec.name and fields.isdisjoint(templates.fields(step.appends or "")):
                 yield self.inputs.memory_path(step, node.path)
 
     def _fits(self, node: Node, found: Look, parts: Mapping[str, str], input_digest: str) -> bool:

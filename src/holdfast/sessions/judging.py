@@ -26,7 +26,7 @@ def judge_for(
     choice: Choice,
     quarantine: Path,
     attempts: Attempts | None,
-    claims: Mapping[str, str] | None = None,
+    claims: Mapping[str, str],
 ) -> Judge:
     """The judge of a run's tasks. Without `attempts` no `check` is asked, and no value migrated."""
     if attempts is not None:  # else the pipeline is the recorded one

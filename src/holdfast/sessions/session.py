@@ -100,7 +100,7 @@ class OpenRun:
         request: Request,
         choice: Choice,
         lock: EngineLock,
-        mended: Sequence[str] = (),
+        mended: Sequence[str],
     ) -> None:
         self.compiled = compiled
         self.layout = layout
@@ -205,7 +205,7 @@ class OpenRun:
         mended, self._lost_calls = mend_objects(self.artifacts, self.state, prove=not self.request.quick)
         self.mended += mended
 
-    def judge(self, inputs: Inputs, attempts: Attempts, claims: Mapping[str, str] | None = None) -> Judge:
+    def judge(self, inputs: Inputs, attempts: Attempts, claims: Mapping[str, str]) -> Judge:
         """Who decides about this run's tasks."""
         return judge_for(
             inputs, self.layout, self.request, self.choice, self.run_layout.quarantine, attempts, claims

@@ -67,7 +67,7 @@ def make_walker(
     artifacts: Artifacts,
     make_judge: Callable[[Inputs], Judge],
     *,
-    views: Views = NO_VIEWS,
+    views: Views,
     record: Record | None = None,
     rehearses: bool = False,
 ) -> Walker:

@@ -21,13 +21,13 @@ TAIL = "tail"
 """What the cut-off end of a file is labelled with in quarantine."""
 
 
-def set_aside(path: Path, into: Path, *, label: str = "", dir_fd: int | None = None) -> Path:
+def set_aside(path: Path, into: Path, *, dir_fd: int | None = None) -> Path:
     """Move whatever is at `path` into the folder `into` under a fresh name, and give the new path.
 
     If `into` is on another device it stays beside its old place instead, as `back_up` would name it.
     """
     atomic.make_dirs(into, sync=True)
-    target = _move_to_fresh(path, dir_fd, os.fspath(into), None, aside_name(path.name, label), numbered=True)
+    target = _move_to_fresh(path, dir_fd, os.fspath(into), None, aside_name(path.name), numbered=True)
     if target is None:
         return back_up(path, dir_fd=dir_fd)
     disk.sync_dir(into)
@@ -117,10 +117,10 @@ def _release(target: str, dir_fd: int | None, *, is_dir: bool) -> None:
         pass  # an empty reservation harms nobody; the first error is the one to show
 
 
-def fresh_file(folder: Path, name: str, label: str = "") -> tuple[Path, int]:
-    """A new file `NAME[.LABEL].TIMESTAMP.N` in `folder` that collides with nothing: its path and descriptor."""
+def fresh_file(folder: Path, name: str) -> tuple[Path, int]:
+    """A new file `NAME.TIMESTAMP.N` in `folder` that collides with nothing: its path and descriptor."""
     atomic.make_dirs(folder, sync=True)
-    target = _reserve(os.path.join(folder, aside_name(name, label)), None, is_dir=False, numbered=True)
+    target = _reserve(os.path.join(folder, aside_name(name)), None, is_dir=False, numbered=True)
     return Path(target), disk.open_file(target, os.O_WRONLY)
 
 

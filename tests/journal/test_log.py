@@ -12,7 +12,8 @@ import pytest
 
 from holdfast.errors import CheckpointCorruptionError, FormatTooNewError, StorageError, ValueRefusedError
 from holdfast.journal.codec import LINE_MAX, encode_line
-from holdfast.journal.log import EventLog, scan
+from holdfast.journal.log import EventLog
+from holdfast.journal.scan import scan
 from holdfast.stores import disk
 
 from .journal_lines import TS, make_lines

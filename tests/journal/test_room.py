@@ -7,10 +7,10 @@ import pytest
 
 from holdfast.errors import CheckpointCorruptionError, StorageError
 from holdfast.journal.codec import LINE_MAX
-from holdfast.journal.log import EventLog, scan
+from holdfast.journal.log import EventLog
 from holdfast.journal.repair import repair
 from holdfast.journal.room import ROOM_MAX, room_after
-from holdfast.journal.scan import is_whole, last_position, line_ending_at
+from holdfast.journal.scan import is_whole, last_position, line_ending_at, scan
 
 from .journal_lines import make_lines
 

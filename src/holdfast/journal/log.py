@@ -25,12 +25,10 @@ from holdfast.errors import CheckpointCorruptionError, StorageError, ValueRefuse
 from holdfast.journal.codec import RESERVED, encode_line
 from holdfast.journal.repair import cut, repair
 from holdfast.journal.room import end_line, is_all_room, is_untouched, room_after
-from holdfast.journal.scan import START, Line, Position, Scan, scan
+from holdfast.journal.scan import START, Line, Position, scan
 from holdfast.stores import asides, atomic, disk, readable
 from holdfast.stores.lock import AppendLock
 from holdfast.values import encode_json
-
-__all__ = ["START", "Batch", "EventLog", "Line", "Position", "Scan", "scan"]
 
 _APPEND_FLAGS = os.O_RDWR | os.O_CREAT
 

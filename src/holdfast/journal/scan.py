@@ -40,7 +40,6 @@ from holdfast.stores import readable
 _BLOCK = 1 << 20
 _SECOND_LOOKS_MAX = 100
 _DAMAGE_TOLD = 100  # a journal of garbage must not become a list of a million complaints
-# A link, a folder, a socket: nobody's journal. A file that may not be read could be one, so that is an error.
 _LINE_END = re.compile(rb',"prev":"[0-9a-f]{16}"(,"sum":"([0-9a-f]{16})"\})')
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -110,7 +109,7 @@ class Scan:
             return
         except OSError as error:
             if error.errno not in readable.NO_FILE:
-                raise
+                raise  # a file that may not be read could be a journal; a link, a folder, a socket is nobody's
             self._start_over()
             self.damage.append("what stands there is no regular file")
             return

@@ -8,7 +8,7 @@ carry_out            checks what can be checked before anything is created, then
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from holdfast import clock
 from holdfast.cli.completion import complete_work
 from holdfast.cli.options import composed, json_option, params_option, project_options
-from holdfast.cli.printing import flush, print_json, say_all
+from holdfast.cli.printing import can_be_redrawn, flush, print_json, say_all
 from holdfast.errors import UnprintableError
 from holdfast.layout import QUARANTINE_DIR, REFUSED_DIR
 from holdfast.streams import Heedless, descriptor_kept, stdout_kept, unwrapped
@@ -157,7 +157,6 @@ def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
 
 def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> RunResult:
     from holdfast.cli.ending import ending
-    from holdfast.cli.screens import make_console
     from holdfast.cli.status import document
     from holdfast.cli.stopping import Stopper
     from holdfast.commands.run import execute
@@ -188,6 +187,28 @@ def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Reques
     else:
         say_all(ending(result, tally, manner.directory, layout, clock.monotonic() - began))
     return result
+
+
+def make_console(attempts_of: Mapping[str, int], *, quiet: bool) -> Console:
+    """The console that fits where stderr goes."""
+    from holdfast.cli.console import Console, PlainConsole
+
+    if quiet:
+        return Console()
+    if can_be_redrawn() and _takes_signs(sys.stderr):
+        from holdfast.cli.live import LiveConsole
+
+        return LiveConsole(attempts_of)
+    return PlainConsole(attempts_of)
+
+
+def _takes_signs(stream: TextIO) -> bool:
+    """Whether our signs can be shown there: the letters in their place are wider, and would break the picture."""
+    try:
+        "⏳─…".encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def words_at_load(*, as_json: bool) -> AbstractContextManager[None]:

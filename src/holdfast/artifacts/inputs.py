@@ -16,7 +16,7 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, step_of, task_id
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
-from holdfast.pipeline.templates import render_path
+from holdfast.pipeline.templates import as_fields, render_path
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.stores.ahead import FILES_MIN
 from holdfast.values import digest, digest_of_fields, encode_json
@@ -235,9 +235,7 @@ class Inputs:
         key = (step.appends or "", *around.values())
         known = self._memory_paths.get(key)
         if known is None:
-            params = {name: str(value) for name, value in self.state.params.items()}
-            values = {**params, **around, "run_id": self.state.run_id}
-            known = self._memory_paths[key] = render_path(step.appends or "", values)
+            known = self._memory_paths[key] = render_path(step.appends or "", {**self._run_fields(), **around})
         return known
 
     def head_of(self, node: Node) -> Node | None:
@@ -257,13 +255,16 @@ class Inputs:
 
     def fields(self, node: Node) -> dict[str, str]:
         """What a template may name: items, parameters, run_id."""
-        if self._texts is None:
-            self._texts = {name: str(value) for name, value in self.state.params.items()}
-        values = self._texts.copy()
-        values["run_id"] = self.state.run_id
+        values = self._run_fields()
         for name, part in zip(self.graph.fans[node.spec.name], node.path, strict=True):
             values[name] = part
         return values
+
+    def _run_fields(self) -> dict[str, str]:
+        """Those of them that are the same for all tasks; a fresh copy."""
+        if self._texts is None:
+            self._texts = as_fields(self.state.params)
+        return {**self._texts, "run_id": self.state.run_id}
 
     def paths(self, node: Node) -> dict[str, str]:
         """Output key -> the file this task writes, relative to the project."""

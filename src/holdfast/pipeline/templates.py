@@ -6,6 +6,7 @@ import re
 import string
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from holdfast.errors import UsageError
 from holdfast.layout import CHECKPOINT_VIEW, PART_SUFFIX, RESUME_VIEW, SEAL_SUFFIX, SETTINGS_FILE, STATE_DIR
@@ -26,6 +27,11 @@ _GLOB = re.compile(r"[*?\[\]]")
 def fields(template: str) -> tuple[str, ...]:
     """The names in `{...}`, in order, each once; ValueError says what is wrong with the template."""
     return tuple(dict.fromkeys(name for _, name in parse(template) if name is not None))
+
+
+def as_fields(params: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters as templates take them."""
+    return {name: str(value) for name, value in params.items()}
 
 
 def render(template: str, values: Mapping[str, str]) -> str:

@@ -316,8 +316,8 @@ def _names(tree: WorkTree, folder: str) -> frozenset[str]:
 
 def path_values(state: RunState) -> dict[str, str]:
     """What stands for the fields of path templates, as far as it is known without an item."""
-    params = {name: str(value) for name, value in state.params.items()}
-    return {**params, "run_id": state.run_id} if state.run_id else params
+    values = templates.as_fields(state.params)
+    return {**values, "run_id": state.run_id} if state.run_id else values
 
 
 def tail_seal(open_read: Callable[[str], int], path: str) -> Seal | None:

@@ -20,11 +20,6 @@ from holdfast.pipeline.nodes import task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 
 
-def fields_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters as path templates take them."""
-    return {name: str(value) for name, value in params.items()}
-
-
 def own_file(compiled: CompiledPipeline, layout: ProjectLayout) -> str:
     """The pipeline's own file, relative to the project; "" if it is not in there, or there is none."""
     path = os.path.relpath(os.path.realpath(compiled.file), os.path.realpath(layout.root)) if compiled.file else ""
@@ -35,7 +30,7 @@ def refuse_own_file(compiled: CompiledPipeline, layout: ProjectLayout, params: M
     """Refuse a step that would put its output where the pipeline stands."""
     own = own_file(compiled, layout)
     for step in compiled.spec.steps if own else ():
-        if step.appends == own or _writes_to(compiled.spec, step, own, fields_of(params)):
+        if step.appends == own or _writes_to(compiled.spec, step, own, templates.as_fields(params)):
             raise UsageError(
                 f"Step {step.name} would write to {own}, which is the file of the pipeline itself.",
                 fix="Give it another path.",
@@ -49,7 +44,7 @@ def refuse_shared_path(spec: PipelineSpec, params: Mapping[str, Any], run_id: st
         return
     owners: dict[str, str] = {}
     for step in spec.steps:
-        for path, name in _paths_of(spec, step, fields_of(params) | {"run_id": run_id}):
+        for path, name in _paths_of(spec, step, templates.as_fields(params) | {"run_id": run_id}):
             other = owners.setdefault(fold(path), name)
             if other != name:
                 raise UsageError(

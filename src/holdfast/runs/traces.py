@@ -27,7 +27,7 @@ from holdfast.pipeline.names import check_run_id
 from holdfast.pipeline.nodes import Node, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import tail_seal
-from holdfast.runs.destinations import fields_of, known_items
+from holdfast.runs.destinations import known_items
 from holdfast.seals import Seal
 from holdfast.state import RunState
 from holdfast.stores import readable
@@ -41,7 +41,7 @@ _OTHER_WAYS = "Give the parameters it had, use another --dir, or start over with
 
 def of_known_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
     """Some seals that lie where this pipeline's tasks of known items would write: enough of each step to tell."""
-    fields = fields_of(params)
+    fields = templates.as_fields(params)
     found: dict[str, Seal] = {}
     for step in spec.steps:
         if step.writes is not None:
@@ -73,7 +73,8 @@ def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str
     for step in spec.steps:
         if step.each is None:
             continue
-        values = {**{name: glob.escape(value) for name, value in fields_of(params).items()}, "run_id": "*"}
+        values = {name: glob.escape(value) for name, value in templates.as_fields(params).items()}
+        values["run_id"] = "*"
         values |= dict.fromkeys(spec.fan_path(step.each), "*")
         for template in (*step.files.values(), *((step.appends,) if step.appends else ())):
             pattern = templates.render(template, values)

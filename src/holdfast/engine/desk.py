@@ -47,10 +47,7 @@ class DeafDesk:
         return digest(data)
 
     def fetch(self, ref: str) -> bytes:
-        data = self._objects.get(ref)
-        if data is None:
-            raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
-        return data
+        return _fetched(self._objects, ref)
 
     def before_paying(self, task: str) -> None:
         """Nothing would be kept anyway."""
@@ -139,10 +136,7 @@ class EngineDesk:
 
     def fetch(self, ref: str) -> bytes:
         with self._disk():
-            data = self._objects.get(ref)
-        if data is None:
-            raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
-        return data
+            return _fetched(self._objects, ref)
 
     def before_paying(self, task: str) -> None:
         with self._disk():
@@ -187,6 +181,13 @@ class EngineDesk:
 
     def fresh_path(self, name: str) -> Path:
         return temporaries.fresh_output(self._tmp, name.removesuffix(PART_SUFFIX))
+
+
+def _fetched(objects: ObjectStore, ref: str) -> bytes:
+    data = objects.get(ref)
+    if data is None:
+        raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
+    return data
 
 
 def _no_room(task: str, why: str) -> StorageError:

@@ -49,9 +49,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     healable: Mapping[str, bool] = {}
     uncopied: frozenset[str] = frozenset()  # accepted files of which objects/ has no copy
     value_lost: bool = False
-    is_partial: bool = (
-        False  # some of its files are an earlier round's, and left out: they are no set with the others
-    )
+    is_partial: bool = False  # some of its files, an earlier round's, are left out: the others are no set
     marker: str | None = None
     living_runs: frozenset[str] = frozenset()
     consumed: bool = False  # other tasks take its output

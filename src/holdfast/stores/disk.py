@@ -184,9 +184,8 @@ def rename(source: str, target: str, *, source_dir: int | None = None, target_di
     try:
         os.rename(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir)
     except OSError as error:
-        raise OSError(
-            error.errno, error.strerror, target
-        ) from None  # a temporary's name would tell nobody anything
+        # A temporary's name would tell nobody anything.
+        raise OSError(error.errno, error.strerror, target) from None
 
 
 def unlink(path: str, *, dir_fd: int | None = None) -> None:

@@ -6,14 +6,12 @@ or the disk did to the old one is durable before that. A kill in between leaves 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from holdfast.artifacts import memory
 from holdfast.artifacts.memory import Book
+from holdfast.stores.readable import Fingerprint, fingerprint
 from holdfast.stores.tree import WorkTree
-
-Mark = tuple[int, ...]
 
 
 class Bookshelf:
@@ -21,7 +19,7 @@ class Bookshelf:
 
     def __init__(self, tree: WorkTree) -> None:
         self._tree = tree
-        self._books: dict[str, tuple[Mark, Book]] = {}
+        self._books: dict[str, tuple[Fingerprint, Book]] = {}
 
     def read(self, path: str) -> Book:
         """The file taken apart; the OSErrors are those of `WorkTree.read`.
@@ -39,7 +37,7 @@ class Bookshelf:
 
     def replace(self, path: str, data: bytes) -> None:
         """Put other bytes in the file's place. Synced: a person's words between the sections are nowhere else."""
-        written, now = _mark_of(self._tree.write(path, data, sync=True)), self._mark(path)
+        written, now = fingerprint(self._tree.write(path, data, sync=True)), self._mark(path)
         if now[:-1] == written[:-1]:  # still ours; the rename itself has set the last
             self._books[path] = (now, memory.take_apart(data))
 
@@ -49,10 +47,6 @@ class Bookshelf:
             return self._tree.copy_beside(path)
         return f"{quarantine.name}/{self._tree.copy_aside(path, quarantine, label='memory').name}"
 
-    def _mark(self, path: str) -> Mark:
+    def _mark(self, path: str) -> Fingerprint:
         status = self._tree.stat(path)
-        return _mark_of(status) if status is not None else ()
-
-
-def _mark_of(status: os.stat_result) -> Mark:
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return fingerprint(status) if status is not None else ()

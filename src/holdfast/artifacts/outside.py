@@ -22,11 +22,11 @@ from holdfast.layout import CHECKPOINT_VIEW, RESUME_VIEW
 from holdfast.pipeline.names import printable
 from holdfast.pipeline.templates import check_pattern, fields, render
 from holdfast.stores import readable
+from holdfast.stores.readable import Fingerprint, fingerprint
 
 ANY_DEPTH = "**"
 SETTLED_S = 1.0
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
-Mark = tuple[int, ...]
 
 
 def patterns_of(task: str, template: str, values: Mapping[str, str]) -> list[str]:
@@ -64,7 +64,7 @@ class OutsideHashes:
     """The hashes of files from outside: thousands of tasks may read the same one."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[Mark, str]] = {}
+        self._known: dict[Path, tuple[Fingerprint, str]] = {}
 
     def of(self, path: Path) -> str:
         """The hash of a file; `missing` if there is none. Computed once, as long as nothing touches the file."""
@@ -74,19 +74,16 @@ class OutsideHashes:
             return "missing"
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            mark, known = _mark(status), self._known.get(path)
+            mark, known = fingerprint(status), self._known.get(path)
             if known is not None and known[0] == mark:
                 return known[1]
             found = hashlib.file_digest(file, "sha256").hexdigest()
-            is_same = _mark(os.fstat(descriptor)) == mark  # of the file that was read: its name may be gone by now
+            # Of the file that was read: its name may be gone by now.
+            is_same = fingerprint(os.fstat(descriptor)) == mark
         # A change within the same tick of the file system's clock would not show: not before it is over.
         if is_same and clock.now() - status.st_ctime > SETTLED_S:
             self._known[path] = (mark, found)
         return found
-
-
-def _mark(status: os.stat_result) -> Mark:
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def matching(root: Path, pattern: str, *, passing_over: Collection[int] = ()) -> Iterator[str]:

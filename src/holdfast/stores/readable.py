@@ -28,6 +28,8 @@ UNUSABLE = UNREADABLE | {errno.EFBIG}
 NOT_TO_BE_HAD = UNUSABLE | {errno.ENOENT}
 """These, and a file that is gone: its content is not to be had."""
 
+Fingerprint = tuple[int, ...]
+
 _NOT_REGULAR = "Not a regular file"  # said of a pipe or a device where a file should be
 _WORDS = {
     os.strerror(errno.ELOOP): "it is a symbolic link",
@@ -43,6 +45,11 @@ def why_unreadable(error: OSError) -> str:
     """Why a file cannot be read, for people: links are never followed, so the system's own words would mislead."""
     words = error.strerror or "cannot be read"
     return _WORDS.get(words, words)
+
+
+def fingerprint(status: os.stat_result) -> Fingerprint:
+    """What changes whenever somebody touches a file, or puts another in its place."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:

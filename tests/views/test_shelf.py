@@ -219,7 +219,7 @@ def test_what_is_no_file_is_set_aside(project, kind, name):
 def test_a_page_too_large_to_be_read_is_set_aside(project, monkeypatch):
     """No page fills the memory: beyond a limit it is moved away unread."""
     project.write()
-    monkeypatch.setattr(shelf, "PAGE_BYTES_MAX", 10)
+    monkeypatch.setattr(shelf, "VIEW_BYTES_MAX", 10)
     project.edit(*BACK)
     assert project.edited() == []
     assert [kept.view for kept in project.write()] == ["checkpoint.md"]

@@ -14,8 +14,7 @@ from holdfast.stores import readable
 from holdfast.views import checkpoint, letter, reading
 from holdfast.views.claims import Claims
 from holdfast.views.letter import Letter
-
-VIEW_BYTES_MAX = 64 << 20
+from holdfast.views.stamp import VIEW_BYTES_MAX
 
 
 class Views(msgspec.Struct, frozen=True):

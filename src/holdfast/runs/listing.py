@@ -24,7 +24,7 @@ from holdfast.errors import (
 from holdfast.journal.scan import Position, last_position
 from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
 from holdfast.pipeline.names import check_run_id, printable
-from holdfast.recovery.sources import VIEW_BYTES_MAX, read_letter
+from holdfast.recovery.sources import read_letter
 from holdfast.runs.history import History, read_history, require_run
 from holdfast.runs.looking import draw_run
 from holdfast.snapshots import snapshots
@@ -32,7 +32,7 @@ from holdfast.state import COMPLETED, IN_PROGRESS
 from holdfast.stores import readable
 from holdfast.stores.lock import read_holder
 from holdfast.views.picture import Picture
-from holdfast.views.stamp import read_json_stamp
+from holdfast.views.stamp import VIEW_BYTES_MAX, read_json_stamp
 from holdfast.views.summary import error_of
 
 _FIRST_LINE_MAX = 1 << 20

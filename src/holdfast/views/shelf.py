@@ -24,12 +24,10 @@ from holdfast.stores.places import is_something_else
 from holdfast.views import checkpoint, progress, resume, summary
 from holdfast.views.claims import Claims
 from holdfast.views.picture import Picture
-from holdfast.views.stamp import read_stamp
+from holdfast.views.stamp import VIEW_BYTES_MAX, read_stamp
 
 if TYPE_CHECKING:
     from holdfast.views.todos import TodosView
-
-PAGE_BYTES_MAX = 64 << 20
 
 _NO_FILE = "no regular file"
 
@@ -234,7 +232,7 @@ class _Page:
         if mark is None or mark == self.written:
             return None
         try:
-            data = readable.read_file(self.path, PAGE_BYTES_MAX)
+            data = readable.read_file(self.path, VIEW_BYTES_MAX)
         except FileNotFoundError:
             return None
         if not data.strip(b"\0 \t\r\n"):  # also what a power cut leaves of an unsynced page

@@ -9,9 +9,8 @@ from pathlib import Path
 from holdfast.layout import ProjectLayout
 from holdfast.state import RunState
 from holdfast.stores import readable
-from holdfast.views.stamp import Stamp, read_json_stamp, read_stamp
+from holdfast.views.stamp import VIEW_BYTES_MAX, Stamp, read_json_stamp, read_stamp
 
-_VIEW_MAX = 64 << 20
 _SQLITE = b"SQLite format 3\0"
 
 
@@ -53,7 +52,7 @@ def _database_problem(path: Path, state: RunState) -> str:
 
 def _view_problem(path: Path, run_id: str, seq: int) -> str:
     try:
-        data = readable.read_file(path, limit=_VIEW_MAX)
+        data = readable.read_file(path, limit=VIEW_BYTES_MAX)
     except OSError as error:
         return _why_unread(error)
     stamp = _stamp_of(path, data)

@@ -18,6 +18,8 @@ _LINE = re.compile(
     r"^<!-- holdfast view run=(\S*) seq=([0-9]{1,18}) sha256=([0-9a-f]{64}) -->[ \t\r]*$", re.MULTILINE
 )
 _JSON_KEY = b'"stamp":'
+VIEW_BYTES_MAX = 64 << 20
+"""A view that is larger is not read: nobody wrote that by hand, nor did we."""
 
 
 class Stamp(msgspec.Struct, frozen=True):

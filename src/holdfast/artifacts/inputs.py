@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.artifacts.keeping import Artifacts, LostValueError
 from holdfast.artifacts.outside import OutsideHashes, patterns_of, reads_of
-from holdfast.artifacts.parts import UNKNOWN, digest_of
+from holdfast.artifacts.parts import UNKNOWN, Ingredients, digest_of
 from holdfast.pipeline.batches import items_before
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, step_of, task_id
@@ -66,6 +66,11 @@ class Inputs:
         if is_step and spec.reads:
             parts["reads"] = self.reads_digest(node)
         return parts
+
+    def ingredients(self, node: Node) -> Ingredients:
+        """What a task would be made of now."""
+        parts = self.parts(node)
+        return Ingredients(parts, self.digest(node, parts))
 
     def digest(self, node: Node, parts: Mapping[str, str]) -> str:
         """The one digest that a seal carries as `in`; the order of a function's parameters is not part of it."""

@@ -5,11 +5,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 UNKNOWN = "?"
 """The digest of an input whose value is lost: unknown is not different."""
 
 SHORT = 12
 """How much of a part's digest is recorded: enough to say which input changed."""
+
+
+class Ingredients(msgspec.Struct, frozen=True, gc=False):
+    """What a task would be made of now: each input by name, as a digest, and the one digest of all of them."""
+
+    parts: dict[str, str]
+    digest: str
+
+    @property
+    def comparable(self) -> str:
+        """The digest of all; unknown if one of them is: then there is nothing to compare with later."""
+        return UNKNOWN if UNKNOWN in self.parts.values() else self.digest
 
 
 def digest_of(identity: str, parts: Iterable[tuple[str, str]]) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.looks import SEALED
+from holdfast.artifacts.parts import Ingredients
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.commit import Committer
 from holdfast.engine.scheduler import Scheduler
@@ -37,8 +38,7 @@ class Board:
         self.scheduler = Scheduler(inputs.graph)
         self.compiled = compiled
         self.committer = committer
-        # Of what is queued: inputs, their digest, half-finished text.
-        self.prepared: dict[str, tuple[dict[str, str], str, str | None]] = {}
+        self.prepared: dict[str, tuple[Ingredients, str | None]] = {}  # of what is queued; and half-finished text
         self.starting: list[Attempt] = []  # recorded in the open batch
         self.running: dict[str, Attempt] = {}
         self.overruns: dict[str, Attempt] = {}  # timed out, and their threads go on

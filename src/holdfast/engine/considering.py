@@ -11,12 +11,13 @@ advance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Protocol
 
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
+from holdfast.artifacts.parts import Ingredients
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
@@ -36,15 +37,13 @@ class Judge(Protocol):
     @property
     def lacking(self) -> Collection[str]: ...
 
-    def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision: ...
+    def decide(self, node: Node, made_of: Ingredients) -> Decision: ...
 
-    def reinstate(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Iterable[ev.Event]: ...
+    def reinstate(self, node: Node, made_of: Ingredients) -> Iterable[ev.Event]: ...
 
     def bring_home(self, node: Node) -> Iterable[ev.Event]: ...
 
-    def apply(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Iterable[ev.Event]: ...
+    def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[ev.Event]: ...
 
     def is_proved(self, node: Node) -> bool: ...
 
@@ -153,26 +152,25 @@ class Considering:
         if skipped:
             self._skip(node, skipped)
             return
-        parts = board.inputs.parts(node)
-        digest = board.inputs.digest(node, parts)
+        made_of = board.inputs.ingredients(node)
         if node.id in state.tasks:  # nothing else can count again, or be elsewhere
-            for event in self.judge.reinstate(node, parts, digest):
+            for event in self.judge.reinstate(node, made_of):
                 board.committer.record(event)
             for event in self.judge.bring_home(node):
                 board.committer.record(event)
-        decision = self.judge.decide(node, parts, digest)
+        decision = self.judge.decide(node, made_of)
         if self._survey is not None:
             self._survey.add(node, decision, state.task(node.id).status == COMPLETED)
-        for event in self.judge.apply(node, decision, parts, digest):
+        for event in self.judge.apply(node, decision, made_of):
             board.committer.record(event)
-        self._act(node, decision, parts, digest)
+        self._act(node, decision, made_of)
 
     def _skip(self, node: Node, because_of: str) -> None:
         if self.board.state.task(node.id).status != STATUS_SKIPPED:
             self.board.committer.record(ev.TaskSkipped(step_id=node.id, reason=f"{because_of} was skipped"))
         self.board.scheduler.settle(node, SKIPPED)
 
-    def _act(self, node: Node, decision: Decision, parts: dict[str, str], digest: str) -> None:
+    def _act(self, node: Node, decision: Decision, made_of: Ingredients) -> None:
         """Move the scheduler as the decision and the state it left say."""
         board, scheduler = self.board, self.board.scheduler
         record = board.state.task(node.id)
@@ -186,20 +184,20 @@ class Considering:
             pass  # considered again when what it takes is through again
         else:
             if node.id in board.state.once:
-                self._forget_calls(node, parts, digest)
-            board.prepared[node.id] = (parts, digest, decision.partial)
+                self._forget_calls(node, made_of)
+            board.prepared[node.id] = (made_of, decision.partial)
             half = decision.action in decisions.AGAIN or record.cut_off
             if node.id in scheduler.due:  # considered for another reason: its delay is not over
                 scheduler.delay(node, scheduler.due[node.id])
             else:
                 scheduler.enqueue(node, half=half)
 
-    def _forget_calls(self, node: Node, parts: Mapping[str, str], digest: str) -> None:
+    def _forget_calls(self, node: Node, made_of: Ingredients) -> None:
         """Begin a new round if the paid calls of this one were made for other inputs: they answer nothing now."""
         if self.board.state.task(node.id).before is not None:  # until it begins: its inputs may come back
             return
-        others = [call for call in self.board.state.once[node.id].values() if not fits(call, digest)]
-        before = self.board.inputs.earlier_digest(node, parts) if others else ""
+        others = [call for call in self.board.state.once[node.id].values() if not fits(call, made_of.digest)]
+        before = self.board.inputs.earlier_digest(node, made_of.parts) if others else ""
         if not all(fits(call, before) for call in others):
             reason = "what its paid calls were made from has changed"
             self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason))
@@ -286,7 +284,7 @@ class Considering:
         board = self.board
         record = board.state.task(node.id)
         number = record.attempt + 1
-        parts, digest, partial = board.prepared.pop(node.id)
+        made_of, partial = board.prepared.pop(node.id)
         parents = tuple([parent.id for parent in node.parents])
         first = parents[0] if parents else ""
         board.committer.record(
@@ -300,7 +298,7 @@ class Considering:
                 partial_chars=len(partial or ""),
             )
         )
-        board.starting.append(Attempt(node, number, record.round, digest, parts, partial, first))
+        board.starting.append(Attempt(node, number, record.round, made_of.digest, made_of.parts, partial, first))
 
     def heard(self, event: object) -> None:
         """Another process recorded something: a person approved, rejected or asked for another try."""

@@ -8,7 +8,7 @@ the files in a state from which the same decision, or a more trusting one, follo
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.parts import Ingredients
 from holdfast.artifacts.products import OutputRefusedError, output_digest, part_path, task_seal
 from holdfast.decisions import Decision
 from holdfast.errors import ValueRefusedError
 from holdfast.pipeline.nodes import Node
-from holdfast.recovery.adopting import Adopting, as_known, comparable
+from holdfast.recovery.adopting import Adopting, as_known
 from holdfast.recovery.evidence import Checker
 from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake
@@ -58,7 +59,7 @@ class Acting:
         self.adopting = Adopting(inputs, openings)
         self._gathering = gathering
         self._refusal = refusal
-        self._acts: dict[str, Callable[[Node, Decision, Mapping[str, str], str], list[ev.Event]]] = {
+        self._acts: dict[str, Callable[[Node, Decision, Ingredients], list[ev.Event]]] = {
             decisions.HEAL: self._heal,
             decisions.ADOPT: self.adopting.adopt,
             decisions.REDO: self._redo,
@@ -70,11 +71,9 @@ class Acting:
             decisions.WRITE: Writing(inputs, self._put_away).write,
         }
 
-    def apply(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Sequence[ev.Event]:
+    def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Sequence[ev.Event]:
         """Carry the decision out on the files; gives the events that record it."""
-        return self._acts[decision.action](node, decision, parts, input_digest)
+        return self._acts[decision.action](node, decision, made_of)
 
     def refusal_of_edit(self, node: Node, decision: Decision) -> str:
         """What `check` objects to in the files as they are now; "" if nothing."""
@@ -98,7 +97,7 @@ class Acting:
             files.append(record)
         return Accepted(tuple(files), accepted.value, accepted.value_ref)
 
-    def _heal(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+    def _heal(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
         if not accepted.files:
@@ -173,7 +172,7 @@ class Acting:
             return []
         return [_aside(task, beside, self.artifacts.tree.set_aside(beside, self.quarantine))]
 
-    def _redo(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+    def _redo(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         events: list[ev.Event] = []
         record = self.state.task(node.id)
         for path in dict.fromkeys((*decision.paths, *self._new_paths(node, record))):
@@ -201,35 +200,33 @@ class Acting:
                 return self.artifacts.files.check(file, node.names)
         return self.artifacts.files.look(path, node.names, node.spec.marker)
 
-    def _continue(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+    def _continue(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         """The half-finished text stays as NAME.part: what the step streams is appended to it."""
         final = next(iter(self.inputs.paths(node).values()))
         if self.artifacts.tree.exists(final) and not self.artifacts.tree.exists(part_path(final)):
             self.artifacts.tree.rename(final, part_path(final))
         return []
 
-    def _ask(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+    def _ask(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         if self.state.task(node.id).question == decision.about:
             return []
         return [ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason)]
 
-    def _keep(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+    def _keep(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         """Accept the files as they are now, against the inputs as they are now."""
         accepted = self.state.task(node.id).accepted or Accepted()
         events, is_whole = self._mend_siblings(node, decision, accepted)
         if not is_whole:
             reason = "a file beside the one that is kept is damaged, and objects/ has no whole copy"
             redo = replace(decision, reason=reason, paths=tuple(decision.looks))
-            return [*events, *self._redo(node, redo, parts, digest_)]
+            return [*events, *self._redo(node, redo, made_of)]
         files = tuple(self._kept_file(node, decision, file) for file in accepted.files)
         kept = Accepted(files, accepted.value, accepted.value_ref)
         refusal = self._refusal(node, lambda: self._given(node, kept))
         if refusal:
-            return self._redo(
-                node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), parts, digest_
-            )
-        self.adopting.seal_anew(node, kept, parts, digest_, self.state.task(node.id).version)
-        return [*events, self._kept(node, decision, parts, digest_, files)]
+            return self._redo(node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), made_of)
+        self.adopting.seal_anew(node, kept, made_of, self.state.task(node.id).version)
+        return [*events, self._kept(node, decision, made_of, files)]
 
     def _mend_siblings(self, node: Node, decision: Decision, accepted: Accepted) -> tuple[list[ev.Event], bool]:
         """Make whole what is damaged beside a file that is kept; also says whether that could be done."""
@@ -241,25 +238,20 @@ class Acting:
         return [event for events, _ in made for event in events], all(is_whole for _, is_whole in made)
 
     def _kept(
-        self,
-        node: Node,
-        decision: Decision,
-        parts: Mapping[str, str],
-        digest_: str,
-        files: tuple[ev.FileRecord, ...],
+        self, node: Node, decision: Decision, made_of: Ingredients, files: tuple[ev.FileRecord, ...]
     ) -> ev.TaskKept:
         accepted = self.state.task(node.id).accepted or Accepted()
         same = files == accepted.files
         return ev.TaskKept(
             step_id=node.id,
             reason=decision.reason,
-            input_digest=comparable(digest_, parts),
-            inputs=as_known(self.state.task(node.id), parts),
+            input_digest=made_of.comparable,
+            inputs=as_known(self.state.task(node.id), made_of.parts),
             output_digest="" if same else output_digest(files, value_digest(node, accepted)),
             files=files,
         )
 
-    def _mark_anew(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+    def _mark_anew(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         """Give whole files the marker that the pipeline names now. Killed in between, each has one of the two."""
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
@@ -273,10 +265,10 @@ class Acting:
         record, body = edited_file(node, file, found)
         return record if record is file else self.adopting.keep_copy(record, body)
 
-    def _migrate(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+    def _migrate(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
-        made_from = {"input_digest": comparable(digest_, parts), "inputs": as_known(record, parts)}
+        made_from = {"input_digest": made_of.comparable, "inputs": as_known(record, made_of.parts)}
         now = replace(record, version=node.spec.version, **made_from)
         seal = seals.vary(task_seal(node.id, node.spec, self.state.run_id, now), known_as=record.output_digest)
         left, version = self._left_by_migration(node, decision, accepted)
@@ -286,7 +278,7 @@ class Acting:
         except LostValueError as error:  # cut off before, and the old form has no copy
             reason = f"its migration was cut off: {error}"
             paths = tuple(file.path for file in accepted.files)
-            return self._redo(node, replace(decision, reason=reason, paths=paths), parts, digest_)
+            return self._redo(node, replace(decision, reason=reason, paths=paths), made_of)
         return [
             *events,
             ev.ValueMigrated(

@@ -16,7 +16,7 @@ from holdfast import seals
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.parts import UNKNOWN, shorten
+from holdfast.artifacts.parts import UNKNOWN, Ingredients, shorten
 from holdfast.artifacts.products import output_digest, part_path
 from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node
@@ -36,21 +36,21 @@ class Adopting:
         self.artifacts = inputs.artifacts
         self.openings = openings
 
-    def adopt(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+    def adopt(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         """Keep a copy, seal what is not sealed, and give the event that records it."""
         paths = self.inputs.paths(node)
         if not paths:
             if decision.looks:
                 self.openings.keep(decision)
-            return [self._adopted_without_files(node, decision, parts, digest_)]
+            return [self._adopted_without_files(node, decision, made_of)]
         found = self._found(node, decision, paths)
         if decision.about == "sealed":
-            return self._adopt_sealed(node, decision, found, parts, digest_)
+            return self._adopt_sealed(node, decision, found, made_of)
         aside = list(self._take_parts(node, decision, paths))
         seen = [file_seen(node, *one) for one in found]
         files = tuple([self.keep_copy(*one) for one in seen])
         seal = _seal_of(found)
-        self._seal_found(node, found, seen, parts, digest_)
+        self._seal_found(node, found, seen, made_of)
         rest = self.artifacts.rest_of(seal) if seal else ""
         adopted = ev.TaskAdopted(
             step_id=node.id,
@@ -58,8 +58,8 @@ class Adopting:
             evidence=decision.about,
             round=seal.round if seal else self.state.task(node.id).round,
             version=_version_of(node, seal),
-            input_digest=comparable(digest_, parts),
-            inputs=shorten(parts),
+            input_digest=made_of.comparable,
+            inputs=shorten(made_of.parts),
             output_digest=output_digest(files, seal.value_digest if seal else no_rest(node)),
             files=files,
             value_ref=seal.value_digest if seal and rest != "" else "",
@@ -74,8 +74,7 @@ class Adopting:
         node: Node,
         found: Sequence[tuple[str, str, Look]],
         seen: Sequence[tuple[ev.FileRecord, bytes]],
-        parts: Mapping[str, str],
-        digest_: str,
+        made_of: Ingredients,
     ) -> None:
         """Seal what is adopted as one set; what an older seal knows of cost and value goes on into the new ones.
 
@@ -83,7 +82,7 @@ class Adopting:
         """
         old = _seal_of(found)
         accepted = Accepted(tuple([record for record, _ in seen]), value_ref=old.value_digest if old else "")
-        seal = self._seal_against(node, accepted, parts, digest_, _version_of(node, old))
+        seal = self._seal_against(node, accepted, made_of, _version_of(node, old))
         if old is not None:
             seal = seals.vary(seal, cost_usd=old.cost_usd, tokens=old.tokens)
         edited = {path for _, path, how in found if how.kind == look.CHANGED}
@@ -91,12 +90,7 @@ class Adopting:
             self.artifacts.reseal(record, seal, body=body, sync=True)
 
     def _adopt_sealed(
-        self,
-        node: Node,
-        decision: Decision,
-        found: Sequence[tuple[str, str, Look]],
-        parts: Mapping[str, str],
-        digest_: str,
+        self, node: Node, decision: Decision, found: Sequence[tuple[str, str, Look]], made_of: Ingredients
     ) -> list[ev.Event]:
         """Take over files that prove themselves: what their seal says is what is recorded."""
         streams = "ctx" in node.spec.sources
@@ -113,7 +107,7 @@ class Adopting:
             version=seal.step_version,
             # Where an input is unknown, the seal still knows it: its digest is what it is compared with later.
             input_digest=seal.input_digest,
-            inputs=_compared_later(parts, digest_, seal),
+            inputs=_compared_later(made_of, seal),
             output_digest=seal.known_as or output_digest(files, seal.value_digest),
             files=files,
             value_ref=seal.value_digest if rest != "" else "",
@@ -131,19 +125,17 @@ class Adopting:
             found.append((key, path, seen or self.artifacts.files.look(path, node.names, node.spec.marker)))
         return found
 
-    def _adopted_without_files(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str
-    ) -> ev.TaskAdopted:
+    def _adopted_without_files(self, node: Node, decision: Decision, made_of: Ingredients) -> ev.TaskAdopted:
         """A task of which nothing is left but that it was done; or the text that opens a memory file."""
         if decision.looks:
-            return self.openings.adoption(node, decision, parts)
+            return self.openings.adoption(node, decision, made_of)
         return ev.TaskAdopted(
             step_id=node.id,
             node=node.spec.name,
             evidence=decision.about,
             version=node.spec.version,
-            input_digest=comparable(digest_, parts),
-            inputs=shorten(parts),
+            input_digest=made_of.comparable,
+            inputs=shorten(made_of.parts),
             output_digest=UNKNOWN,
             value_lost=True,
         )
@@ -192,22 +184,18 @@ class Adopting:
             files.append(record)
         return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
 
-    def seal_anew(
-        self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
-    ) -> None:
+    def seal_anew(self, node: Node, accepted: Accepted, made_of: Ingredients, version: int) -> None:
         """Seal the files of a task against these inputs, as made by this version of its step.
 
         Synced: they are written anew, and until that is on record nothing else leads to what was in them.
         """
-        seal = self._seal_against(node, accepted, parts, digest_, version)
+        seal = self._seal_against(node, accepted, made_of, version)
         for file in accepted.files:
             self.artifacts.reseal(file, seal, sync=True)
 
-    def _seal_against(
-        self, node: Node, accepted: Accepted, parts: Mapping[str, str], digest_: str, version: int
-    ) -> Seal:
+    def _seal_against(self, node: Node, accepted: Accepted, made_of: Ingredients, version: int) -> Seal:
         known = self.state.task(node.id)
-        made_from = {"input_digest": comparable(digest_, parts), "inputs": as_known(known, parts)}
+        made_from = {"input_digest": made_of.comparable, "inputs": as_known(known, made_of.parts)}
         record = replace(known, version=version, **made_from)
         return set_seal(self.state.run_id, node, record, accepted)
 
@@ -237,21 +225,16 @@ def _version_of(node: Node, seal: Seal | None) -> int:
     return seal.step_version if seal is not None else int(node.spec.version)
 
 
-def _compared_later(parts: Mapping[str, str], digest_: str, seal: Seal) -> dict[str, str]:
+def _compared_later(made_of: Ingredients, seal: Seal) -> dict[str, str]:
     """The inputs of a sealed file; one that is unknown, or another than the seal's: "?" and what the seal says."""
-    now = shorten(parts)
-    if seal.input_digest == digest_ and UNKNOWN not in parts.values():
+    now = shorten(made_of.parts)
+    if seal.input_digest == made_of.digest and UNKNOWN not in made_of.parts.values():
         return now
     then = {name: part.removeprefix(UNKNOWN) for name, part in seal.made_from.items()}
     return {
         name: part if part != UNKNOWN and then.get(name, part) == part else f"{UNKNOWN}{then.get(name, '')}"
         for name, part in now.items()
     }
-
-
-def comparable(input_digest: str, parts: Mapping[str, str]) -> str:
-    """The digest of all inputs; unknown if one of them is: then there is nothing to compare with later."""
-    return UNKNOWN if UNKNOWN in parts.values() else input_digest
 
 
 def as_known(record: TaskState, parts: Mapping[str, str]) -> dict[str, str]:

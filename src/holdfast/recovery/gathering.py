@@ -11,7 +11,7 @@ from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.parts import UNKNOWN
+from holdfast.artifacts.parts import UNKNOWN, Ingredients
 from holdfast.artifacts.products import part_path, set_digest
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.backups import Backups
@@ -59,14 +59,7 @@ class Gathering:
         self._behind: dict[str, str] = {}  # task without files -> one behind it that left a file; "": none did
 
     def gather(
-        self,
-        node: Node,
-        record: TaskState | None,
-        paths: Mapping[str, str],
-        parts: Mapping[str, str],
-        input_digest: str,
-        *,
-        wanted: bool,
+        self, node: Node, record: TaskState | None, paths: Mapping[str, str], made_of: Ingredients, *, wanted: bool
     ) -> Evidence:
         """All that is known of a task now, whose files are `paths`. Read-only."""
         known = record or _NOTHING
@@ -83,7 +76,7 @@ class Gathering:
             rare["unwritten"] = tuple(paths.values())
         if not paths:
             rare["was_done"] = self._was_done(node)
-        evidence = self._evidence(node, known, files, parts, input_digest, recorded=record is not None)
+        evidence = self._evidence(node, known, files, made_of, recorded=record is not None)
         if rare:
             evidence = replace(evidence, **rare)
         if evidence.version == 1:  # there is nothing to migrate from
@@ -91,36 +84,28 @@ class Gathering:
         made_by = known.version if finished is not None else _sealed_version(files)
         return self._with_migration(node, evidence, made_by)
 
-    def gather_inputs(
-        self, node: Node, finished: TaskState, parts: Mapping[str, str], input_digest: str
-    ) -> Evidence:
+    def gather_inputs(self, node: Node, finished: TaskState, made_of: Ingredients) -> Evidence:
         """What finished work was made from, and what is there now; its files are not looked at."""
-        evidence = self._evidence(node, finished, {}, parts, input_digest, recorded=True)
+        evidence = self._evidence(node, finished, {}, made_of, recorded=True)
         return self._with_migration(node, evidence, finished.version)
 
     def _evidence(
-        self,
-        node: Node,
-        known: TaskState,
-        files: Mapping[str, Look],
-        parts: Mapping[str, str],
-        input_digest: str,
-        *,
-        recorded: bool,
+        self, node: Node, known: TaskState, files: Mapping[str, Look], made_of: Ingredients, *, recorded: bool
     ) -> Evidence:
+        is_of_others = _is_of_others(files, made_of.digest)
         return Evidence(
             files=files,
             run_id=self.state.run_id,
             record=known,
             recorded=recorded,
-            input_digest=input_digest,
-            earlier_digest=self.inputs.earlier_digest(node, parts) if _is_of_others(files, input_digest) else "",
-            parts=parts,
+            input_digest=made_of.digest,
+            earlier_digest=self.inputs.earlier_digest(node, made_of.parts) if is_of_others else "",
+            parts=made_of.parts,
             version=node.spec.version,
             kept_by=self.state.keeps.get(node.id, ""),
             marker=node.spec.marker,
             living_runs=self.living_runs,
-            taken=self._taken(node, known) if node.parents and known.input_digest != input_digest else {},
+            taken=self._taken(node, known) if node.parents and known.input_digest != made_of.digest else {},
             is_rebuilt=self.state.rebuilt,
         )
 

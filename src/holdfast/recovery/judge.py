@@ -17,6 +17,7 @@ from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
+from holdfast.artifacts.parts import Ingredients
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import BACK_AGAIN, Decision
 from holdfast.pipeline.nodes import Node
@@ -80,18 +81,18 @@ class Judge:
 
     # --- deciding ------------------------------------------------------------------------------------------
 
-    def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision:
+    def decide(self, node: Node, made_of: Ingredients) -> Decision:
         """What is to be done about this task. Read-only."""
         spec = node.spec
         record = self.state.tasks.get(node.id)
         reshaped = other_form(spec, record) if record is not None else None
         if reshaped is not None or is_memory(spec):
-            return reshaped or self._decide_section(node, parts, input_digest)
+            return reshaped or self._decide_section(node, made_of)
         if record is None and not spec.writes and not self.state.rebuilt:
             return _NOT_STARTED
         paths = self.inputs.paths(node)
         if record is None and not paths:
-            opening = self.openings.decide(node, parts, input_digest) if self.policy.adopt else None
+            opening = self.openings.decide(node, made_of) if self.policy.adopt else None
             if opening is not None or not isinstance(spec, StepSpec):
                 return opening or _NOT_STARTED
         other = self._claimed_by(node, paths)
@@ -100,7 +101,7 @@ class Judge:
         if record is None and spec.writes and self._gathering.nothing_there(node, paths):
             return _NOT_STARTED
         wanted = node.id in self._wanted or node.kind == "items"  # without its items nothing can go on
-        evidence = self._gathering.gather(node, record, paths, parts, input_digest, wanted=wanted)
+        evidence = self._gathering.gather(node, record, paths, made_of, wanted=wanted)
         decision = reconcile.decide(evidence, self._policy(spec))
         if decision.action == decisions.TRUST:
             decision = reconcile.other_marker(evidence) or decision
@@ -114,11 +115,11 @@ class Judge:
             self.left_alone[node.id] = decision.paths or (f"the value of {node.id}",)
         return decision
 
-    def _decide_section(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision:
+    def _decide_section(self, node: Node, made_of: Ingredients) -> Decision:
         other = self._claimed_by(node, {"": self.sections.path(node)})
         if other:
             return _shares_its_path(other)
-        return self.sections.decide(node, self._policy(node.spec), parts, input_digest)
+        return self.sections.decide(node, self._policy(node.spec), made_of)
 
     def _seen(self, node: Node, decision: Decision, evidence: Evidence) -> Decision:
         """The decision with what was read for it; an output that `check` refuses is not adopted."""
@@ -185,7 +186,7 @@ class Judge:
 
     # --- acting --------------------------------------------------------------------------------------------
 
-    def reinstate(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Iterable[ev.Event]:
+    def reinstate(self, node: Node, made_of: Ingredients) -> Iterable[ev.Event]:
         """Have work count as finished again that was out of date and is so no longer, before it is judged.
 
         Its files are not looked at: what was lost or edited meanwhile is dealt with as in all finished work. What
@@ -193,20 +194,20 @@ class Judge:
         """
         if self.state.task(node.id).kind == LEFT_OUT:
             return [ev.TaskTakenUp(step_id=node.id)]
-        evidence = self._may_be_back(node, parts, input_digest)
+        evidence = self._may_be_back(node, made_of)
         if evidence is None or (reconcile.lacks_input(evidence) and not is_memory(node.spec)):
             return ()
         return [ev.TaskReinstated(step_id=node.id, reason=BACK_AGAIN)]
 
-    def may_reinstate(self, node: Node, parts: Mapping[str, str], input_digest: str) -> bool:
+    def may_reinstate(self, node: Node, made_of: Ingredients) -> bool:
         """Whether work that was out of date would count again if inputs that are unknown come out as they were."""
-        return self._may_be_back(node, parts, input_digest) is not None
+        return self._may_be_back(node, made_of) is not None
 
-    def _may_be_back(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Evidence | None:
+    def _may_be_back(self, node: Node, made_of: Ingredients) -> Evidence | None:
         record = self.state.tasks.get(node.id)
         if record is None or record.before is None or record.status != PENDING:
             return None
-        evidence = self._gathering.gather_inputs(node, record.before, parts, input_digest)
+        evidence = self._gathering.gather_inputs(node, record.before, made_of)
         if is_memory(node.spec):
             return evidence if self.sections.is_back(node, record.before) else None
         return evidence if reconcile.may_be_back(evidence) else None
@@ -220,9 +221,7 @@ class Judge:
             return ()
         return self._moving.bring_home(node)
 
-    def apply(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Iterable[ev.Event]:
+    def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[ev.Event]:
         """Carry the decision out on the files; gives the events that record it, each to be recorded at once."""
         if decision.action == decisions.TRUST and self.state.task(node.id).decided:
             # An answer holds for one time: it must not lie in wait for an edit that nobody has seen yet.
@@ -230,20 +229,18 @@ class Judge:
         if decision.action in _NO_ACT:
             return ()
         if is_memory(node.spec):
-            return self.sections.apply(node, decision, parts, input_digest)
+            return self.sections.apply(node, decision, made_of)
         if decision.action == decisions.ADOPT and not self._may_be_older(node, decision):
-            return self._acting.apply(node, decision, parts, input_digest)  # and there is nothing to do behind it
-        return self._applied(node, decision, parts, input_digest)
+            return self._acting.apply(node, decision, made_of)  # and there is nothing to do behind it
+        return self._applied(node, decision, made_of)
 
-    def _applied(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Iterator[ev.Event]:
+    def _applied(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[ev.Event]:
         yield from self._make_room(node, decision)
         if decision.action not in _NO_ACT:
-            yield from self._acting.apply(node, decision, parts, input_digest)
+            yield from self._acting.apply(node, decision, made_of)
         yield from self.bring_home(node)
         if decision.action in _BRINGS_BACK and self.state.task(node.id).status == COMPLETED:
-            yield from self._brought_up(node, decision, parts, input_digest)
+            yield from self._brought_up(node, decision, made_of)
 
     def _make_room(self, node: Node, decision: Decision) -> Iterator[ev.Event]:
         """Have finished files of other tasks out of the way of those that this one is going to write."""
@@ -251,16 +248,14 @@ class Judge:
             for path in self.inputs.paths(node).values():
                 yield from self._moving.free(path)
 
-    def _brought_up(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Iterator[ev.Event]:
+    def _brought_up(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[ev.Event]:
         """What else is to be done about work that is whole again: to migrate, seal anew, keep or write it."""
         is_older = self._gathering.chain(node, self.state.task(node.id).version) is not None
         may_be_more = decision.action in (decisions.HEAL, decisions.MIGRATE)
         if may_be_more or is_older or _has_other_marker(node, decision):
-            again = self.decide(node, parts, input_digest)
+            again = self.decide(node, made_of)
             yield from self._make_room(node, again)
-            yield from self._acting.apply(node, again, parts, input_digest) if again.action not in _NO_ACT else ()
+            yield from self._acting.apply(node, again, made_of) if again.action not in _NO_ACT else ()
 
     def _may_be_older(self, node: Node, decision: Decision) -> bool:
         """Whether what is adopted may be in the form of an older pipeline: of another version, or marker."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from holdfast import decisions
 from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.parts import UNKNOWN, shorten
+from holdfast.artifacts.parts import UNKNOWN, Ingredients, shorten
 from holdfast.decisions import Decision
 from holdfast.pipeline import templates
 from holdfast.pipeline.nodes import Node
@@ -27,14 +27,14 @@ class Openings:
         self._refusal = refusal
         self._living_runs = living
 
-    def decide(self, node: Node, parts: Mapping[str, str], input_digest: str) -> Decision | None:
+    def decide(self, node: Node, made_of: Ingredients) -> Decision | None:
         """Adopt what opens the file, or make it anew; None if the task opens none, or a person edited it."""
         lost = None
         for path in self._files(node):
             found = self.inputs.artifacts.sections.look(path, node.names)
             if found.kind == look.CHANGED:
                 return None
-            if self._fits(node, found, parts, input_digest):
+            if self._fits(node, found, made_of):
                 return Decision(
                     decisions.ADOPT, f"its text opens {path}", (path,), about="sealed", looks={path: found}
                 )
@@ -57,15 +57,15 @@ class Openings:
             if step.head == node.spec.name and fields.isdisjoint(templates.fields(step.appends or "")):
                 yield self.inputs.memory_path(step, node.path)
 
-    def _fits(self, node: Node, found: Look, parts: Mapping[str, str], input_digest: str) -> bool:
+    def _fits(self, node: Node, found: Look, made_of: Ingredients) -> bool:
         seal = found.seal
         if found.kind != look.SEALED or seal is None or seal.run in self._living_runs:
             return False
-        same = seal.input_digest in (input_digest, self.inputs.earlier_digest(node, parts))
-        same = same or UNKNOWN in parts.values()
+        same = seal.input_digest in (made_of.digest, self.inputs.earlier_digest(node, made_of.parts))
+        same = same or UNKNOWN in made_of.parts.values()
         return same and not self._refusal(node, lambda: section_text(found))
 
-    def adoption(self, node: Node, decision: Decision, parts: Mapping[str, str]) -> ev.TaskAdopted:
+    def adoption(self, node: Node, decision: Decision, made_of: Ingredients) -> ev.TaskAdopted:
         """The event that says so; `keep` must have the text before it is recorded."""
         (found,) = decision.looks.values()
         assert found.seal is not None
@@ -77,7 +77,7 @@ class Openings:
             round=found.seal.round,
             version=found.seal.step_version,
             input_digest=found.seal.input_digest,
-            inputs=shorten(parts),
+            inputs=shorten(made_of.parts),
             output_digest=ref,
             value_ref=ref,
             cost_usd=found.seal.cost_usd,

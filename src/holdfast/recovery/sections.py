@@ -7,7 +7,7 @@ of what was there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.memory import Section
-from holdfast.artifacts.parts import shorten
+from holdfast.artifacts.parts import Ingredients, shorten
 from holdfast.artifacts.products import SECTION, UNWRITTEN, output_digest, replace_record, task_seal
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
@@ -63,7 +63,7 @@ class Sections:
 
     # --- deciding ------------------------------------------------------------------------------------------
 
-    def decide(self, node: Node, policy: Policy, parts: Mapping[str, str], input_digest: str) -> Decision:
+    def decide(self, node: Node, policy: Policy, made_of: Ingredients) -> Decision:
         """What is to be done about this task. Read-only."""
         if node.id in self._mended:
             return self._mended[node.id]
@@ -74,8 +74,8 @@ class Sections:
             run_id=state.run_id,
             record=known,
             recorded=record is not None,
-            input_digest=input_digest,
-            parts=parts,
+            input_digest=made_of.digest,
+            parts=made_of.parts,
             version=node.spec.version,
             marker=node.spec.marker,
             living_runs=self._living_runs,
@@ -136,15 +136,13 @@ class Sections:
 
     # --- acting --------------------------------------------------------------------------------------------
 
-    def apply(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Sequence[ev.Event]:
+    def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Sequence[ev.Event]:
         """Carry the decision out on the file; gives the events that record it."""
         if decision.action == decisions.HEAL:
             return self._heal(node, decision)
         if decision.action == decisions.MOVE:
             return self._move(node, decision)
-        events = self._events(node, decision, parts, input_digest)
+        events = self._events(node, decision, made_of)
         for event in events:
             if isinstance(event, ev.TaskAdopted | ev.TaskKept):
                 self._keep_copy(event, decision)
@@ -152,13 +150,11 @@ class Sections:
                     self._seal_anew(node, event, decision)
         return events
 
-    def _events(
-        self, node: Node, decision: Decision, parts: Mapping[str, str], input_digest: str
-    ) -> Sequence[ev.Event]:
+    def _events(self, node: Node, decision: Decision, made_of: Ingredients) -> Sequence[ev.Event]:
         """The events that record a decision. Touches nothing."""
         record = self.inputs.state.task(node.id)
         if decision.action == decisions.ADOPT:
-            return [self._adoption(node, decision, parts)]
+            return [self._adoption(node, decision, made_of)]
         if decision.action == decisions.KEEP:
             return [self._kept(node, decision)]
         if decision.action == decisions.REDO and record.status == COMPLETED:
@@ -191,12 +187,12 @@ class Sections:
         for other in self.inputs.remembered(node.spec, path):
             record = self.inputs.state.task(other.id)
             if other is not node and record.status == COMPLETED and record.accepted is not None:
-                decision = self.decide(other, Policy(), {}, "")
+                decision = self.decide(other, Policy(), Ingredients({}, ""))
                 if decision.action == decisions.HEAL:
                     found[other.id] = decision
         return found
 
-    def _adoption(self, node: Node, decision: Decision, parts: Mapping[str, str]) -> ev.TaskAdopted:
+    def _adoption(self, node: Node, decision: Decision, made_of: Ingredients) -> ev.TaskAdopted:
         ((path, found),) = decision.looks.items()
         assert found.seal is not None
         file = section_seen(path, found)
@@ -207,7 +203,7 @@ class Sections:
             round=max(found.seal.round, self.inputs.state.task(node.id).round),
             version=found.seal.step_version,
             input_digest=found.seal.input_digest,
-            inputs=shorten(parts),
+            inputs=shorten(made_of.parts),
             output_digest=output_digest([file], ""),
             files=(file,),
             cost_usd=found.seal.cost_usd,

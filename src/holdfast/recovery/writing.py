@@ -6,13 +6,14 @@ in between, the value is still on record, and is written again over what is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from holdfast import events as ev
 from holdfast import seals
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts, LostValueError
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.parts import Ingredients
 from holdfast.artifacts.products import OutputRefusedError, split_output, task_seal
 from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node
@@ -35,7 +36,7 @@ class Writing:
         self.inputs = inputs
         self._put_away = put_away
 
-    def write(self, node: Node, decision: Decision, parts: Mapping[str, str], digest_: str) -> list[ev.Event]:
+    def write(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         """Have the value in its files; gives the events that record it."""
         artifacts, record = self.inputs.artifacts, self.inputs.state.task(node.id)
         paths, events = self.inputs.paths(node), list[ev.Event]()

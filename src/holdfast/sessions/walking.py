@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
-from holdfast.artifacts.parts import UNKNOWN
+from holdfast.artifacts.parts import UNKNOWN, Ingredients
 from holdfast.decisions import BEHIND, Decision
 from holdfast.engine.considering import was_passed
 from holdfast.engine.drawing import recorded_graph
@@ -208,9 +208,8 @@ class Walker:
 
     def _judged(self, node: Node, fresh: list[str], news: str) -> Decision:
         """What record and files say of a task, carried out; `news` is why finished work is trusted again."""
-        parts = self._parts(node, fresh)
-        digest = self.inputs.digest(node, parts)
-        decision = self.judge.decide(node, parts, digest)
+        made_of = self._ingredients(node, fresh)
+        decision = self.judge.decide(node, made_of)
         if news and decision.action == decisions.TRUST:
             decision = replace(decision, reason=news)
         if self._guesses.covers(node) and not self._guesses.may_act(node, decision):
@@ -221,13 +220,13 @@ class Walker:
             return _if_different(fresh)
         if decision.action in decisions.AGAIN and self.state.task(node.id).status != COMPLETED:
             return decision  # what is half finished stays where it is: the next run may be told to continue it
-        self._carry_out(node, decision, parts, digest)
+        self._carry_out(node, decision, made_of)
         return self._told(node, decision, fresh) if decision.action == decisions.RUN else decision
 
     def _reinstate(self, node: Node, fresh: list[str]) -> bool:
         """Whether work that was out of date is so no longer: then it counts as finished from here on."""
-        parts, before = self._parts(node, fresh), self.recorded
-        for event in self.judge.reinstate(node, parts, self.inputs.digest(node, parts)):
+        before = self.recorded
+        for event in self.judge.reinstate(node, self._ingredients(node, fresh)):
             self._record(event)
         return self.recorded > before
 
@@ -238,11 +237,11 @@ class Walker:
             self._record(event)
         return self.recorded > before
 
-    def _carry_out(self, node: Node, decision: Decision, parts: dict[str, str], digest: str) -> None:
+    def _carry_out(self, node: Node, decision: Decision, made_of: Ingredients) -> None:
         if decision.action == decisions.MIGRATE and self._recorder is None and not self._rehearses:
             self.recorded += 1  # what the pipeline's own function makes of the value is seen when it is called
             return
-        for event in self.judge.apply(node, decision, parts, digest):
+        for event in self.judge.apply(node, decision, made_of):
             self._record(event)
 
     def _told(self, node: Node, decision: Decision, fresh: list[str]) -> Decision:
@@ -256,21 +255,20 @@ class Walker:
         """Finished work behind a task that will run; also what was out of date, and may be so no longer then."""
         if record.status == COMPLETED or record.before is None:
             return record if record.status == COMPLETED else None
-        parts = self._parts(node, fresh)
-        return record.before if self.judge.may_reinstate(node, parts, self.inputs.digest(node, parts)) else None
+        return record.before if self.judge.may_reinstate(node, self._ingredients(node, fresh)) else None
 
     def _decide_behind(self, node: Node, record: TaskState, fresh: list[str]) -> Decision:
         """Finished work behind a task that will run: compared when that is through, and left alone until then."""
-        parts = self._parts(node, fresh)
+        made_of = self._ingredients(node, fresh)
         if self.state.task(node.id).status == COMPLETED:
-            decision = self.judge.decide(node, parts, self.inputs.digest(node, parts))
+            decision = self.judge.decide(node, made_of)
             if decision.action == decisions.REDO:
                 return decision  # whatever comes out: something else has changed, or is lost
             if decision.action == decisions.TRUST and node.id in self.state.keeps:
                 return replace(
                     decision, reason=f"kept by {self.state.keeps[node.id]}, whatever comes out before it"
                 )
-        named = [name for name, part in parts.items() if part == UNKNOWN]
+        named = [name for name, part in made_of.parts.items() if part == UNKNOWN]
         if all(record.inputs.get(name, "").startswith(UNKNOWN) for name in named):
             reason = f"finished; asked about if it does not fit {some_of(fresh, _NAMED_MAX)}"
             return Decision(decisions.TRUST, reason, about=decisions.PERHAPS)
@@ -286,8 +284,8 @@ class Walker:
         seals = [found.seal for found in decision.looks.values() if found.seal is not None]
         return any(seal.input_digest != UNKNOWN for seal in seals)
 
-    def _parts(self, node: Node, fresh: list[str]) -> dict[str, str]:
-        """The digests of a task's inputs; what is not known yet, or only inferred, is unknown."""
+    def _ingredients(self, node: Node, fresh: list[str]) -> Ingredients:
+        """What a task would be made of; what is not known yet, or only inferred, is unknown."""
         parts = self.inputs.parts(node)
         for parent in node.parents if fresh else ():
             if parent.id in self.fresh:
@@ -296,7 +294,7 @@ class Walker:
             parts["item"] = UNKNOWN
             # Nor is it known which items its own comes after: names have no order.
             parts |= {parent.part: UNKNOWN for parent in node.parents if parent.kind == "past"}
-        return parts
+        return Ingredients(parts, self.inputs.digest(node, parts))
 
     def _move_on(self, node: Node, decision: Decision) -> None:
         status = self.state.task(node.id).status

@@ -102,7 +102,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float = 0.0
 
 
-class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+class DecisionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     what: str
     why: str
     outcome: str = ""
@@ -153,7 +153,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     gates: dict[str, str] = {}  # gate id -> reached | approved | sent back
     phases: dict[str, str] = {}  # "phase:NAME" -> started | the checklist's refusal
     notes: list[Note] = []
-    decisions: list[Decision] = []
+    decisions: list[DecisionRecord] = []
     sections: dict[str, Section] = {}
     memories: dict[str, str] = {}  # memory file -> the step that keeps it
     surprises: list[Note] = []  # healed, set aside, asked, invalidated, repaired

@@ -16,7 +16,7 @@ from holdfast.wording import counted
 
 if TYPE_CHECKING:
     from holdfast.commands.scan import Scanned
-    from holdfast.recovery.scan import Finding
+    from holdfast.recovery.scan import FileFinding
     from holdfast.recovery.strangers import Stranger
 
 _SHOWN_MAX = 200
@@ -89,7 +89,7 @@ def _lines(pipeline: str, scanned: Scanned) -> Iterator[str]:
     yield from _strangers(scanned.strangers)
 
 
-def _table(findings: list[Finding]) -> Iterator[str]:
+def _table(findings: list[FileFinding]) -> Iterator[str]:
     if not findings:
         return
     rows = [[f.kind, f.task, f.path, f.detail] for f in findings[:_SHOWN_MAX]]

@@ -24,7 +24,7 @@ from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_pa
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import split_task_id, step_of
 from holdfast.pipeline.spec import PipelineSpec
-from holdfast.recovery.scan import DAMAGED, HALF, MARKED, Finding, Scan, named_items, path_values
+from holdfast.recovery.scan import DAMAGED, HALF, MARKED, FileFinding, Scan, named_items, path_values
 from holdfast.recovery.sources import read_views
 from holdfast.recovery.strangers import Stranger, Strangers
 from holdfast.runs.listing import read_run
@@ -37,7 +37,7 @@ class Scanned(msgspec.Struct, frozen=True):
     """All that the files say."""
 
     run_id: str  # as the record says; "" without one
-    findings: list[Finding] = []
+    findings: list[FileFinding] = []
     strangers: list[Stranger] = []
     unknown_items: list[str] = []  # fan-outs of which nothing is known
 
@@ -113,12 +113,12 @@ def _infer(
     return infer_items(spec, known, listed, named_items(spec, artifacts.tree, state)), sure
 
 
-def _believable(graph: Graph, scan: Scan, inferred: Items, sure: set[tuple[str, ...]]) -> Iterator[Finding]:
+def _believable(graph: Graph, scan: Scan, inferred: Items, sure: set[tuple[str, ...]]) -> Iterator[FileFinding]:
     """The findings without those about items that a file's name suggests and nothing proves.
 
     What proves an item proves those that it lies in, too.
     """
-    doubtful: dict[tuple[str, ...], list[Finding]] = {}
+    doubtful: dict[tuple[str, ...], list[FileFinding]] = {}
     proved = {above for path in sure for above in _down_to(path)}
     for finding in scan.findings():
         path = split_task_id(finding.task)[1]
@@ -139,7 +139,7 @@ def _down_to(path: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [path[:length] for length in range(1, len(path) + 1)]
 
 
-def _as_recorded(finding: Finding, recorded: RunState) -> Finding:
+def _as_recorded(finding: FileFinding, recorded: RunState) -> FileFinding:
     """The finding; an accepted file that has lost its seal is damaged, as `verify` and `run` say."""
     record = recorded.tasks.get(finding.task)
     if finding.kind not in (HALF, MARKED) or record is None or record.status != COMPLETED:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.events import NO_VALUE
-from holdfast.state import COMPLETED, IN_PROGRESS, Decision, Note, RunState, TaskState, rounds_key
+from holdfast.state import COMPLETED, IN_PROGRESS, DecisionRecord, Note, RunState, TaskState, rounds_key
 
 Handler = Callable[[RunState, Any, float], None]
 
@@ -54,7 +54,7 @@ def reopen(state: RunState) -> None:
 
 
 def person(state: RunState, what: str, task_id: str, at: float, *, why: str = "", outcome: str = "") -> None:
-    state.decisions.append(Decision(what, why, outcome, task_id, at))
+    state.decisions.append(DecisionRecord(what, why, outcome, task_id, at))
 
 
 def by(who: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast import events as ev
 from holdfast.folding.shared import Handler, own, replace
-from holdfast.state import Decision, Note, OnceRecord, RunState, Section
+from holdfast.state import DecisionRecord, Note, OnceRecord, RunState, Section
 
 _DIGEST_START = 16  # characters; a run has very many paid calls
 
@@ -60,7 +60,7 @@ def _note(state: RunState, event: ev.NoteAdded, at: float) -> None:
 
 
 def _decision(state: RunState, event: ev.DecisionMade, at: float) -> None:
-    state.decisions.append(Decision(event.what, event.why, event.outcome, event.step_id, at))
+    state.decisions.append(DecisionRecord(event.what, event.why, event.outcome, event.step_id, at))
 
 
 def _tagged(state: RunState, event: ev.Tagged, at: float) -> None:

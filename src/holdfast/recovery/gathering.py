@@ -16,7 +16,7 @@ from holdfast.artifacts.products import part_path, set_digest
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.backups import Backups
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
-from holdfast.recovery.sections import Sections, is_memory
+from holdfast.recovery.sections import SectionJudge, is_memory
 from holdfast.recovery.seeing import as_taken, file_seen
 from holdfast.recovery.writing import can_be_written
 from holdfast.seals import Seal
@@ -38,7 +38,7 @@ class Gathering:
     def __init__(
         self,
         inputs: Inputs,
-        sections: Sections,
+        sections: SectionJudge,
         backups: Backups,
         *,
         migrations: Migrations,

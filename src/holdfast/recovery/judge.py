@@ -29,7 +29,7 @@ from holdfast.recovery.evidence import Checker, Evidence, Policy
 from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
-from holdfast.recovery.sections import Sections, as_refused_edit, is_memory, other_form
+from holdfast.recovery.sections import SectionJudge, as_refused_edit, is_memory, other_form
 from holdfast.state import COMPLETED, LEFT_OUT, NEEDS_REVIEW, PENDING
 
 
@@ -56,7 +56,7 @@ class Judge:
         self.checker = checker
         self.living_runs = living_runs
         self.claims = claims  # task -> the view that says it was done, for a run whose record is lost
-        self.sections = Sections(inputs, Remembering(inputs, quarantine), self._refusal, living_runs)
+        self.sections = SectionJudge(inputs, Remembering(inputs, quarantine), self._refusal, living_runs)
         self.openings = Openings(inputs, self._refusal, living_runs)
         self._gathering = Gathering(
             inputs,

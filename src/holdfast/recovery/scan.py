@@ -57,7 +57,7 @@ _KINDS = {look.MARKED: MARKED, look.FOREIGN: DAMAGED}
 _TAIL_BYTES = 16 << 10
 
 
-class Finding(msgspec.Struct, frozen=True):
+class FileFinding(msgspec.Struct, frozen=True):
     """What one file of a task says."""
 
     task: str
@@ -82,7 +82,7 @@ class Scan:
         self._paths: set[str] = set()  # of artifacts; what lies beside one under its name is its own
         self._books: set[str] = set()  # the paths of memory files
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[FileFinding]:
         """Each file of each task that writes one, producers first."""
         steps = [node for node in in_order(self.graph) if node.kind == "step"]
         self.inputs.expect_files(steps, unrecorded=True)
@@ -102,7 +102,7 @@ class Scan:
 
     # --- one task ------------------------------------------------------------------------------------------
 
-    def _look_at(self, node: Node, paths: Mapping[str, str]) -> list[Finding]:
+    def _look_at(self, node: Node, paths: Mapping[str, str]) -> list[FileFinding]:
         if not paths:
             return []
         self._paths.update(paths.values())
@@ -116,7 +116,7 @@ class Scan:
         findings = [self._finding(node, path, found, stale, refusal) for path, found in looks.items()]
         return [*findings, *self._streams(node, looks)] if "ctx" in node.spec.sources else findings
 
-    def _look_at_section(self, node: Node) -> Finding:
+    def _look_at_section(self, node: Node) -> FileFinding:
         """One section of a memory file. What it was made from may have changed since: it stands all the same."""
         path = self.inputs.memory_path(node.spec, node.path)
         self._books.add(path)
@@ -129,13 +129,13 @@ class Scan:
                 stale = _other_version(found.seal, node)
         return self._finding(node, path, found, stale, refusal)
 
-    def _streams(self, node: Node, looks: Mapping[str, Look]) -> Iterator[Finding]:
+    def _streams(self, node: Node, looks: Mapping[str, Look]) -> Iterator[FileFinding]:
         for path in looks:
             found = self.artifacts.files.look(part_path(path), node.names, None)
             if found.kind != look.MISSING:
-                yield Finding(node.id, part_path(path), HALF, "a stream that was cut off")
+                yield FileFinding(node.id, part_path(path), HALF, "a stream that was cut off")
 
-    def _finding(self, node: Node, path: str, found: Look, stale: str, refusal: str) -> Finding:
+    def _finding(self, node: Node, path: str, found: Look, stale: str, refusal: str) -> FileFinding:
         kind, detail = _KINDS.get(found.kind, found.kind), found.detail
         if kind == HALF and node.spec.marker is None and detail != NOT_JSON:
             kind, detail = MARKED, "no marker is expected"
@@ -144,7 +144,7 @@ class Scan:
         elif kind == SEALED and stale:
             kind, detail = STALE, stale
         seal = found.seal
-        return Finding(node.id, path, kind, detail, seal.run if seal else "", seal.cost_usd if seal else 0.0)
+        return FileFinding(node.id, path, kind, detail, seal.run if seal else "", seal.cost_usd if seal else 0.0)
 
     def _staleness(self, node: Node, looks: Mapping[str, Look]) -> str:
         """Whether it was made from other inputs than those that are there now; "" also if nobody can tell."""

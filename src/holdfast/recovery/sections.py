@@ -34,7 +34,7 @@ from holdfast.values import digest
 from holdfast.wording import of_all
 
 
-class Sections:
+class SectionJudge:
     """Decides about sections for the judge."""
 
     def __init__(self, inputs: Inputs, remembering: Remembering, refusal: Checker, living: frozenset[str]) -> None:

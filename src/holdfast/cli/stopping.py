@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from holdfast.cli.console import Console
@@ -72,9 +72,7 @@ class Stopper:
             have_children_take({number: _DEFAULT.get(number, signal.SIG_DFL) for number in wanted})
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
         have_children_take({})

@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from holdfast.context import current_task
 from holdfast.escaping import terminal
@@ -52,9 +51,7 @@ class TaskLogs(logging.Handler):
         root.addHandler(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         root = logging.getLogger()
         root.removeHandler(self)
         if self._level_before is None:

@@ -25,7 +25,6 @@ import threading
 import time
 import weakref
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from holdfast import clock
@@ -195,9 +194,7 @@ class AppendLock:
         self.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def _close(self) -> None:

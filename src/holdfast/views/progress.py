@@ -5,7 +5,6 @@ from __future__ import annotations
 from holdfast.clock import iso
 from holdfast.escaping import markdown_block, markdown_code, markdown_line
 from holdfast.pipeline.nodes import split_task_id, step_of
-from holdfast.pipeline.spec import ItemsSpec, StepSpec
 from holdfast.state import COMPLETED, SKIPPED, Section
 from holdfast.views.checkpoint import and_more, progress_words
 from holdfast.views.matrix import is_expanded
@@ -68,7 +67,7 @@ class _Order:
     """Where a task stands in the pipeline: its fan-out, its item's position, its step."""
 
     def __init__(self, picture: Picture) -> None:
-        members: list[StepSpec | ItemsSpec] = [*picture.spec.steps, *picture.spec.items]
+        members = picture.spec.producers
         self.steps = {member.name: number for number, member in enumerate(members)}
         self.fans = {member.name: picture.spec.fan_path(member.each) for member in members}
         self.groups: dict[str, int] = {}  # an outermost fan-out stands where its first step does

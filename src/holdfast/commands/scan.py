@@ -6,7 +6,7 @@ files had been accepted: one that has lost its seal is then damaged, and not hal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -20,12 +20,11 @@ from holdfast.errors import StorageError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph
-from holdfast.pipeline.inferring import Items, infer_items, is_inferred, item_paths
+from holdfast.pipeline.inferring import Items, is_inferred
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import split_task_id, step_of
-from holdfast.pipeline.spec import PipelineSpec
-from holdfast.recovery.scan import DAMAGED, HALF, MARKED, FileFinding, Scan, named_items, path_values
-from holdfast.recovery.sources import read_views
+from holdfast.recovery.scan import DAMAGED, HALF, MARKED, FileFinding, Scan, infer, path_values
+from holdfast.recovery.sources import NO_VIEWS, read_views
 from holdfast.recovery.strangers import Stranger, Strangers
 from holdfast.runs.listing import read_run
 from holdfast.runs.looking import artifacts_of, as_recorded
@@ -81,7 +80,8 @@ def _scan(
 ) -> Scanned:
     spec = compiled.spec
     known = known_items(spec, recorded, artifacts)
-    inferred, sure = _infer(layout, spec, recorded, state, artifacts, known)
+    views = read_views(layout, spec, state.run_id) if spec.makes_items else NO_VIEWS
+    inferred, sure = infer(spec, known, recorded.tasks, views, artifacts.tree, state)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, layout.root)
     desk = DeafDesk(artifacts.objects, layout.tmp)
@@ -97,23 +97,9 @@ def _scan(
     )
 
 
-def _infer(
-    layout: ProjectLayout,
-    spec: PipelineSpec,
-    recorded: RunState,
-    state: RunState,
-    artifacts: Artifacts,
-    known: Items,
-) -> tuple[Items, set[tuple[str, ...]]]:
-    """The items that nothing but files, views and task ids tell; and the paths of those that are sure."""
-    if not spec.makes_items:
-        return {}, set()
-    listed = [*read_views(layout, spec, state.run_id).listed, item_paths(spec, recorded.tasks)]
-    sure = {path for view in listed for paths in view.values() for path in paths}
-    return infer_items(spec, known, listed, named_items(spec, artifacts.tree, state)), sure
-
-
-def _believable(graph: Graph, scan: Scan, inferred: Items, sure: set[tuple[str, ...]]) -> Iterator[FileFinding]:
+def _believable(
+    graph: Graph, scan: Scan, inferred: Items, sure: Collection[tuple[str, ...]]
+) -> Iterator[FileFinding]:
     """The findings without those about items that a file's name suggests and nothing proves.
 
     What proves an item proves those that it lies in, too.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,13 +27,14 @@ from holdfast.errors import UsageError
 from holdfast.events import FileRecord
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import in_order
-from holdfast.pipeline.inferring import FilePattern, is_inferred
+from holdfast.pipeline.inferring import FilePattern, Items, infer_items, is_inferred, item_paths
 from holdfast.pipeline.nodes import Node, split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.evidence import Checker
 from holdfast.recovery.sealing import no_rest
 from holdfast.recovery.sections import is_memory, section_body, section_seen
 from holdfast.recovery.seeing import NOT_JSON, as_taken, file_seen
+from holdfast.recovery.sources import Views
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.stores.readable import NOT_TO_BE_HAD, UNREADABLE
@@ -212,6 +213,20 @@ def _other_version(seal: Seal, node: Node) -> str:
 
 
 # --- items that files suggest ------------------------------------------------------------------------------
+
+
+def infer(
+    spec: PipelineSpec, known: Items, tasks: Iterable[str], views: Views, tree: WorkTree, state: RunState
+) -> tuple[Items, frozenset[tuple[str, ...]]]:
+    """The items that nothing but files, views and task ids tell; and the paths of those that are sure.
+
+    A view or a task's id is sure of an item. What a file's name suggests has to be proved.
+    """
+    if not spec.makes_items:
+        return {}, frozenset()
+    listed = [*views.listed, item_paths(spec, tasks)]
+    sure = frozenset(path for view in listed for paths in view.values() for path in paths)
+    return infer_items(spec, known, listed, named_items(spec, tree, state)), sure
 
 
 def named_items(spec: PipelineSpec, tree: WorkTree, state: RunState) -> dict[str, list[tuple[str, ...]]]:

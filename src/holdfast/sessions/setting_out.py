@@ -5,9 +5,8 @@ Known are the items on record, and those that views and the names of files sugge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts
@@ -16,10 +15,10 @@ from holdfast.engine.desk import DeafDesk
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph, in_order
-from holdfast.pipeline.inferring import Items, infer_items, item_paths
+from holdfast.pipeline.inferring import Items
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.judge import Judge
-from holdfast.recovery.scan import named_items
+from holdfast.recovery.scan import infer
 from holdfast.recovery.sources import NO_VIEWS, Views
 from holdfast.runs.choosing import Choice, Request
 from holdfast.sessions.judging import judge_for
@@ -72,28 +71,11 @@ def make_walker(
     rehearses: bool = False,
 ) -> Walker:
     """A walker over all tasks that can be known: also those of items that files and views only suggest."""
-    known = known_items(spec, state, artifacts)
-    inferred = _inferred(spec, state, artifacts, known, views)
+    known, inferred, sure = known_items(spec, state, artifacts), Items(), frozenset[tuple[str, ...]]()
+    if state.rebuilt or state.tasks:  # a new run has none to be found
+        inferred, sure = infer(spec, known, state.tasks, views, artifacts.tree, state)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
-    sure = frozenset(
-        path for view in _listed_items(spec, state, views) for paths in view.values() for path in paths
-    )
     judge = make_judge(inputs)
     inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
     return Walker(inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses)
-
-
-def _inferred(
-    spec: PipelineSpec, state: RunState, artifacts: Artifacts, known: Mapping[str, Any], views: Views
-) -> Items:
-    """Items of functions without a record, of a run that has begun: a new one has none to be found."""
-    if not (state.rebuilt or state.tasks) or not spec.makes_items:
-        return {}
-    listed = _listed_items(spec, state, views)
-    return infer_items(spec, known, listed, named_items(spec, artifacts.tree, state))
-
-
-def _listed_items(spec: PipelineSpec, state: RunState, views: Views) -> list[dict[str, list[tuple[str, ...]]]]:
-    """The items that views and the record itself name."""
-    return [*views.listed, item_paths(spec, state.tasks)]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast import seals
 from holdfast.artifacts.bookshelf import Bookshelf
@@ -26,7 +27,6 @@ from holdfast.artifacts.products import (
     OutputRefusedError,
     output_digest,
     prepare_file,
-    replace_record,
     set_digest,
     split_output,
 )
@@ -70,7 +70,7 @@ class Artifacts:
             if isinstance(piece, Path):  # before anything is written to it
                 self.tree.make_own(piece)
         prepared = {key: prepare_file(step, paths[key], piece) for key, piece in pieces.items()}
-        files = [replace_record(record, key=key, stored=step.copy) for key, (record, _) in prepared.items()]
+        files = [replace(record, key=key, stored=step.copy) for key, (record, _) in prepared.items()]
         # The value first, by hash and durable: files that a kill or power cut leaves without a record name it.
         ref = self._store_rest(rest) if rest is not NOTHING else ""
         if ref not in ("", EMPTY_REST):
@@ -78,7 +78,7 @@ class Artifacts:
         whole = seals.vary(seal, set_digest=set_digest(files), value_digest=ref)
         for index, record in enumerate(files):
             mark = self._store_file(record, prepared[record.key][1], whole, sync=sync)
-            files[index] = replace_record(record, mark=mark)
+            files[index] = replace(record, mark=mark)
         return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref), output_digest(files, ref)
 
     def store_again(self, step: StepSpec, before: Accepted, output: Any, seal: Seal) -> Accepted:
@@ -89,7 +89,7 @@ class Artifacts:
             piece, record = pieces[old.key], old
             if not isinstance(piece, Path):
                 made, bodies[old.key] = prepare_file(step, old.path, piece)
-                record = replace_record(made, key=old.key, stored=step.copy)
+                record = replace(made, key=old.key, stored=step.copy)
             elif piece != self.tree.root / old.path:
                 raise OutputRefusedError(f"the file {piece.name}, which cannot take the place of {old.path}")
             files.append(record)
@@ -104,7 +104,7 @@ class Artifacts:
                 self._announce(record, whole)
                 # Synced although it has a copy: after a power cut the old form would look like somebody's edit.
                 mark = self._store_file(record, bodies[record.key], whole, sync=True)
-                files[index] = replace_record(record, mark=mark)
+                files[index] = replace(record, mark=mark)
             else:
                 self.reseal(record, whole)
         return Accepted(tuple(files), NO_VALUE, "" if ref == EMPTY_REST else ref)

@@ -177,10 +177,6 @@ def output_digest(files: list[FileRecord] | tuple[FileRecord, ...], value_digest
     return digest(encode_json([parts, value_digest]))
 
 
-def replace_record(record: FileRecord, **changes: Any) -> FileRecord:
-    return msgspec.structs.replace(record, **changes)
-
-
 def part_path(path: str) -> str:
     """Where an output lies while it grows."""
     return path + layout.PART_SUFFIX

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.artifacts.bookshelf import Bookshelf
 from holdfast.artifacts.looks import CHANGED, EMPTY, MISSING, OF_SECTIONS, SEALED, Look, look_unread
-from holdfast.artifacts.products import UNWRITTEN, OutputRefusedError, output_digest, prepare_file, replace_record
+from holdfast.artifacts.products import UNWRITTEN, OutputRefusedError, output_digest, prepare_file
 from holdfast.artifacts.recent import Recent
 from holdfast.events import FileRecord
 from holdfast.pipeline.spec import StepSpec
@@ -39,7 +39,7 @@ class Sections:
         assert isinstance(body, bytes)
         self._objects.put(body, record.sha256)
         self._recent.keep(record.sha256, body)
-        record = replace_record(record, kind=UNWRITTEN)
+        record = replace(record, kind=UNWRITTEN)
         return Accepted((record,)), output_digest([record], "")
 
     def look(self, path: str, tasks: Sequence[str]) -> Look:
@@ -64,7 +64,7 @@ class Sections:
             whole = same or self._objects.has(record.sha256)
             return found if same else Look(SEALED if whole else MISSING, "" if whole else "was not written yet")
         if found.kind == SEALED and not same:
-            return msgspec.structs.replace(found, kind=CHANGED, detail="another version than the accepted one")
+            return replace(found, kind=CHANGED, detail="another version than the accepted one")
         return found
 
     def body(self, record: FileRecord) -> bytes | None:

@@ -25,7 +25,7 @@ from holdfast import seals
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.products import SECTION, UNWRITTEN, parked_path, replace_record
+from holdfast.artifacts.products import SECTION, UNWRITTEN, parked_path
 from holdfast.events import FileRecord
 from holdfast.pipeline.names import fold
 from holdfast.pipeline.nodes import Node
@@ -130,7 +130,7 @@ class Moving:
 
     def _clear_up(self, node: Node, file: FileRecord) -> None:
         """Delete what a kill has left of a file that is in its place: where it was parked, and seals beside it."""
-        parked = replace_record(file, path=parked_path(node.id, file.path))
+        parked = replace(file, path=parked_path(node.id, file.path))
         if self.artifacts.files.check(parked, node.names).kind == look.SEALED:
             self.artifacts.tree.remove(parked.path, sync=True)
         for place in (file, parked) if not seals.is_inline(file.path) else ():
@@ -175,11 +175,11 @@ class Moving:
 
     def _seen_at(self, node: Node, file: FileRecord, path: str) -> tuple[FileRecord, Look]:
         """A file as it looks at another path, where it may have got the newline that a seal inside needs."""
-        place = replace_record(file, path=path)
+        place = replace(file, path=path)
         found = self.artifacts.files.check(place, node.names)
         if found.seal is None or file.newline_added or not found.seal.newline_added:
             return place, found
-        longer = replace_record(place, size=file.size + 1, sha256=found.seal.sha256, newline_added=True)
+        longer = replace(place, size=file.size + 1, sha256=found.seal.sha256, newline_added=True)
         seen = self.artifacts.files.check(longer, node.names)
         is_same = found.kind == look.SEALED or digest(seals.author_body(seen.body, True)) == file.sha256
         return (longer, seen) if seen.kind == look.SEALED and is_same else (place, found)
@@ -244,7 +244,7 @@ class Moving:
         if owner is None:
             return
         node, file = owner
-        to = replace_record(file, path=parked_path(node.id, path))
+        to = replace(file, path=parked_path(node.id, path))
         for name in self._files.in_the_way(to, node.names):
             yield from self._set_aside(node, name)
         self._files.park(file, to)

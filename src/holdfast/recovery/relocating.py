@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from holdfast import seals
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import SEALED
-from holdfast.artifacts.products import is_parked, replace_record
+from holdfast.artifacts.products import is_parked
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
 from holdfast.values import digest
@@ -26,7 +28,7 @@ class Relocating:
 
     def at_another_path(self, file: FileRecord, path: str, *, as_it_is: bool) -> tuple[FileRecord, bytes | None]:
         """A file that is there as it would be at `path`: its record, and its bytes unless it is renamed."""
-        new = replace_record(file, path=path)
+        new = replace(file, path=path)
         if as_it_is or (file.kind == "path" and seals.is_inline(file.path) == seals.is_inline(path)):
             return new, None
         return self.ended(new, self._artifacts.body(file))
@@ -36,12 +38,12 @@ class Relocating:
         if not seals.is_inline(file.path) or file.newline_added:
             return file, body
         body, added = seals.with_newline(body)
-        return replace_record(file, size=len(body), sha256=digest(body), newline_added=added), body
+        return replace(file, size=len(body), sha256=digest(body), newline_added=added), body
 
     def lost_at(self, file: FileRecord, path: str) -> FileRecord:
         """The record of a file that is missing, as it would be put back at `path`."""
         if seals.is_inline(file.path) == seals.is_inline(path) or not self._artifacts.can_heal(file):
-            return replace_record(file, path=path)
+            return replace(file, path=path)
         new, body = self.at_another_path(file, path, as_it_is=False)
         if body is not None:
             self._artifacts.objects.put(body, new.sha256)
@@ -60,7 +62,7 @@ class Relocating:
         else:
             if new.stored and new.sha256 != old.sha256:
                 self._artifacts.objects.put(body, new.sha256)
-            new = replace_record(new, mark=self._artifacts.place(new, body, self._artifacts.sealed(new, seal)))
+            new = replace(new, mark=self._artifacts.place(new, body, self._artifacts.sealed(new, seal)))
             if old.path != new.path:
                 self._tree.remove(old.path, sync=is_parked(old.path))
         return new

@@ -21,7 +21,7 @@ from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.memory import Section
 from holdfast.artifacts.parts import Ingredients, shorten
-from holdfast.artifacts.products import SECTION, UNWRITTEN, output_digest, replace_record, task_seal
+from holdfast.artifacts.products import SECTION, UNWRITTEN, output_digest, task_seal
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node
@@ -93,7 +93,7 @@ class SectionJudge:
         target = self.path(node)
         where = file.path
         if found.kind == look.MISSING and target != file.path:  # another section has taken the file along
-            found = self.artifacts.files.check(replace_record(file, path=target), node.names)
+            found = self.artifacts.files.check(replace(file, path=target), node.names)
             where = target if found.kind == look.CHANGED else file.path  # an edit is dealt with where it stands
         same_version = evidence.record.version == evidence.version
         return replace(
@@ -249,9 +249,7 @@ class SectionJudge:
 
     def _moved(self, node: Node, reason: str, kind: str) -> ev.TaskKept:
         accepted = self.inputs.state.task(node.id).accepted or Accepted()
-        files = tuple(
-            replace_record(file, path=self.path(node), kind=kind or file.kind) for file in accepted.files
-        )
+        files = tuple(replace(file, path=self.path(node), kind=kind or file.kind) for file in accepted.files)
         return ev.TaskKept(step_id=node.id, reason=reason, files=files)
 
 

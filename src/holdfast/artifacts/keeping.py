@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from holdfast import seals
 from holdfast.artifacts.bookshelf import Bookshelf
-from holdfast.artifacts.looking import ADDED_MAX, Files, mark_of
+from holdfast.artifacts.files import ADDED_MAX, Files, mark_of
 from holdfast.artifacts.looks import Look, above_any_seal
 from holdfast.artifacts.products import (
     EMPTY_REST,

@@ -24,10 +24,10 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.commands.foresee import Foresight
 from holdfast.decisions import Planned
 from holdfast.engine.attempt import Attempts
-from holdfast.engine.collecting import seldom
 from holdfast.engine.commit import Entry
 from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph
+from holdfast.engine.garbage import seldom
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout

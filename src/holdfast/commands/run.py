@@ -26,10 +26,10 @@ from holdfast.commands.recover import rebuild
 from holdfast.context import ContextEndedError
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.board import Board
-from holdfast.engine.collecting import seldom
 from holdfast.engine.desk import EngineDesk, LookingDesk
 from holdfast.engine.drawing import draw_both, draw_graph
 from holdfast.engine.forked import have_children_take
+from holdfast.engine.garbage import seldom
 from holdfast.engine.keeper import Keeper
 from holdfast.engine.runner import Limits, Observer, Runner
 from holdfast.engine.tasklogs import LogObserver, TaskLogs

@@ -14,8 +14,8 @@ import msgspec
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
-from holdfast.engine.collecting import seldom
 from holdfast.engine.desk import DeafDesk
+from holdfast.engine.garbage import seldom
 from holdfast.errors import StorageError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline

@@ -22,7 +22,7 @@ from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Asking, Board
-from holdfast.engine.collecting import seldom
+from holdfast.engine.garbage import seldom
 from holdfast.engine.scheduler import skipped_producer
 from holdfast.engine.survey import Survey
 from holdfast.pipeline.compiling import Check

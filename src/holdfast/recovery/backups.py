@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast import seals
+from holdfast.artifacts.files import hash_above
 from holdfast.artifacts.keeping import Artifacts
-from holdfast.artifacts.looking import hash_above
 from holdfast.artifacts.looks import above_any_seal
 from holdfast.artifacts.products import SECTION, UNWRITTEN
 from holdfast.errors import UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from holdfast.engine.collecting import seldom
+from holdfast.engine.garbage import seldom
 
 
 def test_two_runs_at_once_give_the_collector_back_as_it_was() -> None:

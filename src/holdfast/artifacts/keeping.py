@@ -52,8 +52,8 @@ class Artifacts:
         self.tree = tree
         self.objects = objects
         self.recent = Recent()
-        self.shelf = Bookshelf(tree)
-        self.sections = Sections(self.shelf, objects, self.recent)
+        self.books = Bookshelf(tree)
+        self.sections = Sections(self.books, objects, self.recent)
         self.files = Files(tree, self.sections, quick=quick)
 
     # --- storing -------------------------------------------------------------------------------------------

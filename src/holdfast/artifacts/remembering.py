@@ -127,7 +127,7 @@ class Remembering:
         events += self._keep_what_vanishes(step, path, change)
         was_empty = not book.data and self.inputs.artifacts.tree.exists(path)
         if change.data != book.data:
-            self.inputs.artifacts.shelf.replace(path, change.data)
+            self.inputs.artifacts.books.replace(path, change.data)
         events += self._healed(step, path, change, due, was_empty)
         written = tuple(section.task for section in wanted if section.task in due and _is_there(section, book))
         if written or change.data != book.data:
@@ -138,7 +138,7 @@ class Remembering:
     def _read(self, step: StepSpec, path: str) -> tuple[Book, list[ev.Event]]:
         """The file as it is; what cannot be read, is no text or another task's is out of the way, and told."""
         try:
-            book = self.inputs.artifacts.shelf.read(path)
+            book = self.inputs.artifacts.books.read(path)
             if not (book.is_garbage or _is_strangers(step, book)):
                 return book, []
         except OSError as error:
@@ -155,7 +155,7 @@ class Remembering:
         if not lost:
             return []
         damaged = any(block.kind == memory.BROKEN for block in lost)
-        to = self.inputs.artifacts.shelf.keep_copy(path, self.quarantine, damaged=damaged)
+        to = self.inputs.artifacts.books.keep_copy(path, self.quarantine, damaged=damaged)
         return [ev.ArtifactSetAside(step_id=step.name, path=path, to=to, reason=PROBLEMS[lost[0].kind])]
 
     def _is_kept(self, block: Block) -> bool:

@@ -31,7 +31,7 @@ LoadValue = Callable[[Accepted], Any]
 def draw(state: RunState, load: LoadValue) -> Picture:
     """The picture of a run from its state alone."""
     spec = decode_spec(state)
-    items = known_items(spec, state, load)
+    items = _recorded_items(spec, state, load)
     if state.status == COMPLETED:
         # Everything is through: the tasks on record are all there are, and no edge matters any more.
         return _finished(spec, state, items)
@@ -41,7 +41,7 @@ def draw(state: RunState, load: LoadValue) -> Picture:
 def draw_both(state: RunState, load: LoadValue) -> tuple[Picture, Graph]:
     """The picture and the graph it was drawn from, which some views need too."""
     spec = decode_spec(state)
-    graph = recorded_graph(spec, state, known_items(spec, state, load))
+    graph = recorded_graph(spec, state, _recorded_items(spec, state, load))
     return draw_graph(graph, state), graph
 
 
@@ -124,7 +124,7 @@ def _is_held(record: TaskState) -> bool:
     return record.status == PENDING and not record.question
 
 
-def known_items(spec: PipelineSpec, state: RunState, load: LoadValue) -> dict[str, list[dict[str, Any]]]:
+def _recorded_items(spec: PipelineSpec, state: RunState, load: LoadValue) -> dict[str, list[dict[str, Any]]]:
     """The items each completed items function made, by its task id."""
     makers = {fan.name for fan in spec.items if fan.given is None}
     found = {}

@@ -233,8 +233,8 @@ class SectionJudge:
             seal = seals.vary(old, task=node.id, run=seal.run)
         seal = seals.vary(seal, sha256=file.sha256, newline_added=False)
         section = Section(node.names, seal, section_body(decision.looks[file.path]))
-        book = self.artifacts.shelf.read(file.path)
-        self.artifacts.shelf.replace(file.path, memory.rewrite(book, [section], frozenset({node.id})).data)
+        book = self.artifacts.books.read(file.path)
+        self.artifacts.books.replace(file.path, memory.rewrite(book, [section], frozenset({node.id})).data)
 
     def _move(self, node: Node, decision: Decision) -> list[ev.Event]:
         """The pipeline names another file: the first section to be asked for takes the whole file there."""

@@ -55,7 +55,7 @@ def refuse_shared_path(spec: PipelineSpec, params: Mapping[str, Any], run_id: st
 
 def _paths_of(spec: PipelineSpec, step: StepSpec, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Every path of a step that can be known now, each with a name for what is written there."""
-    for item in known_items(spec, step.each):
+    for item in given_paths(spec, step.each):
         known = {**values, **dict(zip(spec.fan_path(step.each), item, strict=True))}
         for key, template in step.files.items():
             yield templates.render(template, known), f"{task_id(step.name, item)} {key}"
@@ -73,14 +73,14 @@ def _writes_to(spec: PipelineSpec, step: StepSpec, path: str, values: Mapping[st
     for template in step.files.values():
         if "run_id" not in templates.fields(template):
             item = FilePattern(step, fan, template, values).item_at(path)
-            if item is not None and item in known_items(spec, step.each):
+            if item is not None and item in given_paths(spec, step.each):
                 return True
     return False
 
 
-def known_items(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:
-    """The items of a fan-out that are given in the pipeline; none of one that a function makes."""
+def given_paths(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:
+    """The paths of a fan-out's items that are given in the pipeline; none of one that a function makes."""
     if var is None:
         return [()]
     fan = next(items for items in spec.items if items.var == var)
-    return [(*parent, item["id"]) for parent in known_items(spec, fan.each) for item in fan.given or ()]
+    return [(*parent, item["id"]) for parent in given_paths(spec, fan.each) for item in fan.given or ()]

@@ -27,7 +27,7 @@ from holdfast.pipeline.names import check_run_id
 from holdfast.pipeline.nodes import Node, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import tail_seal
-from holdfast.runs.destinations import known_items
+from holdfast.runs.destinations import given_paths
 from holdfast.seals import Seal
 from holdfast.state import RunState
 from holdfast.stores import readable
@@ -55,7 +55,7 @@ def _seals_of_step(
     fan = spec.fan_path(step.each)
     wanted = [template for template in step.files.values() if "run_id" not in templates.fields(template)]
     is_there: dict[str, bool] = {}  # folder -> whether anything can be in it
-    for path in known_items(spec, step.each) if wanted else ():
+    for path in given_paths(spec, step.each) if wanted else ():
         values = {**fields, **dict(zip(fan, path, strict=True))}
         for template in wanted:
             target = templates.render_path(template, values)

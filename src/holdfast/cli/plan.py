@@ -50,8 +50,6 @@ _REUSED_SHOWN_MAX = 3
 @json_option
 def command(file: str | None, params: dict[str, str], resume: str | None, directory: str, as_json: bool) -> None:
     """Show what would run, be reused, healed or asked, why, and the expected cost; changes nothing."""
-    from msgspec import structs
-
     from holdfast.cli.ending import as_typed
     from holdfast.commands.plan import make_plan
     from holdfast.runs.listing import open_project
@@ -63,7 +61,7 @@ def command(file: str | None, params: dict[str, str], resume: str | None, direct
         compiled, resume, known = _pipeline(layout, file, resume)
         plan = make_plan(compiled, layout, resume, params, settings, known)
     typed = as_typed(directory, layout, None if plan.is_lost else plan.run_id)
-    plan = replace(plan, tasks=[structs.replace(task, reason=typed(task.reason)) for task in plan.tasks])
+    plan = replace(plan, tasks=[replace(task, reason=typed(task.reason)) for task in plan.tasks])
     if as_json:
         print_json(_document(plan))
     else:

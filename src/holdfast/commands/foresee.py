@@ -39,7 +39,7 @@ class Foresight:
         self._mends = False  # something of our own state is mended: that is told in the journal
         self._has_journal = False
 
-    def open_record(self, *, quick: bool = False) -> History | None:
+    def open_record(self, *, quick: bool) -> History | None:
         """The run as it is on record, if it is; what is damaged of it is out of the way."""
         layout, run = self._layout, self._run
         self._make_room()

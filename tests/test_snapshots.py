@@ -57,9 +57,10 @@ def test_a_snapshot_is_plain_json_that_outsiders_can_check(run_dir):
     assert path.name == "checkpoint_0007.json"
     assert json.loads(path.read_bytes())["a"] == 1
     subprocess.run(["sha256sum", "-c", "--quiet", "checkpoint_0007.sha256"], cwd=run_dir, check=True)
-    loaded = newest_snapshot(run_dir, quarantine=None)
+    damaged = []
+    loaded = newest_snapshot(run_dir, quarantine=None, damaged=damaged)
     assert loaded is not None
-    assert (loaded.number, loaded.payload, loaded.damaged) == (7, b'{"a":1}', [])
+    assert (loaded.number, loaded.payload, damaged) == (7, b'{"a":1}', [])
 
 
 def test_a_snapshot_blown_up_beyond_all_memory_is_damaged(run_dir):
@@ -68,9 +69,10 @@ def test_a_snapshot_blown_up_beyond_all_memory_is_damaged(run_dir):
     path = write_snapshot(run_dir, 2, b'{"n":2}')
     os.truncate(path, 1 << 43)
     assert snapshots.examine_snapshot(path).payload is None
-    loaded = newest_snapshot(run_dir, quarantine=run_dir / "quarantine")
+    damaged = []
+    loaded = newest_snapshot(run_dir, quarantine=run_dir / "quarantine", damaged=damaged)
     assert loaded.number == 1
-    assert [words.partition(";")[0] for words in loaded.damaged] == ["checkpoint_0002.json is damaged"]
+    assert [words.partition(";")[0] for words in damaged] == ["checkpoint_0002.json is damaged"]
 
 
 def test_an_empty_object_is_a_snapshot_too(run_dir):
@@ -102,10 +104,11 @@ def test_damaged_ones_go_to_quarantine_and_the_next_older_is_used(run_dir, tmp_p
     (run_dir / "checkpoint_0003.json").write_bytes(b"")
     (run_dir / "checkpoint_0002.json").unlink()
     (run_dir / "checkpoint_0002.json").symlink_to(OUTSIDE)
-    loaded = newest_snapshot(run_dir, quarantine=run_dir / "quarantine")
+    damaged = []
+    loaded = newest_snapshot(run_dir, quarantine=run_dir / "quarantine", damaged=damaged)
     assert loaded is not None
     assert loaded.number == 1
-    assert len(loaded.damaged) == 2
+    assert len(damaged) == 2
     assert numbers(run_dir) == [1]
     kept = sorted(os.listdir(run_dir / "quarantine"))
     assert [name[:15] for name in kept] == ["checkpoint_0002"] * 2 + ["checkpoint_0003"] * 2

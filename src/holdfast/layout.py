@@ -85,10 +85,6 @@ class ProjectLayout:
     def resume_view(self) -> Path:
         return self.root / RESUME_VIEW
 
-    @property
-    def settings(self) -> Path:
-        return self.root / SETTINGS_FILE
-
     def run(self, run_id: str) -> RunLayout:
         return RunLayout(self.runs / run_id)
 

@@ -35,12 +35,11 @@ _SIDECAR_MAX = 4096
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A snapshot that proved itself: its JSON object without the proof, and what was damaged before it."""
+    """A snapshot that proved itself: its JSON object without the proof."""
 
     number: int
     path: Path
     payload: bytes
-    damaged: list[str]
 
 
 def write_snapshot(run_dir: Path, number: int, payload: bytes, *, tmp_dir: Path | None = None) -> Path:
@@ -148,7 +147,7 @@ def newest_snapshot(
                 continue
             payload = _read_or_none(path)
             if payload is not None:
-                return Loaded(number, path, payload, found)
+                return Loaded(number, path, payload)
             if readable.is_there(path):
                 found.append(put_away(path, quarantine, "is damaged"))
     except OSError as error:

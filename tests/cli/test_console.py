@@ -151,8 +151,8 @@ def test_large_runs_are_told_in_summary(capsys: pytest.CaptureFixture[str]) -> N
     """After many completions, single lines give way to a line about the whole; failures are still told."""
     console = PlainConsole({})
     console.open(an_empty_picture)
-    console.events([Recorded(n, 0.0, exited(f"draft[{n}]")) for n in range(1000)])
-    console.events([Recorded(1001, 0.0, exited("draft[x]", "needs_review", error="boom"))])
+    console.events([Recorded(0.0, exited(f"draft[{n}]")) for n in range(1000)])
+    console.events([Recorded(0.0, exited("draft[x]", "needs_review", error="boom"))])
     console.close()
     lines = capsys.readouterr().err.splitlines()
     assert sum("✓" in line for line in lines) == console_module.LINES_MAX
@@ -165,8 +165,8 @@ def test_a_summary_is_of_one_moment(capsys: pytest.CaptureFixture[str]) -> None:
     counts = {"completed": 1, "in_progress": 1}
     console = PlainConsole({})
     console.open(lambda: replace(an_empty_picture(), counts=counts))
-    console.events([Recorded(n, 0.0, ev.NodeEntered(step_id=f"draft[{n}]", node="draft")) for n in range(500)])
-    console.events([Recorded(n, 0.0, exited(f"draft[{n}]")) for n in range(300)])
+    console.events([Recorded(0.0, ev.NodeEntered(step_id=f"draft[{n}]", node="draft")) for n in range(500)])
+    console.events([Recorded(0.0, exited(f"draft[{n}]")) for n in range(300)])
     console.close()
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "steps done" in line]
     assert line.endswith("1 of 2 steps done, 1 running, cost $0.00")
@@ -192,7 +192,7 @@ def test_failing_display_does_not_hurt_the_run(capsys: pytest.CaptureFixture[str
 
     console = PlainConsole({})
     console.open(broken)
-    console.events([Recorded(n, 0.0, exited(f"draft[{n}]")) for n in range(500)])
+    console.events([Recorded(0.0, exited(f"draft[{n}]")) for n in range(500)])
     console.events([])
     console.close()
     assert capsys.readouterr().err.splitlines()[-1].startswith("The display failed (ZeroDivisionError")
@@ -212,8 +212,8 @@ def test_live_display_draws_matrix_running_and_cost(monkeypatch: pytest.MonkeyPa
     console = make_console({}, quiet=False)
     console.open(an_empty_picture)
     console.log("a", "INFO", "some [bold]words\x1b[2J")
-    console.events([Recorded(1, 0.0, ev.NodeEntered(step_id="a", node="a"))])
-    console.events([Recorded(2, 0.0, exited("b", "needs_review", error="boom"))])
+    console.events([Recorded(0.0, ev.NodeEntered(step_id="a", node="a"))])
+    console.events([Recorded(0.0, exited("b", "needs_review", error="boom"))])
     console.close()
     shown = terminal.getvalue()
     assert "1 of 2 steps done" in shown
@@ -253,7 +253,7 @@ def test_what_steps_print_stands_above_the_picture(monkeypatch: pytest.MonkeyPat
 
     def step(name: str) -> list[str]:
         for number in range(200):
-            console.events([Recorded(number, 0.0, ev.NodeEntered(step_id=f"{name}[{number}]", node=name))])
+            console.events([Recorded(0.0, ev.NodeEntered(step_id=f"{name}[{number}]", node=name))])
             for word in (name, " says", " [/so]"):
                 print(word, end="", flush=True)
             print(f" {number}\r")

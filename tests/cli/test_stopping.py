@@ -23,7 +23,7 @@ def test_the_first_says_for_what_it_waits(capsys: pytest.CaptureFixture[str]) ->
     """The first signal tells the grace period and how many steps run; the second says that it ends at once."""
     console, stops = PlainConsole({}), []
     console.open(no_picture)
-    console.events([Recorded(n, 0.0, ev.NodeEntered(step_id=f"s{n}", node="s")) for n in (1, 2)])
+    console.events([Recorded(0.0, ev.NodeEntered(step_id=f"s{n}", node="s")) for n in (1, 2)])
     stopper = Stopper(console, 10.0)
     stopper.open(lambda: stops.append("stop"))
     stopper.asked()

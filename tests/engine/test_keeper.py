@@ -38,7 +38,7 @@ def test_a_refresh_that_fails_is_tried_again(error: Exception) -> None:
 
     keeper = Keeper(refresh, lambda: None, lambda: 0)
     for _ in range(200):
-        keeper([Recorded(1, 0.0, ev.PhaseStarted(step_id="phase:W"))])
+        keeper([Recorded(0.0, ev.PhaseStarted(step_id="phase:W"))])
         if twice.wait(0.1):
             break
     keeper.close()
@@ -62,7 +62,7 @@ def test_what_people_wait_to_see_is_shown_at_once(event: ev.Event, monkeypatch: 
     monkeypatch.setattr(keeper_module, "PAUSE_S", 3600.0)
     refreshed = threading.Event()
     keeper = Keeper(refreshed.set, lambda: None, lambda: 0)
-    keeper([Recorded(1, 0.0, event)])
+    keeper([Recorded(0.0, event)])
     assert refreshed.wait(30)
     keeper.close()
 

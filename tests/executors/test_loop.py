@@ -26,7 +26,7 @@ def test_a_coroutine_does_not_begin_in_the_context_of_whoever_asked_for_it() -> 
 
     token = where.set("inside another body")
     try:
-        executor.start([Start(Call("task", body, {}), lambda call: None, done)])
+        executor.start([Start(Call(body, {}), lambda call: None, done)])
         assert ended.wait(PATIENCE_S)
     finally:
         where.reset(token)

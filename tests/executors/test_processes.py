@@ -66,7 +66,7 @@ def executor(tmp_path: Path) -> Iterator[ProcessExecutor]:
 
 
 def run(executor: ProcessExecutor, name: str, timeout: float | None = None, **arguments: Any) -> Outcome:
-    return executor.run(Call(name, print, arguments, timeout, name))
+    return executor.run(Call(print, arguments, timeout, name))
 
 
 def test_a_worker_that_ends_in_the_middle_of_its_answer_has_failed(executor: ProcessExecutor) -> None:

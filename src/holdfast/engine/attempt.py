@@ -105,7 +105,7 @@ class Attempts:
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
         if node.material and "source" in spec.sources:
             self._note_source(attempt)
-        return Call(node.id, self.compiled.functions[spec.name], arguments, spec.timeout, spec.name)
+        return Call(self.compiled.functions[spec.name], arguments, spec.timeout, spec.name)
 
     def prepare_ahead(self, attempt: Attempt) -> None:
         """Prepare before its start is durable. What goes wrong is met again, and told, once it has begun."""

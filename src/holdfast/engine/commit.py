@@ -51,9 +51,8 @@ class Entry:
 
 
 class Recorded(msgspec.Struct, eq=False):
-    """An event with its place in the journal, as observers see it."""
+    """An event and its time, as observers see it."""
 
-    seq: int
     at: float
     event: Any
 
@@ -165,7 +164,7 @@ class Committer:
         assert batch is not None, "record outside a batch"
         seq = batch.add(bodies.encode(event), self._ts)
         fold(self.state, event, seq, at)
-        self._recorded.append(Recorded(seq, at, event))
+        self._recorded.append(Recorded(at, event))
 
     def _commit_some(self) -> None:
         entries = self._take()
@@ -247,7 +246,7 @@ class Committer:
         event = bodies.decode(line.raw)
         at = clock.parse_iso(line.ts)
         fold(self.state, event, line.seq, at)
-        self._recorded.append(Recorded(line.seq, at, event))
+        self._recorded.append(Recorded(at, event))
         self.on_foreign(event)
 
 

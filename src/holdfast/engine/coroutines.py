@@ -64,7 +64,7 @@ class Coroutines:
         from holdfast.executors.loop import Start
 
         node = attempt.node
-        call = Call(node.id, self._compiled.functions[node.spec.name], {}, node.spec.timeout)
+        call = Call(self._compiled.functions[node.spec.name], {}, node.spec.timeout)
 
         def prepare(call: Call) -> None:
             current_task.set(node.id)

@@ -13,7 +13,6 @@ from holdfast.clock import monotonic
 class Call(msgspec.Struct, eq=False):
     """One body to run."""
 
-    task_id: str
     fn: Callable[..., Any]
     arguments: Mapping[str, Any]
     timeout: float | None = None
@@ -57,6 +56,3 @@ class InlineExecutor:
         except BaseException as error:  # other people's code: SystemExit and KeyboardInterrupt included
             return Outcome(error=error, duration=monotonic() - started)
         return Outcome(value=value, duration=monotonic() - started)
-
-    def close(self) -> None:
-        """Nothing to release."""

@@ -63,7 +63,6 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     end: int
     sum: str
-    v: int
 
     def event(self) -> dict[str, Any]:
         """The event in today's format: seq, ts and its own fields, without v, prev and sum."""
@@ -189,7 +188,7 @@ class Scan:
             self._note_bad(f"the line ending at byte {end} is damaged: {damaged}")
             return None
         end += len(line) - len(raw)
-        return Line(envelope.seq, envelope.ts, line, end, envelope.sum, envelope.v)
+        return Line(envelope.seq, envelope.ts, line, end, envelope.sum)
 
     def _note_bad(self, words: str) -> None:
         if len(self._bad) < _DAMAGE_TOLD:

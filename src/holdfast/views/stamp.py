@@ -25,7 +25,6 @@ VIEW_BYTES_MAX = 64 << 20
 class Stamp(msgspec.Struct, frozen=True):
     run: str
     seq: int
-    sha256: str
     fits: bool
 
 
@@ -42,7 +41,7 @@ def read_stamp(text: str) -> Stamp | None:
         return None
     found = stamps[-1]
     unchanged = _sha256(_bytes(text[: found.start()])) == found[3]
-    return Stamp(found[1], int(found[2]), found[3], unchanged and not text[found.end() :].strip())
+    return Stamp(found[1], int(found[2]), unchanged and not text[found.end() :].strip())
 
 
 def stamp_json(document: dict[str, Any], run_id: str, seq: int) -> bytes:
@@ -60,7 +59,7 @@ def read_json_stamp(data: bytes) -> Stamp | None:
         run, seq, sha256 = str(mark["run"]), int(mark["seq"]), str(mark["sha256"])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError, TypeError, ValueError):
         return None
-    return Stamp(run, seq, sha256, _sha256(data[: data.rfind(_JSON_KEY)]) == sha256)
+    return Stamp(run, seq, _sha256(data[: data.rfind(_JSON_KEY)]) == sha256)
 
 
 def _bytes(text: str) -> bytes:

@@ -146,6 +146,42 @@ def test_what_was_left_out_is_not_called_reused(project: Project) -> None:
     assert "Completed: 4 of 4 steps (2 reused, 1 ran now, 1 skipped)" in said.lines[-1]
 
 
+SHRINKING = """
+from holdfast import Context, Pipeline, Rewind
+
+pipe = Pipeline("search")
+
+
+@pipe.step
+def search(ctx: Context) -> list:
+    return ["good"] if ctx.feedback else ["good", "bad", "worse"]
+
+
+@pipe.items("source")
+def sources(search: list) -> list:
+    return search
+
+
+@pipe.step(each="source")
+def fetch(source: str) -> str:
+    return source
+
+
+@pipe.step
+def report(fetch: dict) -> str:
+    if "bad" in fetch:
+        raise Rewind("search", feedback="leave it out")
+    return "done"
+"""
+
+
+def test_work_of_items_that_are_gone_is_not_counted_among_what_is_done(project: Project) -> None:
+    """What a sent back search no longer finds was fetched now, and is no step of the run any more."""
+    (project.root / "book.py").write_text(SHRINKING, encoding="utf-8")
+    said = project.run()
+    assert said.lines[-1].startswith("Completed: 4 of 4 steps (0 reused, 4 ran now)")
+
+
 WRITER = """
 from holdfast import Pipeline
 

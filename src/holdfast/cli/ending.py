@@ -75,7 +75,7 @@ def _left_out_lines(picture: Picture, directory: str, layout: ProjectLayout) -> 
 
 def _completed(picture: Picture, tally: Tally, seconds: float, *, is_proved: bool) -> str:
     done, total, cost = picture.done, picture.total, _cost(picture, tally)
-    ran, skipped = len(tally.completed), picture.counts.get(SKIPPED, 0)
+    ran, skipped = _done_now(picture, tally), picture.counts.get(SKIPPED, 0)
     if tally.is_idle and tally.choice is not None and not tally.choice.is_new:
         run = picture.state.run_id
         verified = " and verified" if is_proved else ""
@@ -89,8 +89,13 @@ def _completed(picture: Picture, tally: Tally, seconds: float, *, is_proved: boo
 def _headline(status: str, picture: Picture, tally: Tally, seconds: float) -> str:
     words = {FAILED: "Failed", IN_PROGRESS: "Interrupted"}.get(status, "Paused")
     reason = f" ({picture.state.reason})" if picture.state.reason and status != IN_PROGRESS else ""
-    far = f"{picture.done} of {picture.total} steps done ({len(tally.completed)} now)"
+    far = f"{picture.done} of {picture.total} steps done ({_done_now(picture, tally)} now)"
     return f"{words}{reason}: {far} in {span(seconds)}, {_cost(picture, tally)}."
+
+
+def _done_now(picture: Picture, tally: Tally) -> int:
+    """How many finished tasks this session made; others that it made were sent back, or their items are gone."""
+    return sum(task in tally.completed and picture.status(task) == COMPLETED for task in picture.tasks)
 
 
 def _cost(picture: Picture, tally: Tally) -> str:

@@ -126,6 +126,7 @@ class Context:
         self._out: Path | None = None
         self._pid = os.getpid()
         self._ended = ""
+        self._keeps_calls = False
 
     # --- where am I ----------------------------------------------------------------------------------------
 
@@ -195,6 +196,7 @@ class Context:
             return cast(T, self._finish_async(key, result))
         event, stored = self._once_event(key, result)
         self._desk.commit(event)
+        self._alive()  # kept for the next attempt: nothing more comes of this one
         self._last_once = key
         return cast(T, stored)
 
@@ -236,7 +238,7 @@ class Context:
 
     def _once_event(self, key: str, result: Any, *, awaited: bool = False) -> tuple[ev.OnceRecorded, Any]:
         """The record of a paid call, and its result as a replay would give it."""
-        self._alive()
+        self._alive(for_call=True)
         kind = "bytes" if isinstance(result, bytes) else "json"
         data = result if isinstance(result, bytes) else encode_json(result, f"the result of ctx.once({key!r:.60})")
         inline = kind == "json" and len(data) <= INLINE_VALUE_MAX
@@ -257,8 +259,8 @@ class Context:
         self, *, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0, model: str = ""
     ) -> None:
         """Book what was spent. After a replayed call, what was booked before is not booked again."""
-        self._alive()
         inside = _inside_once.get()
+        self._alive(for_call=bool(inside))
         key = inside or self._last_once
         event = ev.UsageRecorded(  # what cannot be booked is refused here, before anything is counted
             step_id=self.task_id,
@@ -332,14 +334,15 @@ class Context:
     def streamed(self) -> bool:
         return self._streamed
 
-    def end(self, why: str) -> None:
-        """From now on this context refuses everything."""
+    def end(self, why: str, *, keeps_calls: bool = False) -> None:
+        """From now on this context refuses everything; with `keeps_calls`, all but the end of calls under way."""
+        self._keeps_calls = keeps_calls
         self._ended = why
 
-    def _alive(self) -> None:
+    def _alive(self, *, for_call: bool = False) -> None:
         if os.getpid() != self._pid:  # there, nobody could record what it says, or pays for
             raise ContextEndedError(f"{self.task_id}: a process that the step has forked cannot write to the run.")
-        if self._ended:
+        if self._ended and not (for_call and self._keeps_calls):
             raise ContextEndedError(f"{self.task_id}: {self._ended}; this attempt can no longer write to the run.")
 
 

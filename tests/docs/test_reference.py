@@ -36,7 +36,8 @@ FOR_THE_ENGINE = {
 }
 
 
-OPTIONS = [Pipeline, Pipeline.step, Pipeline.items, Pipeline.phase, Pipeline.gate, Pipeline.run, Rewind, *METHODS]
+OPTIONS = [Pipeline, Pipeline.step, Pipeline.items, Pipeline.phase, Pipeline.gate, Pipeline.run, Rewind]
+OPTIONS += [method for method in METHODS if method.__name__ not in FOR_THE_ENGINE]
 
 
 @pytest.mark.parametrize("function", OPTIONS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import threading
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from holdfast.errors import HoldfastError, StorageError
 from holdfast.stores import disk
 from holdfast.stores.objects import ObjectStore
 
-from .projects import journal_of
+from .projects import events_of, journal_of
 
 
 def wasted(result: RunResult) -> float:
@@ -41,6 +42,46 @@ def test_a_paid_call_is_replayed_after_a_failure(tmp_path: Path, paid: Any) -> N
     result = pipe.run(dir=tmp_path)
     assert (result.status, len(calls), seen) == ("completed", 1, [paid] * 3)
     assert (result.cost_usd, wasted(result)) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("booked", ["in time", "late", "after the call"])
+@pytest.mark.parametrize("retries", [1, 0])
+def test_a_paid_call_that_returns_after_its_step_timed_out_is_kept(
+    tmp_path: Path, booked: str, retries: int
+) -> None:
+    """No retry begins before the thread has ended, so the late answer is there for it, and so is what it cost."""
+    pipe, calls, late = Pipeline("p"), [], []
+
+    @pipe.step(timeout=0.2, retries=retries, backoff=0.0001)
+    def step(ctx: Context) -> str:
+        def ask() -> str:
+            calls.append(ctx.attempt)
+            if booked == "in time":
+                ctx.usage(cost_usd=1.0)
+            while not events_of(tmp_path, "overran"):
+                threading.Event().wait(0.005)
+            if booked == "late":
+                ctx.usage(cost_usd=1.0)
+            return "answer"
+
+        try:
+            answer = ctx.once("model", ask)
+        except HoldfastError as error:
+            late.append(str(error))
+            with pytest.raises(HoldfastError, match="timed out"):
+                ctx.once("more", lambda: calls.append(99))
+            raise
+        if booked == "after the call":
+            ctx.usage(cost_usd=1.0)
+        return answer
+
+    result = pipe.run(dir=tmp_path)
+    if not retries:
+        assert result.status == "failed"
+        result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs["step"], calls) == ("completed", "answer", [1])
+    assert (result.cost_usd, wasted(result)) == (1.0, 0.0)
+    assert "timed out" in late[0]
 
 
 def test_usage_outside_any_paid_call_is_wasted_by_a_failure(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ class Runner:
 
     def _stop(self) -> str:
         """End what still runs, and record how the run stands."""
-        for attempt in list(self.board.running.values()):
+        for attempt in (*self.board.running.values(), *self.board.overruns.values()):
             attempt.overran = True
             if attempt.ctx is not None:
                 attempt.ctx.end("the run was stopped")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast import events as ev
 from holdfast.folding.shared import Handler, own, replace
-from holdfast.state import DecisionRecord, Note, OnceRecord, RunState, Section
+from holdfast.state import IN_PROGRESS, DecisionRecord, Note, OnceRecord, RunState, Section
 
 _DIGEST_START = 16  # characters; a run has very many paid calls
 
@@ -21,7 +21,11 @@ def _once(state: RunState, event: ev.OnceRecorded, at: float) -> None:
     if event.spent:
         task = state.task(event.step_id)
         loose = max(0.0, task.loose_cost_usd - event.spent)
-        state.tasks[event.step_id] = replace(task, loose_cost_usd=loose)
+        # A call that outlasts its attempt: what was booked before the timeout has been counted as thrown away.
+        late = event.spent - (task.loose_cost_usd - loose) if task.status != IN_PROGRESS else 0.0
+        state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - late)
+        round_cost = task.round_cost_usd + late
+        state.tasks[event.step_id] = replace(task, loose_cost_usd=loose, round_cost_usd=round_cost)
 
 
 def _room_wanted(state: RunState, event: ev.RoomWanted, at: float) -> None:

@@ -227,7 +227,7 @@ class _LookingContext(Context):
 
     was_asked = False
 
-    def _alive(self) -> None:
+    def _alive(self, *, for_call: bool = False) -> None:
         self.was_asked = True
         self.end("verify only looks")
         super()._alive()

@@ -197,6 +197,18 @@ def test_a_section_that_a_cut_joined_to_the_one_above_is_whole() -> None:
     assert bodies(mended) == bodies(data)
 
 
+def test_an_opening_line_that_a_cut_went_through_is_not_left_in_the_file() -> None:
+    """What is left of it stands where its section comes back; a person's own words there stay."""
+    data = written(ALL)
+    for task in (A.task, B.task, C.task):
+        start = data.index(raw(data, task))
+        line = data.index(b"\n", start)
+        for end in range(start + len("<!--"), line):
+            assert written(ALL, data[:end]) == data
+    remark = data[: data.index(raw(data, C.task))] + b"<!-- glossary"
+    assert written(ALL, remark).startswith(remark + b"\n\n<!-- holdfast section=glossary[c]")
+
+
 def test_a_section_whose_beginning_is_zeroes_is_put_back_in_its_place() -> None:
     """Opening line and text overwritten, the seal left: what is no text goes, what stands above it stays."""
     data = written(ALL).replace(

@@ -351,8 +351,17 @@ def _assembled(data: bytes, pieces: list[tuple[int, int, bytes]], missing: list[
     whole = b"".join(out)
     for at, section in missing:
         if at >= len(data):
-            whole += _blank_line(whole) + write_section(section)
+            text = write_section(section)
+            whole = _without_beginning_of(text, whole)
+            whole += _blank_line(whole) + text
     return whole
+
+
+def _without_beginning_of(text: bytes, above: bytes) -> bytes:
+    """What stands above a section, but for the part of its own opening line that a cut has left at the end."""
+    line = above.rfind(b"\n") + 1
+    is_torn = above.startswith(b"<!--", line) and text.startswith(above[line:])
+    return above[:line] if is_torn else above
 
 
 def _blank_line(above: bytes) -> bytes:

@@ -592,6 +592,52 @@ def test_a_disk_that_is_full_under_a_stream_costs_no_attempt(
     assert "220 were there." in (tmp_path / "story.md").read_text()
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_disk_that_is_full_under_ctx_out_costs_no_attempt(tmp_path: Path, is_async: bool) -> None:
+    """What a step writes there itself is written for Holdfast: the run stops, and the half of the file goes."""
+    is_full, left = True, []
+
+    def write(ctx: Context) -> Path:
+        ctx.out.write_bytes(b"half")
+        left.append(ctx.out)
+        if is_full:  # as the system says it of a write: without a name
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return ctx.out
+
+    async def write_async(ctx: Context) -> Path:
+        return write(ctx)
+
+    pipe = Pipeline("p")
+    pipe.step(write_async if is_async else write, name="film", writes="film.bin", retries=0)
+    with pytest.raises(StorageError, match=r"Could not write the file of film: No space left on device\. "):
+        pipe.run(dir=tmp_path)
+    assert not left[0].exists()
+    is_full = False
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert [exit["status"] for exit in exits_of(tmp_path, "film")] == ["completed"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/elsewhere/cache"),
+        OSError(errno.ENOENT, os.strerror(errno.ENOENT)),
+        TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)),
+    ],
+)
+def test_other_errors_of_a_step_that_writes_to_ctx_out_are_its_own(tmp_path: Path, error: OSError) -> None:
+    """A full disk elsewhere, a file that is not there, a server that does not answer: the step failed."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="film.bin", retries=0)
+    def film(ctx: Context) -> Path:
+        ctx.out.write_bytes(b"half")
+        raise error
+
+    assert pipe.run(dir=tmp_path).needs_review == ["film"]
+    assert next(exits_of(tmp_path, "film"))["error"].startswith(type(error).__name__)
+
+
 @pytest.mark.parametrize("how", ["the disk fails", "it is stopped"])
 def test_no_body_begins_once_the_run_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """A task that was about to start when the run ended would be paid for, and nobody could record it."""

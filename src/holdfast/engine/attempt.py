@@ -15,6 +15,7 @@ from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.parts import shorten
 from holdfast.artifacts.products import OutputRefusedError, part_path, plain_output, task_seal
 from holdfast.context import Context, Desk
+from holdfast.engine.desk import disk_failed_under
 from holdfast.engine.growing import read_grown
 from holdfast.engine.refused import Refused, refuse_others_files
 from holdfast.engine.room import Room
@@ -165,8 +166,7 @@ class Attempts:
     def judge_outcome(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         """Accept the output, or say why not. Writes objects and files; records nothing."""
         verdict = self._verdict(attempt, outcome)
-        if attempt.ctx is not None and attempt.ctx.given_out is not None:
-            temporaries.discard_output(attempt.ctx.given_out)  # no attempt is ever given what is left there
+        _discard_rest(attempt)
         return verdict
 
     def _verdict(self, attempt: Attempt, outcome: Outcome) -> Verdict:
@@ -219,6 +219,10 @@ class Attempts:
             return Verdict(error=error, kind="timeout", message=f"timed out after {timeout:g} s")
         if issubclass(type(error), Rewind):
             return _sent_back(error)
+        stopped = disk_failed_under(attempt.ctx, error)
+        if stopped is not None:
+            _discard_rest(attempt)  # it may be what fills the disk
+            raise stopped from error
         return Verdict(error=error, message=describe(error))
 
     def _accept(self, attempt: Attempt, outcome: Outcome) -> Verdict:
@@ -321,6 +325,12 @@ class Attempts:
         items = _items_made(outcome.value)
         value, ref, out = self.artifacts.store_value(list(outcome.value), node.id)
         return Verdict(exited=_exited(attempt, outcome, Accepted((), value, ref), out), items=items)
+
+
+def _discard_rest(attempt: Attempt) -> None:
+    """Remove what a step has left at `ctx.out`: no attempt is ever given that."""
+    if attempt.ctx is not None and attempt.ctx.given_out is not None:
+        temporaries.discard_output(attempt.ctx.given_out)
 
 
 def _exited(

@@ -12,6 +12,7 @@ from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import HALF
 from holdfast.artifacts.products import OutputRefusedError
+from holdfast.context import Context
 from holdfast.engine.commit import Committer
 from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
@@ -22,6 +23,7 @@ from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MACHINES = (*_FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 ROOM_TO_PAY = 16 << 20
 ROOM_TO_PAY_PART = 16
 """So many bytes, or this part of a small disk, are free when a call is paid for."""
@@ -188,6 +190,18 @@ def _fetched(objects: ObjectStore, ref: str) -> bytes:
     if data is None:
         raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")
     return data
+
+
+def disk_failed_under(ctx: Context | None, error: BaseException) -> StorageError | None:
+    """What stops the run, if a body broke off because the disk could not take what it wrote to `ctx.out`.
+
+    The system names a file where one cannot be opened, and none where one cannot be written to.
+    """
+    if ctx is None or ctx.given_out is None or type(error) is not OSError or error.errno not in _MACHINES:
+        return None
+    if error.filename is not None and not ctx.made(Path(os.fsdecode(error.filename))):
+        return None
+    return StorageError.from_os(error, f"write the file of {ctx.task_id}")
 
 
 def _no_room(task: str, why: str) -> StorageError:

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 import msgspec
 
 from holdfast import events as ev
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, ValueRefusedError
 from holdfast.journal import bodies
 from holdfast.pipeline.declared import is_async
 from holdfast.state import OnceRecord
@@ -172,7 +172,7 @@ class Context:
         """
         self._alive()
         if not isinstance(key, str) or not key or key != writable(key):
-            raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {key!r:.40}.")
+            raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {_shown(key)}.")
         if len(key) > NAME_MAX:  # told before anything is paid that could not be recorded
             raise HoldfastError(
                 f"{self.task_id}: the key of ctx.once has {len(key)} characters, more than {NAME_MAX}.",
@@ -182,6 +182,11 @@ class Context:
             raise HoldfastError(
                 f"{self.task_id}: ctx.once({key!r:.60}) was used twice in one round.",
                 fix="Give each paid call its own key.",
+            )
+        if not callable(fn):
+            raise HoldfastError(
+                f"{self.task_id}: ctx.once({key!r:.60}) needs a function to call, not {_shown(fn)}.",
+                fix="Give the function itself, and its arguments after it.",
             )
         self._used.add(key)
         record = self._recorded.get(key)
@@ -290,6 +295,7 @@ class Context:
         self._alive()
         if not self._part_path:
             raise HoldfastError(f"{self.task_id}: ctx.write needs a step with writes= naming one file.")
+        _refuse_no_text("write", text=text)
         with self._streaming:
             if not self._streamed and self.partial is None:
                 self._desk.begin_stream(self._part_path, self.task_id)
@@ -300,18 +306,26 @@ class Context:
 
     def section(self, text: str, title: str = "", sources: Sequence[str] = ()) -> None:
         """This item's part of progress.md."""
-        self._say(ev.SectionWritten(step_id=self.task_id, title=title, text=text, sources=tuple(sources)))
+        _refuse_no_text("section", text=text, title=title)
+        if issubclass(type(sources), str) or not hasattr(type(sources), "__iter__"):
+            raise _refused("section", f"sources must be a list of texts, not {_shown(sources)}")
+        named = tuple(sources)
+        _refuse_no_text("section", **{f"sources[{number}]": source for number, source in enumerate(named)})
+        self._say(ev.SectionWritten(step_id=self.task_id, title=title, text=text, sources=named))
 
     def note(self, text: str, impact: str = "") -> None:
         """Something whoever continues should know; in RESUME.md under known issues."""
+        _refuse_no_text("note", text=text, impact=impact)
         self._say(ev.NoteAdded(step_id=self.task_id, text=text, impact=impact))
 
     def decision(self, what: str, why: str, outcome: str = "") -> None:
         """A choice and its reason; in RESUME.md."""
+        _refuse_no_text("decision", what=what, why=why, outcome=outcome)
         self._say(ev.DecisionMade(step_id=self.task_id, what=what, why=why, outcome=outcome))
 
     def log(self, event: str, **fields: Any) -> None:
         """A line shown beside the running step, and kept."""
+        _refuse_no_text("log", event=event)
         encode_json(fields, "log")
         self._say(ev.Logged(step_id=self.task_id, name=event, fields=fields))
         import logging  # loaded by whoever logs; a pipeline that never does need not wait for it
@@ -346,13 +360,31 @@ class Context:
             raise ContextEndedError(f"{self.task_id}: {self._ended}; this attempt can no longer write to the run.")
 
 
+def _refuse_no_text(method: str, **given: Any) -> None:
+    for name, value in given.items():
+        if not issubclass(type(value), str):
+            raise _refused(method, f"{name} must be text, not {_shown(value)}")
+
+
+def _refused(method: str, problem: str) -> ValueRefusedError:
+    return ValueRefusedError(f"ctx.{method}: {problem}.", where=method)
+
+
+def _shown(value: Any) -> str:
+    """A wrong argument, in a few words; nobody knows what somebody's own object does when it is asked for some."""
+    try:
+        return f"{value!r:.40}"
+    except Exception:
+        return f"this {type(value).__name__}"
+
+
 def _count(value: int, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TOKENS_MAX:
-        raise HoldfastError(f"ctx.usage: {name} must be a whole number of tokens, not {value!r:.40}.")
+        raise HoldfastError(f"ctx.usage: {name} must be a whole number of tokens, not {_shown(value)}.")
     return value
 
 
 def _amount(value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= USD_MAX:
-        raise HoldfastError(f"ctx.usage: cost_usd must be an amount, not {value!r:.40}.")
+        raise HoldfastError(f"ctx.usage: cost_usd must be an amount, not {_shown(value)}.")
     return float(value)

@@ -23,6 +23,8 @@ from holdfast.state import COMPLETED, NEEDS_REVIEW, TaskState
 from holdfast.values import decode_json
 from holdfast.views.checkpoint import parse
 
+from .projects import exits_of
+
 HALF = "half a \ud83d character"
 HUGE = 10**5000
 VIEWS = ("checkpoint.md", "RESUME.md")
@@ -390,3 +392,43 @@ def test_a_worker_process_can_answer_with_any_exception(what: str) -> None:
     error = RAISED[what]
     reply = decode_json(answer_error(error))
     assert reply["error"] and reply["kinds"][0] == type(error).__name__
+
+
+@pytest.mark.parametrize(
+    ("say", "words"),
+    [
+        (lambda ctx: ctx.log(5), "ctx.log: event must be text, not 5."),
+        (lambda ctx: ctx.note(None), "ctx.note: text must be text, not None."),
+        (lambda ctx: ctx.note("n", impact=HUGE), "ctx.note: impact must be text, not this int."),
+        (lambda ctx: ctx.decision("what", b"why"), "ctx.decision: why must be text, not b'why'."),
+        (lambda ctx: ctx.section("s", title=3), "ctx.section: title must be text, not 3."),
+        (
+            lambda ctx: ctx.section("s", sources="a.md"),
+            "ctx.section: sources must be a list of texts, not 'a.md'.",
+        ),
+        (lambda ctx: ctx.section("s", sources=3), "ctx.section: sources must be a list of texts, not 3."),
+        (lambda ctx: ctx.section("s", sources=["a.md", 3]), "ctx.section: sources[1] must be text, not 3."),
+        (lambda ctx: ctx.write(b"text"), "ctx.write: text must be text, not b'text'."),
+        (
+            lambda ctx: ctx.usage(input_tokens=HUGE),
+            "ctx.usage: input_tokens must be a whole number of tokens, not",
+        ),
+        (lambda ctx: ctx.usage(cost_usd=-HUGE), "ctx.usage: cost_usd must be an amount, not this int."),
+        (lambda ctx: ctx.once("ask", "an answer"), "ctx.once('ask') needs a function to call, not 'an answer'."),
+        (lambda ctx: ctx.once(HUGE, len), "the key of ctx.once must be text, not this int."),
+    ],
+)
+def test_a_wrong_argument_of_ctx_is_told_by_its_name(
+    tmp_path: Path, say: Callable[[Any], None], words: str
+) -> None:
+    """Which method of ctx was given what: the one who reads it has to find it in a step of their own."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="step.md", retries=0)
+    def step(ctx: Context) -> str:
+        say(ctx)
+        return "text"
+
+    assert pipe.run(dir=tmp_path).needs_review == ["step"]
+    (error,) = [exit["error"] for exit in exits_of(tmp_path, "step")]
+    assert words in error and "test_hostile_words.py" in error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,9 @@ class Outputs(Mapping[str, Any]):
             if name != step or not self._is_done(task):
                 continue
             if self._picture.record(task).value_lost:
+                again = f"holdfast resume {self._picture.state.run_id} --redo {shlex.quote(task)}"
                 raise CheckpointCorruptionError(
-                    f"The value of {task} was lost with the record.", fix=f"Make it again with --redo '{task}'."
+                    f"The value of {task} was lost with the record.", fix=f"Make it again: {again}"
                 )
             accepted = self._picture.record(task).accepted
             assert accepted is not None

@@ -22,6 +22,7 @@ import msgspec
 
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs, known_items
+from holdfast.commands.arguments import name_arguments
 from holdfast.commands.recover import rebuild
 from holdfast.context import ContextEndedError
 from holdfast.engine.attempt import Attempts
@@ -33,7 +34,15 @@ from holdfast.engine.garbage import seldom
 from holdfast.engine.keeper import Keeper
 from holdfast.engine.runner import Limits, Observer, Runner
 from holdfast.engine.tasklogs import LogObserver, TaskLogs
-from holdfast.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WAITING, StorageError, UsageError
+from holdfast.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_WAITING,
+    HoldfastError,
+    StorageError,
+    UsageError,
+)
 from holdfast.executors.base import Executor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -118,10 +127,14 @@ def run_pipeline(
     """Run a pipeline, or continue it where it stopped."""
     if params is not None and not isinstance(params, Mapping):
         raise UsageError(f"params must be a dict, not {printable(params)}.")
-    layout = open_project(dir)
-    settings = load_settings(layout.root, {"concurrency": concurrency, "budget_usd": budget_usd})
-    request = Request(params=dict(params or {}), resume=resume, force=force, run_id=run_id, settings=settings)
-    return execute(locate(pipeline), layout, request)
+    try:
+        layout = open_project(dir)
+        settings = load_settings(layout.root, {"concurrency": concurrency, "budget_usd": budget_usd})
+        request = Request(params=dict(params or {}), resume=resume, force=force, run_id=run_id, settings=settings)
+        return execute(locate(pipeline), layout, request)
+    except HoldfastError as error:
+        name_arguments(error)
+        raise
 
 
 def execute(

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from holdfast.errors import (
     UsageError,
     ValueRefusedError,
 )
+from holdfast.journal.log import EventLog
 from holdfast.snapshots import newest_snapshot, next_number, rotate, write_snapshot
 from holdfast.stores import disk
 from outside import OUTSIDE
@@ -351,6 +353,37 @@ def test_migrations_that_lead_nowhere_are_refused_at_once(tmp_path, migrations):
         CheckpointManager("r1", tmp_path, migrations=migrations)
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: CheckpointManager("r", 5), "base_path must be a path, not 5."),
+        (lambda: CheckpointManager("r", keep="x"), "keep must be a whole number from 0, not x."),
+        (lambda: CheckpointManager("r", keep=-(10**5000)), "keep must be a whole number from 0, not this int."),
+        (lambda: CheckpointManager("r", migrations=[]), "migrations must be a dict, not []."),
+        (lambda: CheckpointManager.list_runs(None), "base_path must be a path, not None."),
+        (lambda: CheckpointManager.cleanup_old_runs(b"runs"), "base_path must be a path, not b'runs'."),
+        (
+            lambda: CheckpointManager.cleanup_old_runs(max_age_days="30"),
+            "max_age_days must be a number from 0, not",
+        ),
+        (
+            lambda: CheckpointManager.cleanup_old_runs(max_age_days=-1),
+            "max_age_days must be a number from 0, not -1",
+        ),
+        (
+            lambda: CheckpointManager.cleanup_old_runs(max_runs=1.5),
+            "max_runs must be a whole number from 0, not 1.5",
+        ),
+        (lambda: CheckpointManager.cleanup_old_runs(dry_run="no"), "dry_run must be True or False, not no."),
+        (lambda: EventLog(5), "path must be a path, not 5."),
+    ],
+)
+def test_a_wrong_argument_is_told_at_once_and_by_its_name(make, words):
+    """Before anything is saved, or deleted, that was not meant."""
+    with pytest.raises(UsageError, match=re.escape(words)):
+        make()
+
+
 @pytest.mark.parametrize("state", [None, [1], "text", 5])
 def test_a_state_that_is_no_dict_is_refused(manager, state):
     """One clear error, and nothing is saved."""
@@ -427,6 +460,9 @@ def test_a_section_is_text(manager):
     """Anything else is refused, and nothing is written."""
     with pytest.raises(ValueRefusedError, match="made of text"):
         manager.section(None)
+    for sources in ("a.md", 5):
+        with pytest.raises(ValueRefusedError, match="a list of texts, not"):
+            manager.section("text", "title", sources)
     assert not manager.layout.progress.exists()
 
 

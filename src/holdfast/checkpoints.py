@@ -26,7 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.escaping import markdown_block, markdown_code, markdown_line
 from holdfast.layout import RunLayout
-from holdfast.pipeline.names import check_run_id, printable
+from holdfast.pipeline.names import as_path, check_run_id, printable
 from holdfast.snapshots import NUMBERED, names_in, newest_snapshot, next_number, rotate, write_snapshot
 from holdfast.stores import asides, atomic, disk, readable
 from holdfast.values import decode_json, encode_json
@@ -60,10 +60,10 @@ class CheckpointManager:
         if problem:
             raise UsageError(f"The run id '{printable(run_id)}' {problem}.")
         self.run_id = run_id
-        self.layout = RunLayout(Path(base_path) / run_id)
+        self.layout = RunLayout(as_path(base_path, "base_path") / run_id)
         self.notices: list[str] = []  # what was found damaged, and where it is kept
-        self._keep = keep
-        self._migrations = _unbroken(migrations or {})
+        self._keep = _whole("keep", keep)
+        self._migrations = _unbroken({} if migrations is None else migrations)
         self._version = max(self._migrations, default=-1) + 1
         self._mutex = threading.Lock()
         self._last_number = 0
@@ -115,6 +115,9 @@ class CheckpointManager:
 
         `text` is Markdown. It stays within its section: headings become smaller, HTML is shown and not obeyed.
         """
+        if isinstance(sources, str) or not isinstance(sources, Iterable):
+            words = f"The sources of a section are a list of texts, not {printable(sources)}."
+            raise ValueRefusedError(words, where="section")
         for words in (text, title, *(listed := list(sources))):
             if not isinstance(words, str):
                 raise ValueRefusedError(f"A section is made of text, not of {printable(words)}.", where="section")
@@ -134,7 +137,7 @@ class CheckpointManager:
     @classmethod
     def list_runs(cls, base_path: str | os.PathLike[str] = ".holdfast/runs") -> list[dict[str, Any]]:
         """What is known of every run, last updated first: run_id, status, started_at, updated_at, path."""
-        base = Path(base_path)
+        base = as_path(base_path, "base_path")
         try:
             runs = [_describe(base / name) for name in names_in(base) if check_run_id(name) is None]
         except OSError as error:
@@ -155,6 +158,7 @@ class CheckpointManager:
         A run leaves the list in one rename before its files go, so a kill leaves no half of a run; what a
         killed clean-up left is deleted by the next. An unfinished run, or one of unknown age, stays.
         """
+        _refuse_no_limits(max_age_days, max_runs, dry_run)
         oldest = clock.now() - max_age_days * _DAY_S
         doomed = [
             run["run_id"]
@@ -248,8 +252,25 @@ class CheckpointManager:
         return ""
 
 
+def _whole(argument: str, given: Any) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise UsageError(f"{argument} must be a whole number from 0, not {printable(given)}.")
+    return given
+
+
+def _refuse_no_limits(max_age_days: Any, max_runs: Any, dry_run: Any) -> None:
+    """What is wrong here would delete runs, or none, unasked."""
+    if isinstance(max_age_days, bool) or not isinstance(max_age_days, int | float) or not max_age_days >= 0:
+        raise UsageError(f"max_age_days must be a number from 0, not {printable(max_age_days)}.")
+    _whole("max_runs", max_runs)
+    if not isinstance(dry_run, bool):
+        raise UsageError(f"dry_run must be True or False, not {printable(dry_run)}.")
+
+
 def _unbroken(migrations: Mapping[int, Migration]) -> dict[int, Migration]:
     """The migrations, if they lead from one version to the next; the oldest versions may be given up."""
+    if not isinstance(migrations, Mapping):
+        raise UsageError(f"migrations must be a dict, not {printable(migrations)}.")
     for version, migrate in migrations.items():
         if not isinstance(version, int) or isinstance(version, bool) or version < 0 or not callable(migrate):
             raise UsageError("migrations must map version numbers, from 0 on, to functions.")

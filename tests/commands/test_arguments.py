@@ -35,6 +35,8 @@ def book(*, version: int = 1, overwrite: bool = False) -> Pipeline:
         ({"concurrency": 0}, "concurrency: 0 is not a whole number from 1."),
         ({"budget_usd": "much"}, "budget_usd: 'much' is not a number."),
         ({"dir": "nowhere"}, "Give an existing one with dir."),
+        ({"dir": 5}, "dir must be a path, not 5."),
+        ({"force": "no"}, "force must be True or False, not no."),
     ],
 )
 def test_a_refusal_names_arguments(

@@ -48,7 +48,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph, in_order
 from holdfast.pipeline.loader import locate
-from holdfast.pipeline.names import printable
+from holdfast.pipeline.names import as_path, printable
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.runs.choosing import Choice, Request, choose
@@ -127,8 +127,10 @@ def run_pipeline(
     """Run a pipeline, or continue it where it stopped."""
     if params is not None and not isinstance(params, Mapping):
         raise UsageError(f"params must be a dict, not {printable(params)}.")
+    if not isinstance(force, bool):
+        raise UsageError(f"force must be True or False, not {printable(force)}.")
     try:
-        layout = open_project(dir)
+        layout = open_project(as_path(dir, "dir"))
         settings = load_settings(layout.root, {"concurrency": concurrency, "budget_usd": budget_usd})
         request = Request(params=dict(params or {}), resume=resume, force=force, run_id=run_id, settings=settings)
         return execute(locate(pipeline), layout, request)

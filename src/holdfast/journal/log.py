@@ -25,6 +25,7 @@ from holdfast.journal.codec import RESERVED, encode_line
 from holdfast.journal.repair import cut, repair
 from holdfast.journal.room import end_line, is_all_room, is_untouched, room_after
 from holdfast.journal.scan import START, Line, Position, scan
+from holdfast.pipeline.names import as_path
 from holdfast.stores import asides, atomic, disk, readable
 from holdfast.stores.lock import AppendLock
 from holdfast.values import encode_json
@@ -52,7 +53,7 @@ class EventLog:
         start: Position | None = None,
         makes_room: bool = False,
     ) -> None:
-        self.path = Path(path)
+        self.path = as_path(path, "path")
         self.position = start or START
         self.notices: list[str] = []  # what was found damaged, and what was done about it
         self._quarantine = quarantine or self.path.with_name(self.path.name + ".quarantine")

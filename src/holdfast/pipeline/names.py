@@ -11,9 +11,10 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from holdfast.errors import DefinitionError, ValueRefusedError
+from holdfast.errors import DefinitionError, UsageError, ValueRefusedError
 from holdfast.pipeline.loops import find_loop
 from holdfast.values import decode_json, encode_json
 from holdfast.wording import some_of
@@ -35,10 +36,26 @@ _RESERVED_NAMES = {"ctx": "the context", "run_id": "the template field of the ru
 
 def printable(text: object, limit: int = 60) -> str:
     """`text` on one line, shortened, with everything that could deceive a terminal or a reader escaped."""
-    shown = text if isinstance(text, str) else repr(text)
+    shown = text if isinstance(text, str) else _words_of(text)
     short = shown[: limit + 1]
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in short)
     return safe if len(shown) <= limit and len(safe) <= 6 * limit else safe[: limit - 1] + "…"
+
+
+def _words_of(thing: object) -> str:
+    """What anything calls itself; a number of very many digits, or somebody's own object, may fail at that."""
+    try:
+        return repr(thing)
+    except Exception:
+        return f"this {type(thing).__name__}"
+
+
+def as_path(given: Any, argument: str) -> Path:
+    """A path that somebody gave; UsageError names the argument if it is none."""
+    try:
+        return Path(given)
+    except TypeError:
+        raise UsageError(f"{argument} must be a path, not {printable(given)}.") from None
 
 
 def check_item_id(text: object) -> str | None:

@@ -90,6 +90,21 @@ def test_a_lost_record_is_not_no_runs(lost: Project, words: tuple[str, ...]) -> 
     assert f"The record of run first is lost. {ways} rebuilds it from the files." in line
 
 
+@pytest.mark.parametrize("words", [("status",), ("verify", "first"), ("list",)])
+def test_a_record_that_was_cleaned_is_not_called_lost(project: Project, words: tuple[str, ...]) -> None:
+    """`clean` removes records of completed runs, too; RESUME.md stays, as everything of the work tree does."""
+    assert project.run("--run-id", "first").code == 0
+    assert project("clean", "--max-runs", "0").code == 0
+    said = project(*words)
+    (line,) = (said.out + said.err).splitlines()
+    assert line.startswith("The record of run first, which was completed, is gone: cleaned, or lost. ")
+    assert f"holdfast recover{project.there}" in line
+    (project.root / "fail-ch01").touch()
+    assert project.run("--run-id", "second", "-p", "n=1").code == 1
+    shutil.rmtree(project.root / ".holdfast" / "runs" / "second")  # unfinished: no clean did this
+    assert "The record of run second is lost. " in project("status").err
+
+
 def test_parameters_that_the_files_contradict_are_refused(lost: Project) -> None:
     """RESUME.md was edited: what the seals say is believed, and the right parameter leads on."""
     letter = lost.root / "RESUME.md"

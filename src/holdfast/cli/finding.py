@@ -50,7 +50,7 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
 
     lost = find_lost(layout, run_id)
     if lost is not None:
-        raise _is_lost(lost)
+        raise _is_gone_from_record(layout, lost)
     if run_id is not None:
         run_layout(layout, run_id)
         return run_id
@@ -73,7 +73,7 @@ def no_run(layout: ProjectLayout) -> UnknownRunError:
 
     lost = find_lost(layout, None)
     if lost is not None:
-        return _is_lost(lost)
+        return _is_gone_from_record(layout, lost)
     left = views_left(layout)
     if left:
         return UnknownRunError(
@@ -87,10 +87,14 @@ def no_run(layout: ProjectLayout) -> UnknownRunError:
     return UnknownRunError("This project has no runs yet.", fix="Start one: holdfast run FILE.py")
 
 
-def _is_lost(letter: Letter) -> UnknownRunError:
+def _is_gone_from_record(layout: ProjectLayout, letter: Letter) -> UnknownRunError:
+    """What to say of a run that only RESUME.md knows: `clean` removes records too, of completed runs."""
     from holdfast.errors import UnknownRunError
 
     fix = "'holdfast recover' (or 'holdfast resume') rebuilds it from the files."
+    if letter.is_complete and os.path.isdir(layout.runs):
+        words = f"The record of run {letter.run_id}, which was completed, is gone: cleaned, or lost."
+        return UnknownRunError(words, fix=fix)
     return UnknownRunError(f"The record of run {letter.run_id} is lost.", fix=fix)
 
 

@@ -23,6 +23,7 @@ OVERVIEW = "Overview"
 KNOWN_ISSUES, DECISIONS = "Known issues", "Decisions"
 CUT_SHORT = f"All of them are in `{CHECKPOINT_VIEW}`."
 """Stands below a list of unfinished tasks that does not name all of them."""
+COMPLETE = "**This run is complete. Nothing is left to do.**"
 PIPELINE, FILE, RUN, PARAMETER = "Pipeline: ", "Pipeline file: ", "Run: ", "Parameter "
 BUDGET = "Budget in dollars: "
 
@@ -37,6 +38,7 @@ class Letter(msgspec.Struct, frozen=True):
     budget_usd: float | None = None
     fits: bool = False  # it has its stamp, and nobody edited it
     problem: str = ""  # why something in it is not believed
+    is_complete: bool = False  # by its own word
     has_words: bool = False  # issues, notes or decisions, which only the record could tell again
 
 
@@ -72,6 +74,7 @@ def parse(text: str) -> Letter:
         _budget(values.get(BUDGET, ""), problems),
         fits=mark is not None and mark.fits,
         problem="; ".join(problems),
+        is_complete=COMPLETE in text.splitlines(),
         has_words=any(True for title in (KNOWN_ISSUES, DECISIONS) for _ in _items_below(text, title)),
     )
 

@@ -87,7 +87,7 @@ def _opening(picture: Picture) -> str:
         "",
     ]
     if state.status == COMPLETED:
-        lines.append("**This run is complete. Nothing is left to do.**")
+        lines.append(letter.COMPLETE)
     else:
         lines += [
             f"This run is not finished.{_why_stopped(picture.reason)}"

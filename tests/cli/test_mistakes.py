@@ -114,7 +114,7 @@ def test_symlinked_state_is_not_followed(project: Project, tmp_path: Path, targe
     (project.root / ".holdfast").symlink_to(tmp_path / target)
     for words in (["run", "book.py"], ["resume"], ["status"], ["list"], ["clean"], ["note", "words"]):
         said = project(*words)
-        assert said.code == 2
+        assert said.code == 4
         assert is_one_clean_line(said)
     assert list(elsewhere.iterdir()) == []
 

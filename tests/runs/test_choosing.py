@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import HoldfastError, Pipeline
 from holdfast.commands import people
-from holdfast.errors import FormatTooNewError, StorageError, UnknownRunError, UsageError
+from holdfast.errors import CheckpointCorruptionError, FormatTooNewError, StorageError, UnknownRunError, UsageError
 from holdfast.journal.codec import close_line
 from holdfast.journal.scan import last_position
 from holdfast.runs import choosing
@@ -259,7 +259,7 @@ def test_a_state_folder_behind_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / ".holdfast").symlink_to(tmp_path / "real")
-    with pytest.raises(UsageError, match="symbolic link"):
+    with pytest.raises(CheckpointCorruptionError, match="symbolic link"):
         writer([]).run(dir=tmp_path / "p")
     assert list((tmp_path / "real").iterdir()) == []
 

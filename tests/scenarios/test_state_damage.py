@@ -267,8 +267,10 @@ def test_a_folder_of_state_that_is_none_stops_with_its_remedy(
     shutil.move(folder, tmp_path / "moved")
     REPLACED[how](folder)
     refused = continued(project, "run", "book.py")
-    assert (refused.code, len(refused.err.splitlines())) == (2, 1)
-    assert folder.name in refused.err and "Move it away" in refused.err
+    assert (refused.code, len(refused.err.splitlines())) == (4, 1)
+    assert (
+        f"{which} is " in refused.err and ("ove the link away" if "link" in how else "Move it away") in refused.err
+    )
     folder.rename(tmp_path / "away")
     ended = continued(project, "run", "book.py")
     assert_right(project, bases, ended, BOOK | VALUES)

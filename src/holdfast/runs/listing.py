@@ -92,8 +92,12 @@ def _refuse_unless_folder(path: Path) -> None:
     except OSError as error:
         raise StorageError.from_os(error, "look at") from error
     if not stat.S_ISDIR(mode):
-        what = "a symbolic link" if stat.S_ISLNK(mode) else "not a folder"
-        raise UsageError(f"{STATE_DIR}: {path.name} is {what}.", fix="Move it away; Holdfast does not follow it.")
+        name = path.name if path.name == STATE_DIR else f"{STATE_DIR}/{path.name}"
+        if stat.S_ISLNK(mode):
+            fix = "Put the folder itself in its place. If it is gone, move the link away and run the same command."
+            raise CheckpointCorruptionError(f"{name} is a symbolic link, and is not followed.", fix=fix)
+        fix = "Move it away, and run the same command: what can be is made again from the files."
+        raise CheckpointCorruptionError(f"{name} is not a folder.", fix=fix)
 
 
 def checked_run_id(run_id: str) -> str:

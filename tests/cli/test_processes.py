@@ -286,6 +286,17 @@ def test_events_are_not_followed_for_nobody(start: Start, project: Project) -> N
     assert process.stderr.read() == ""
 
 
+def test_events_of_a_run_that_is_cleaned_end(start: Start, project: Project) -> None:
+    """Nothing will ever be added to it: one line says so, instead of a wait for ever."""
+    project.run("--run-id", "first")
+    process = start("events", "-f", "--dir", str(project.root))
+    read_until(process.stdout, "run_stopped")
+    assert project("clean", "--max-runs", "0").code == 0
+    _, err = process.communicate(timeout=20)
+    told = "Run first is no longer on record: it was cleaned, or its folder removed.\n"
+    assert (process.returncode, err) == (0, told)
+
+
 def test_decisions_are_recorded_while_an_engine_runs(start: Start, slow: Path) -> None:
     """A note is taken while the engine runs, says so, and the running engine keeps it in its journal."""
     process = start("run", str(slow / "slow.py"), "--dir", str(slow))

@@ -75,11 +75,12 @@ def _all(journal: Path) -> Iterator[Line]:
 
 
 def _followed(journal: Path) -> Iterator[Line]:
-    """All lines, then those that are added, as long as somebody reads them.
+    """All lines, then those that are added, as long as somebody reads them and the run has its folder.
 
     If the journal is repaired meanwhile, nothing comes twice.
     """
     from holdfast.journal.scan import scan
+    from holdfast.stores.readable import is_there
 
     position, last = None, 0
     while is_read(sys.stdout):
@@ -90,6 +91,12 @@ def _followed(journal: Path) -> Iterator[Line]:
                 yield line
         position = reading.position
         flush()
+        if not is_there(journal.parent):
+            say(
+                f"Run {journal.parent.name} is no longer on record: it was cleaned, or its folder removed.",
+                err=True,
+            )
+            return
         time.sleep(POLL_S)
 
 

@@ -38,6 +38,7 @@ def waits(first: str) -> str:
         return fifo.read()
 """
 
+SCRIPT = os.path.join(os.path.dirname(sys.executable), "holdfast")
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -83,6 +84,30 @@ def read_until(stream: IO[str] | None, text: str) -> None:
     while text not in (line := stream.readline()):
         seen.append(line)
         assert line, f"no {text!r} in {seen}"
+
+
+def loaded_with(modules: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Python, with these modules in the place of installed ones."""
+    env = {**os.environ, "PYTHONPATH": str(modules)}
+    command = [sys.executable, *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("library", ["msgspec", "click"])
+@pytest.mark.parametrize("command", [["-m", "holdfast"], [SCRIPT]])
+def test_ctrl_c_while_the_command_is_loaded(tmp_path: Path, command: list[str], library: str) -> None:
+    """One line, no traceback, status 130: also before there is a command line that could handle it."""
+    (tmp_path / f"{library}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    ended = loaded_with(tmp_path, *command, "list")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "Interrupted.\n")
+
+
+def test_ctrl_c_while_another_program_loads_us_is_its_own(tmp_path: Path) -> None:
+    """A library does not say what a signal does."""
+    (tmp_path / "msgspec.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    code = "try:\n    import holdfast\nexcept KeyboardInterrupt:\n    print('mine')\n    raise"
+    ended = loaded_with(tmp_path, "-c", code)
+    assert ended.stdout == "mine\n" and "Traceback" in ended.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -248,6 +248,19 @@ def test_interrupted_command_is_exit_130(project: Project, monkeypatch: pytest.M
     monkeypatch.setattr("holdfast.runs.listing.open_project", _interrupted)
     said = project("list")
     assert (said.code, said.err) == (130, "Interrupted.\n")
+    for words in (["list"], ["run", "book.py"]):
+        said = project(*words, "--json")
+        document = {"error": {"code": "interrupted", "message": "Interrupted.", "fix": ""}}
+        assert (said.code, said.err, json.loads(said.out)) == (130, "", document)
+
+
+def test_interrupted_events_are_whole_lines(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is how `events -f --json` ends: its lines are followed by no document of another kind."""
+    project.run()
+    monkeypatch.setattr("time.sleep", _interrupted)
+    said = project("events", "-f", "--json")
+    assert (said.code, said.err) == (130, "Interrupted.\n")
+    assert all("event" in json.loads(line) for line in said.lines)
 
 
 TYPED = """

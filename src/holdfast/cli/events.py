@@ -12,7 +12,7 @@ import click
 from holdfast.cli.finding import pick_run
 from holdfast.cli.options import project_options, run_argument
 from holdfast.cli.printing import day_and_hour, flush, plain, say, write_out
-from holdfast.errors import CheckpointCorruptionError
+from holdfast.errors import EXIT_INTERRUPTED, EXIT_OK, CheckpointCorruptionError
 from holdfast.escaping import harmless_json
 from holdfast.streams import is_read
 from holdfast.wording import shortened
@@ -47,12 +47,21 @@ _LEFT_OUT |= {"value_ref", "result", "result_ref", "host", "pid", "holdfast", "v
 @click.option("-f", "--follow", is_flag=True, help="Go on as events are added, until Ctrl-C.")
 @project_options
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are, one JSON object each.")
-def command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> None:
+def command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> int:
     """Print what happened in a run, event by event."""
     from holdfast.runs.listing import open_project, run_layout
 
     layout = open_project(directory)
     journal = run_layout(layout, pick_run(layout, run_id)).journal
+    try:
+        _print(journal, follow=follow, as_json=as_json)
+    except KeyboardInterrupt:  # the usual end of -f: what is on stdout is whole without another document
+        say("Interrupted.", err=True)
+        return EXIT_INTERRUPTED
+    return EXIT_OK
+
+
+def _print(journal: Path, *, follow: bool, as_json: bool) -> None:
     line: Line | None = None
     for line in _followed(journal) if follow else _all(journal):
         if as_json:  # as recorded, so that sums can be proved; nobody does that on a terminal

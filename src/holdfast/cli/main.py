@@ -139,8 +139,7 @@ def run(argv: Sequence[str]) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (KeyboardInterrupt, click.Abort):
-        say("Interrupted.", err=True)
-        return EXIT_INTERRUPTED
+        return _told(_Interrupted("Interrupted."), "--json" in own)
     except BrokenPipeError:  # click's own help; everything of ours goes through `say`
         return EXIT_OK
     except Exception as error:  # the last place: nobody above could tell it
@@ -168,6 +167,11 @@ def _invoke(argv: Sequence[str]) -> int:
     with cli.make_context(PROGRAM, list(argv)) as ctx:
         code = cli.invoke(ctx)
     return code if isinstance(code, int) else EXIT_OK
+
+
+class _Interrupted(HoldfastError):  # noqa: N818 - the words of a person, no error
+    exit_code = EXIT_INTERRUPTED
+    code = "interrupted"
 
 
 class _InternalError(HoldfastError):

@@ -48,3 +48,20 @@ def test_only_finished_tasks_that_depend_on_it_are_told_as_behind(tmp_path: Path
     assert result.status == "completed"
     (told,) = [event for event in events_of(tmp_path) if event["event"] == "recovered"]
     assert (told["again"], told["behind"]) == (["draft[one]"], 1)  # review[one]
+
+
+def test_what_only_comes_after_a_question_waits_for_the_answer_too(tmp_path: Path) -> None:
+    """Whole, asked about and waiting: together these are all that was finished."""
+    pipe = Pipeline("p")
+    pipe.items("part", ["one", {"id": "two", "after": ["one"]}])
+    pipe.step(lambda: "text", name="first", writes="first.md")
+    pipe.step(lambda: "text", name="then", writes="then.md", after=["first"])
+    pipe.step(lambda then: then, name="made", writes="made.md")
+    pipe.step(lambda: "text", name="alone", writes="alone.md")
+    pipe.step(lambda part: part, name="piece", each="part", writes="{part}.md")
+    pipe.run(dir=tmp_path)
+    for path in (tmp_path / "first.md", tmp_path / "one.md"):
+        path.write_text(path.read_text().replace("text", "words").replace("one\n", "1\n", 1))
+    assert pipe.run(dir=tmp_path).needs_review == ["first", "piece[one]"]
+    (told,) = [event for event in events_of(tmp_path) if event["event"] == "recovered"]
+    assert (told["counts"], told["waiting"]) == ({"ask": 2, "trust": 2}, 2)  # then, made; piece[two] need not wait

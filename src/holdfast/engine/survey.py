@@ -9,7 +9,7 @@ from holdfast import decisions
 from holdfast import events as ev
 from holdfast.decisions import Decision, public_action
 from holdfast.engine.scheduler import made_from
-from holdfast.pipeline.nodes import Node
+from holdfast.pipeline.nodes import SETTLE, Node
 from holdfast.state import COMPLETED, RunState
 
 AGAIN_TOLD = 5
@@ -49,7 +49,7 @@ class Survey:
             counts=dict(self._counts),
             again=tuple(node.id for node in self._again[:AGAIN_TOLD]),
             behind=_finished_behind(self._again, state, but=_is_section),
-            waiting=_finished_behind(self._asked, state),
+            waiting=_finished_held(self._asked, state),
         )
 
 
@@ -60,6 +60,20 @@ def _finished_behind(
     given = set(nodes)
     found = (node.id for node in made_from(given, but) if node not in given)
     return sum(1 for task in found if state.task(task).status == COMPLETED)
+
+
+def _finished_held(asked: Iterable[Node], state: RunState) -> int:
+    """How many finished tasks are not looked at before these are answered: also those that only come after one."""
+    stack = list(asked)
+    seen = set(stack)
+    held = 0
+    while stack:
+        for consumer, kind in stack.pop().consumers:
+            if consumer not in seen and kind != SETTLE:  # where an order is enough, a question holds nobody
+                seen.add(consumer)
+                stack.append(consumer)
+                held += consumer.is_task and state.task(consumer.id).status == COMPLETED
+    return held
 
 
 def _is_section(node: Node) -> bool:

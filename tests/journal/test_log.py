@@ -328,6 +328,18 @@ def test_a_failed_opening_can_be_tried_again(log):
     assert log.append({"event": "a"}) == 1
 
 
+def test_a_folder_that_could_not_be_synced_is_synced_before_anything_is_called_durable(path, tmp_path):
+    """The name of a new journal is not on the medium yet: an append that is tried again sees to that first."""
+    log = EventLog(path, lock_path=tmp_path / "append.lock")
+    with disk.failing_at(5, errno.EIO) as seen, pytest.raises(StorageError, match="Input/output error"):
+        log.append({"event": "a"})
+    assert seen[-1] == f"sync {path.parent}"
+    with disk.failing_at(0, 0) as again:
+        log.append({"event": "a"})
+    assert again.count(f"sync {path.parent}") == 1
+    assert again.index(f"sync {path.parent}") < again.index(f"write {path}")
+
+
 def test_one_sync_covers_all_that_was_committed_before_it(log):
     """Callers whose lines an earlier sync covered do not sync again."""
     for _ in range(3):

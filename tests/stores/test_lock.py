@@ -202,3 +202,25 @@ def test_the_append_lock_follows_a_replaced_file(tmp_path):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(fd)
     lock.close()
+
+
+def test_an_append_lock_that_cannot_be_given_back_keeps_nobody_waiting(tmp_path, monkeypatch):
+    """A file system that refuses to unlock frees the lock when the file is closed: for others, and for ourselves."""
+    path = tmp_path / "append.lock"
+    lock = AppendLock(path)
+    real = fcntl.flock
+
+    def refused(fd: int, how: int) -> None:
+        if how == fcntl.LOCK_UN:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with lock:
+        pass
+    fd = os.open(path, os.O_RDWR)
+    real(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(fd)
+    with lock:
+        pass
+    lock.close()

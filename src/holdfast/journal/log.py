@@ -252,12 +252,11 @@ class EventLog:
 
     def _open(self) -> list[Line]:
         self._fd = disk.open_file(self._name, _APPEND_FLAGS)
-        status = os.fstat(self._fd)
-        self._synced = -1
-        self._size = status.st_size
-        if status.st_size == 0:
-            disk.sync_dir(self.path.parent)
         try:
+            self._synced = -1
+            self._size = os.fstat(self._fd).st_size
+            if self._size == 0:
+                disk.sync_dir(self.path.parent)
             return self._read_on()
         except BaseException:
             self._close_file()

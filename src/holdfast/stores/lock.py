@@ -178,9 +178,14 @@ class AppendLock:
             raise
 
     def release(self) -> None:
-        if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
-        self._mutex.release()
+        """Give the lock back. Where the file system refuses that, to close the file does."""
+        try:
+            if self._fd >= 0:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        except OSError:
+            self._close()
+        finally:
+            self._mutex.release()
 
     def close(self) -> None:
         """Close the descriptor; the next `acquire` opens it again."""

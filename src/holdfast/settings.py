@@ -139,7 +139,7 @@ class _Reading:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        with open(readable.open_followed(path), "rb") as file:
+        with readable.naming(path), open(readable.open_followed(path), "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
         if os.path.islink(path):  # somebody has settings, and they do not hold

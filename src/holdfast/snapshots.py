@@ -72,12 +72,9 @@ def _content(path: Path) -> bytes:
 
 
 def _ends_in_proof(path: Path) -> bool:
-    descriptor = readable.open_regular(os.fspath(path))
-    try:
+    with readable.opened(path) as descriptor:
         end = os.fstat(descriptor).st_size
         return _PROOF.fullmatch(os.pread(descriptor, _PROOF_BYTES, max(0, end - _PROOF_BYTES))) is not None
-    finally:
-        os.close(descriptor)
 
 
 class Examined(msgspec.Struct, frozen=True):

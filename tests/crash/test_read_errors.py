@@ -115,3 +115,41 @@ def test_a_read_that_fails_costs_nothing(tmp_path: Path, calm: Trial, disaster: 
         assert trial.resume().status == "completed", story
         assert not [line for line in trial.lines() if line.startswith("pay ")], story
         assert texts(trial.artifacts()) == texts(calm.artifacts()), story
+
+
+@contextmanager
+def failing_on(name: str, is_meant: Callable[[str], bool]) -> Iterator[list[str]]:
+    """Within the block, the first call of that name on an open file that is meant fails; gives the files."""
+    real, met = getattr(os, name), []
+
+    def call(target: Any = ".", *args: Any, **named: Any) -> Any:
+        path = _readlink(f"/proc/self/fd/{target}") if isinstance(target, int) else ""
+        met.append(path)
+        if is_meant(path) and not any(map(is_meant, met[:-1])):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(target, *args, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, name, call)
+        yield met
+
+
+@pytest.mark.parametrize("disaster", [keep_all, lose_state])
+@pytest.mark.parametrize("call", ["read", "pread", "fstat", "listdir"])
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, calm: Trial, call: str, disaster: Callable[[Path], None]
+) -> None:
+    """What fails is a call on an open file, which knows no name: the message has it all the same."""
+    counted = _prepared(calm, tmp_path / "counted", disaster)
+    with failing_on(call, lambda path: False) as met:
+        assert counted.resume().status == "completed"
+    below = [path for path in met if path.startswith(str(counted.project))]
+    kinds = {(os.path.splitext(path)[1], path.count("/")): Path(path).name for path in below}
+    assert kinds or call == "listdir"  # of which a whole project needs none
+    for name in kinds.values():
+        trial = _prepared(calm, tmp_path / name, disaster)
+        with failing_on(call, lambda path: Path(path).name == name):  # noqa: B023
+            try:
+                assert trial.resume().status == "completed"
+            except StorageError as error:
+                assert name in error.message

@@ -205,7 +205,7 @@ def test_the_append_lock_follows_a_replaced_file(tmp_path):
 
 
 def test_an_append_lock_that_cannot_be_given_back_keeps_nobody_waiting(tmp_path, monkeypatch):
-    """A file system that refuses to unlock frees the lock when the file is closed: for others, and for ourselves."""
+    """Where the file system refuses to unlock, closing the file does: for others, and for ourselves."""
     path = tmp_path / "append.lock"
     lock = AppendLock(path)
     real = fcntl.flock
@@ -224,3 +224,16 @@ def test_an_append_lock_that_cannot_be_given_back_keeps_nobody_waiting(tmp_path,
     with lock:
         pass
     lock.close()
+
+
+def test_a_lock_that_fails_is_named(path, monkeypatch):
+    """The call knows a descriptor only; people are told the file."""
+
+    def failed(fd: int, how: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(fcntl, "flock", failed)
+    for take in (lambda: EngineLock(path).acquire("r1"), AppendLock(path).acquire, lambda: read_holder(path)):
+        with pytest.raises(OSError, match=r"Input/output error") as caught:
+            take()
+        assert caught.value.filename == str(path)

@@ -49,3 +49,18 @@ def test_read_file_gives_all_bytes_up_to_the_limit(tmp_path):
     with pytest.raises(OSError) as caught:
         readable.read_file(tmp_path / "x", limit=4)
     assert caught.value.errno == errno.EFBIG
+
+
+@pytest.mark.parametrize("call", ["read", "fstat"])
+def test_what_fails_behind_the_opening_names_the_file(tmp_path, monkeypatch, call):
+    """A bad sector is met when the file is open, and the system does not say of which file it speaks."""
+    path = tmp_path / "notes.md"
+    path.write_bytes(b"text")
+
+    def failing(*args: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=r"Input/output error") as caught:
+        patch.setattr(os, call, failing)
+        readable.read_file(path)
+    assert caught.value.filename == str(path)

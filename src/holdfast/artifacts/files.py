@@ -222,10 +222,11 @@ def hash_above(tree: WorkTree, record: FileRecord, path: str = "") -> tuple[str,
     hasher, left = hashlib.sha256(), record.size
     descriptor = tree.open_read(path or record.path)
     try:
-        while left and (block := os.read(descriptor, min(1 << 20, left))):
-            hasher.update(block)
-            left -= len(block)
-        tail = os.read(descriptor, _TAIL_BYTES)
+        with readable.naming(path or record.path):
+            while left and (block := os.read(descriptor, min(1 << 20, left))):
+                hasher.update(block)
+                left -= len(block)
+            tail = os.read(descriptor, _TAIL_BYTES)
     finally:
         os.close(descriptor)
     expected_tail = seals.is_inline(record.path)
@@ -237,8 +238,9 @@ def _seal_at_end(tree: WorkTree, path: str) -> Seal | None:
     """The seal inside a large file that is not the accepted one: it may be another's."""
     descriptor = tree.open_read(path)
     try:
-        os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - _TAIL_BYTES), os.SEEK_SET)
-        return seals.take_apart(os.read(descriptor, _TAIL_BYTES)).seal
+        with readable.naming(path):
+            os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - _TAIL_BYTES), os.SEEK_SET)
+            return seals.take_apart(os.read(descriptor, _TAIL_BYTES)).seal
     finally:
         os.close(descriptor)
 

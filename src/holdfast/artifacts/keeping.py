@@ -40,7 +40,7 @@ from holdfast.seals import Seal
 from holdfast.state import Accepted
 from holdfast.stores import asides, atomic, disk
 from holdfast.stores.objects import ObjectStore
-from holdfast.stores.readable import NOT_TO_BE_HAD
+from holdfast.stores.readable import NOT_TO_BE_HAD, naming
 from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
 
@@ -306,7 +306,8 @@ class Artifacts:
                 raise
             return False
         try:
-            return self.objects.put_whole(reader, record.size, record.sha256)
+            with naming(record.path):
+                return self.objects.put_whole(reader, record.size, record.sha256)
         finally:
             os.close(reader)
 

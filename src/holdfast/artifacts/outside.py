@@ -72,7 +72,7 @@ class OutsideHashes:
             descriptor = readable.open_followed(path)
         except FileNotFoundError:
             return "missing"
-        with open(descriptor, "rb") as file:
+        with readable.naming(path), open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             mark, known = fingerprint(status), self._known.get(path)
             if known is not None and known[0] == mark:

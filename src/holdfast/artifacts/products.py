@@ -15,7 +15,7 @@ from holdfast.events import FileRecord
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
 from holdfast.state import TaskState
-from holdfast.stores import atomic
+from holdfast.stores import atomic, readable
 from holdfast.values import digest, encode_json
 
 EMPTY_REST = digest(b"{}")
@@ -131,7 +131,7 @@ def _prepare_large(path: str, source: Path) -> tuple[FileRecord, Path]:
     if source.is_symlink() or not source.is_file():
         raise OutputRefusedError(f"returned the path {source.name}, where no regular file is")
     hasher, size, last = hashlib.sha256(), 0, b"\n"
-    with source.open("rb") as file:
+    with readable.naming(source), source.open("rb") as file:
         while block := file.read(1 << 20):
             hasher.update(block)
             size += len(block)

@@ -184,14 +184,11 @@ def _hashes(folders: Iterable[Path]) -> set[str]:
 
 
 def _hashes_in(path: Path) -> set[str]:
-    fd = readable.open_regular(os.fspath(path))
-    try:
+    with readable.opened(path) as fd:
         if os.fstat(fd).st_size == 0:
             return set()
         with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as content:
             return {match[0].decode() for match in _HASH.finditer(content)}
-    finally:
-        os.close(fd)
 
 
 def _files(folder: Path, *, skip: str) -> Iterator[Path]:

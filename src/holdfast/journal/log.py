@@ -128,7 +128,8 @@ class EventLog:
         except OSError as error:
             raise StorageError.from_os(error, "open the journal") from error
         try:
-            return Batch(self, self._catch_up())
+            with readable.naming(self._name):
+                return Batch(self, self._catch_up())
         except OSError as error:
             self._lock.release()
             raise StorageError.from_os(error, "append to the journal") from error

@@ -113,7 +113,8 @@ class Scan:
             self.damage.append("what stands there is no regular file")
             return
         try:
-            yield from self._lines(fd)
+            with readable.naming(self.path):
+                yield from self._lines(fd)
         finally:
             os.close(fd)
 
@@ -251,8 +252,7 @@ def is_whole(path: Path, upto: Position) -> bool:
     if upto == START:
         return True
     last = NO_SUM.encode()
-    fd = readable.open_regular(os.fspath(path))
-    try:
+    with readable.opened(path) as fd:
         for raw, end in _split(fd, 0):
             if end >= upto.offset:
                 begin = end - len(raw)
@@ -260,8 +260,6 @@ def is_whole(path: Path, upto: Position) -> bool:
             last = sum_after(raw, last)
             if not last:
                 return False
-    finally:
-        os.close(fd)
     return False
 
 
@@ -353,13 +351,10 @@ def line_ending_at(fd: int, end: int) -> Position | None:
 
 def last_position(path: Path) -> Position | None:
     """The position after the last line, found from the end; None if what stands there is no good line."""
-    fd = readable.open_regular(os.fspath(path))
-    try:
+    with readable.opened(path) as fd:
         begin = max(0, os.fstat(fd).st_size - 2 * ROOM_MAX)
         written = os.pread(fd, 2 * ROOM_MAX, begin).rstrip(b" \n")
         return line_ending_at(fd, begin + len(written) + 1)
-    finally:
-        os.close(fd)
 
 
 def _position_of(raw: bytes, end: int) -> Position | None:

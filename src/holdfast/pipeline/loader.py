@@ -26,6 +26,7 @@ from holdfast.errors import HoldfastError, StorageError, UsageError
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.definition import Pipeline
 from holdfast.pipeline.names import did_you_mean, printable
+from holdfast.stores import readable
 from holdfast.wording import message_of
 
 _loading: ContextVar[str] = ContextVar("holdfast_loading", default="")  # the file that is read just now
@@ -88,7 +89,7 @@ def _split(reference: str) -> tuple[str, str | None]:
 def _read(path: str, *, shown: str) -> bytes:
     file = printable(shown, 200)
     try:
-        with open(path, "rb") as source:
+        with readable.naming(path), open(path, "rb") as source:
             return source.read()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"There is no file {file}.", fix="Check the name, and --dir.") from error

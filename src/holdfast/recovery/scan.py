@@ -37,7 +37,7 @@ from holdfast.recovery.seeing import NOT_JSON, as_taken, file_seen
 from holdfast.recovery.sources import Views
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
-from holdfast.stores.readable import NOT_TO_BE_HAD, UNREADABLE
+from holdfast.stores.readable import NOT_TO_BE_HAD, UNREADABLE, naming
 from holdfast.stores.tree import WorkTree
 
 MISSING, EMPTY, HALF, MARKED, SEALED, CHANGED, DAMAGED, STALE, REFUSED = (
@@ -349,7 +349,8 @@ def tail_seal(open_read: Callable[[str], int], path: str) -> Seal | None:
             raise
         return None
     try:
-        size = os.fstat(descriptor).st_size
-        return seals.take_apart(os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))).seal
+        with naming(path):
+            size = os.fstat(descriptor).st_size
+            return seals.take_apart(os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))).seal
     finally:
         os.close(descriptor)

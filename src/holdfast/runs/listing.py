@@ -187,7 +187,8 @@ def _has_begun(run: RunLayout) -> bool:
     except OSError:
         return True  # cannot read is not absent
     try:
-        beginning = os.read(journal, _FIRST_LINE_MAX)
+        with readable.naming(run.journal):
+            beginning = os.read(journal, _FIRST_LINE_MAX)
     finally:
         os.close(journal)
     return b"\n" in beginning or len(beginning) == _FIRST_LINE_MAX

@@ -126,11 +126,8 @@ def fresh_file(folder: Path, name: str) -> tuple[Path, int]:
 
 def keep_copy(path: Path, into: Path, *, label: str) -> Path:
     """A second, durable copy of a file in `into` under a fresh name; the original stays where it is."""
-    reader = readable.open_regular(os.fspath(path))
-    try:
+    with readable.opened(path) as reader:
         return keep_open(reader, path.name, into, label=label)
-    finally:
-        os.close(reader)
 
 
 def keep_open(reader: int, name: str, into: Path, *, label: str, start: int = 0) -> Path:

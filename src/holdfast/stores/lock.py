@@ -29,7 +29,7 @@ from typing import Any
 
 from holdfast import clock
 from holdfast.errors import LockedError, LockLostError, StorageError
-from holdfast.stores import disk
+from holdfast.stores import disk, readable
 
 _READER_PATIENCE_S = 5.0
 _HOLDER_PATIENCE_S = 0.1  # a killed engine may need a moment to be gone
@@ -67,7 +67,7 @@ class EngineLock:
     def _try(self) -> bool:
         fd = disk.open_file(self._name, _LOCK_FLAGS)
         try:
-            held = _identity(fd)
+            held = _identity(fd, self._name)
             if _flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, self.path) and _is_at(held, self._name):
                 self._fd, self._held = fd, held
                 return True
@@ -169,7 +169,7 @@ class AppendLock:
                 if self._fd < 0:
                     self._fd = disk.open_file(self._name, _LOCK_FLAGS)
                 _flock(self._fd, fcntl.LOCK_EX, self.path)
-                if os.fstat(self._fd).st_nlink:  # else it was removed or replaced: nobody new can find it
+                if _stat(self._fd, self._name).st_nlink:  # else it was removed or replaced: nobody new can find it
                     return
                 self._close()
         except BaseException:
@@ -224,12 +224,17 @@ def _flock(fd: int, how: int, path: Path) -> bool:
                 f"The file system of {path} has no locks, so two engines could not be told apart.",
                 fix="Keep the project on a local disk, or on a network file system with locking.",
             ) from None
-        raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
     return True
 
 
-def _identity(fd: int) -> tuple[int, int]:
-    held = os.fstat(fd)
+def _stat(fd: int, name: str) -> os.stat_result:
+    with readable.naming(name):
+        return os.fstat(fd)
+
+
+def _identity(fd: int, name: str) -> tuple[int, int]:
+    held = _stat(fd, name)
     return (held.st_ino, held.st_dev)
 
 

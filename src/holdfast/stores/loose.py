@@ -99,19 +99,16 @@ def hash_file(path: Path) -> str:
         if error.errno not in readable.UNREADABLE:
             raise
         return ""
-    with os.fdopen(fd, "rb") as file:
+    with readable.naming(path), os.fdopen(fd, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def copy_hashing(source: Path, writer: int, name: str) -> tuple[str, int]:
     """Copy a file to the open one called `name`; gives hash and size of what was copied."""
     hasher, size = hashlib.sha256(), 0
-    reader = readable.open_regular(os.fspath(source))
-    try:
+    with readable.opened(source) as reader:
         while block := os.read(reader, _BLOCK):
             hasher.update(block)
             size += len(block)
             disk.write_all(writer, block, name)
-    finally:
-        os.close(reader)
     return hasher.hexdigest(), size

@@ -226,7 +226,9 @@ class ObjectStore:
                 self._refuse_if_broken()
                 self.flush()
             try:
-                if os.fstat(self._fd).st_nlink == 0:
+                with readable.naming(self._own.path):
+                    is_removed = os.fstat(self._fd).st_nlink == 0
+                if is_removed:
                     raise FileNotFoundError(errno.ENOENT, "Removed while in use", os.fspath(self._own.path))
                 disk.sync_data(self._fd, os.fspath(self._own.path))
                 if not self._dir_synced:

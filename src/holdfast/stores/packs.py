@@ -52,7 +52,10 @@ class Pack:
 
     def scan(self, fd: int) -> None:
         """Take in everything from `end` to the end of the file."""
-        window = _Window(fd)
+        with readable.naming(self.path):
+            self._scan(_Window(fd))
+
+    def _scan(self, window: _Window) -> None:
         position = self.end
         while position < window.size:
             header = _HEADER.match(window.at(position))
@@ -92,21 +95,15 @@ class Pack:
         """Each object's hash, and whether its bytes are what it says, in the order of the file."""
         if not self.objects:
             return
-        fd = readable.open_regular(os.fspath(self.path))
-        try:
+        with readable.opened(self.path) as fd:
             for sha256, (start, size) in sorted(self.objects.items(), key=lambda entry: entry[1]):
                 yield sha256, hashlib.sha256(read_exactly(fd, start, size)).hexdigest() == sha256
-        finally:
-            os.close(fd)
 
     def read(self, sha256: str) -> bytes | None:
         """The object, hashed; None (and a word in `damage`) if its bytes are not what they should be."""
         start, size = self.objects[sha256]
-        fd = readable.open_regular(os.fspath(self.path))
-        try:
+        with readable.opened(self.path) as fd:
             data = read_exactly(fd, start, size)
-        finally:
-            os.close(fd)
         if hashlib.sha256(data).hexdigest() == sha256:
             return data
         del self.objects[sha256]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.stores import disk
@@ -75,6 +77,9 @@ def read_at(path: str, *, dir_fd: int | None, limit: int | None = None) -> bytes
             raise OSError(errno.ENOMEM, "File is too large to be held in memory", path)
         data = os.read(fd, size + 1)
         return data if len(data) == size else data + _read_rest(fd)
+    except OSError as error:
+        error.filename = path  # a call on a descriptor does not know it
+        raise
     finally:
         os.close(fd)
 
@@ -92,6 +97,28 @@ def open_regular(path: str, *, dir_fd: int | None = None) -> int:
     return _open_sized(path, dir_fd)[0]
 
 
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[int]:
+    """As `open_regular`, closed after the block; an OSError in it names the file."""
+    fd = open_regular(os.fspath(path))
+    try:
+        with naming(path):
+            yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """An OSError of a call on a descriptor, which does not know its file, names this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
 def open_followed(path: Path) -> int:
     """As `open_regular`, for a file that is somebody else's: a link leads to what they mean."""
     return _open_sized(os.fspath(path), None, disk.READ_FLAGS & ~os.O_NOFOLLOW)[0]
@@ -105,7 +132,12 @@ def _open_sized(path: str, dir_fd: int | None, flags: int = disk.READ_FLAGS) -> 
         if error.errno == errno.ENXIO:  # a socket
             raise OSError(errno.EISDIR, _NOT_REGULAR, path) from None
         raise
-    status = os.fstat(fd)
+    try:
+        status = os.fstat(fd)
+    except OSError as error:
+        os.close(fd)
+        error.filename = path
+        raise
     if stat.S_ISREG(status.st_mode):
         return fd, status.st_size
     os.close(fd)

@@ -206,7 +206,8 @@ class WorkTree:
     def names(self, folder: str) -> frozenset[str]:
         """All names in a folder of the project ("" for the root itself); none if there is no such folder."""
         try:
-            return frozenset(os.listdir(self._parent(f"{folder}/x" if folder else "x")[0].fd))
+            with readable.naming(self.root / folder):
+                return frozenset(os.listdir(self._parent(f"{folder}/x" if folder else "x")[0].fd))
         except FileNotFoundError:
             return frozenset()
 
@@ -258,7 +259,8 @@ class WorkTree:
         """A durable copy in the folder `into`, under a fresh name; gives the copy's path."""
         reader = self.open_read(rel)
         try:
-            return asides.keep_open(reader, rel.rpartition("/")[2], into, label=label)
+            with readable.naming(rel):
+                return asides.keep_open(reader, rel.rpartition("/")[2], into, label=label)
         finally:
             os.close(reader)
 

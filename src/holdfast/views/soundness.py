@@ -34,14 +34,11 @@ def note_on_todos(layout: ProjectLayout, state: RunState) -> str:
 
 def _database_problem(path: Path, state: RunState) -> str:
     try:
-        fd = readable.open_regular(os.fspath(path))
+        with readable.opened(path) as fd:
+            if os.read(fd, len(_SQLITE)) != _SQLITE:
+                return "is no database"
     except OSError as error:
         return _why_unread(error)
-    try:
-        if os.read(fd, len(_SQLITE)) != _SQLITE:
-            return "is no database"
-    finally:
-        os.close(fd)
     from holdfast.views.todofile import read_moment  # SQLite is loaded only where there is a database
 
     run_id, seq, problem = read_moment(path)

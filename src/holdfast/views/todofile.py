@@ -150,11 +150,8 @@ def _unreadable(problem: str) -> Claims:
 
 def open_to_read(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing, not even the files that SQLite keeps beside a database."""
-    fd = readable.open_regular(os.fspath(path))
-    try:
+    with readable.opened(path) as fd:
         is_wal = os.pread(fd, 2, 18) == _WAL
-    finally:
-        os.close(fd)
     # A write-ahead log that is not there would be made; if it is there, nothing else has to be made either.
     alone = is_wal and not os.path.exists(f"{path}-wal")
     uri = f"file:{quote(os.fsencode(path))}?mode=ro" + ("&immutable=1" if alone else "")

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import events as ev
 from holdfast.pipeline.definition import Pipeline
+from holdfast.views import todofile
 from holdfast.views.todofile import read_claims
 from holdfast.views.todos import TodosView, graph_edges
 
@@ -170,6 +171,21 @@ def test_what_cannot_be_read_claims_nothing_and_says_why(path, damage):
     assert claims.problem
     assert (claims.tasks, claims.edited) == ({}, False)
     assert folder(path) == before
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_CORRUPTFS, sqlite3.SQLITE_NOMEM])
+def test_a_read_that_fails_is_no_word_about_what_it_claims(path, monkeypatch, code):
+    """A bad sector is the machine's: whoever asks stops, and does not go on as if nothing were claimed."""
+
+    def failing(connection):
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = code
+        raise error
+
+    monkeypatch.setattr(todofile, "look", failing)
+    with pytest.raises(OSError, match="disk I/O error") as caught:
+        read(path)
+    assert caught.value.filename == str(path)
 
 
 def test_a_locked_database_says_so(path):

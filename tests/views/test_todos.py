@@ -1,5 +1,6 @@
 import hashlib
 import os
+import resource
 import sqlite3
 from contextlib import closing
 
@@ -479,6 +480,23 @@ def test_a_database_locked_from_the_start_waits(project):
         assert not project.update(half_written_book())
     assert not project.aside.exists()
     assert project.update(half_written_book())
+
+
+def test_a_database_that_nothing_is_left_to_open_it_with_waits(project):
+    """Without a descriptor nobody can open it: that is nothing against the file, and it is not set aside."""
+    project.update(half_written_book())
+    project.view.close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    story = half_written_book()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        assert not project.update(story)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not project.aside.exists()
+    story.finish("research[ch03]")
+    assert project.update(story)
+    assert project.status()["research[ch03]"] == "done"
 
 
 def test_a_reader_is_not_in_the_way_between_updates(project):

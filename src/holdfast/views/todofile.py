@@ -52,6 +52,14 @@ _PASSING = frozenset(
         sqlite3.SQLITE_NOMEM,
     ]
 )
+# The machine could not read it: what it claims is not known, which is not the same as nothing.
+_FAILED_READS = (
+    sqlite3.SQLITE_IOERR_READ,
+    sqlite3.SQLITE_IOERR_CORRUPTFS,
+    sqlite3.SQLITE_IOERR_FSTAT,
+    sqlite3.SQLITE_IOERR_NOMEM,
+    sqlite3.SQLITE_NOMEM,
+)
 _CLAIMED = {TODO: PENDING, WAITING: PENDING, GOING: IN_PROGRESS, DONE: COMPLETED}
 _NO_TASKS = ("phase:", "fanout:", "missing:")
 _ID_MAX = 4096
@@ -118,6 +126,8 @@ def read_claims(path: Path, spec: PipelineSpec) -> Claims:
     except UnusableError:
         return _unreadable(_NOT_OURS)
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) in _FAILED_READS:
+            raise OSError(errno.EIO, terminal(str(error)), os.fspath(path)) from error
         return _unreadable(_in_words(error))
     except OSError as error:
         if error.errno not in _UNREADABLE:
@@ -261,7 +271,7 @@ def is_of_no_use(path: Path) -> bool:
         return True
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        return not is_passing(error) and code != sqlite3.SQLITE_READONLY  # whoever writes puts that right
+        return not is_passing(error, path) and code != sqlite3.SQLITE_READONLY  # whoever writes puts that right
     except OSError as error:
         if error.errno not in _UNREADABLE:
             raise
@@ -279,9 +289,19 @@ def is_edited(path: Path) -> bool:
         return False
 
 
-def is_passing(error: Exception) -> bool:
+def is_passing(error: Exception, path: Path) -> bool:
     """Whether nothing is wrong with the file itself: another time will do."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in _PASSING or (code == sqlite3.SQLITE_CANTOPEN and not _is_closed_to_us(path))
+
+
+def _is_closed_to_us(path: Path) -> bool:
+    """Whether what could not be opened is no file for us to read. Else there was no descriptor for it, say."""
+    try:
+        os.close(readable.open_regular(os.fspath(path)))
+    except OSError as error:
+        return error.errno in _UNREADABLE
+    return False
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:

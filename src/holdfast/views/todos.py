@@ -86,7 +86,7 @@ class TodosView:
                 self._roll_back()
                 return False
             except (sqlite3.Error, UnusableError) as error:
-                if todofile.is_passing(error):
+                if todofile.is_passing(error, self.path):
                     self._roll_back()
                     return False
                 self.close()

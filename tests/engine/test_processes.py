@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from holdfast import Context, HoldfastError, Pipeline
 from holdfast.commands.run import Hooks, execute
-from holdfast.errors import LockedError, LockLostError
+from holdfast.errors import LockedError, LockLostError, StorageError
 from holdfast.executors.processes import ProcessExecutor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.loader import load_pipeline
@@ -175,6 +176,26 @@ def test_steps_that_begin_at_once_share_the_pool_that_ends_their_workers(
     compiled = load_pipeline("several.py", base=tmp_path)
     result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
     assert (result.status, len(pools)) == ("completed", 1)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
+def test_a_worker_that_the_system_does_not_start_is_no_failure_of_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The run stops as one that the machine stops: no attempt is used up, and the next run begins where it was."""
+    (tmp_path / "work.py").write_text(WORK)
+    compiled = load_pipeline("work.py", base=tmp_path)
+
+    def refused(*args: object, **named: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match=os.strerror(code)) as caught:
+        patch.setattr(subprocess, "Popen", refused)
+        execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
+    assert "What was recorded is safe" in caught.value.fix
+    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
+    assert result.status == "completed"
+    assert {event.get("status") for event in events_of(tmp_path, "node_exit")} == {"completed"}
 
 
 def test_what_a_step_in_a_process_logs_is_kept_and_told_once(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import monotonic
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Outcome, RemoteError
 from holdfast.executors.relaying import relay
 from holdfast.pipeline.rewind import Rewind
@@ -42,10 +42,15 @@ class ProcessExecutor:
         self._closed = False
 
     def run(self, call: Call) -> Outcome:
-        """Run the call in a worker; the calling thread waits. A timeout kills the worker."""
+        """Run the call in a worker; the calling thread waits. A timeout kills the worker.
+
+        StorageError if the system starts none: that is no failure of the step.
+        """
         started = monotonic()
         try:
             outcome = self._run(_request(call), call.timeout)
+        except StorageError:
+            raise
         except (OSError, HoldfastError) as error:
             outcome = Outcome(error=error)
         outcome.duration = monotonic() - started
@@ -76,7 +81,7 @@ class ProcessExecutor:
                 raise HoldfastError("the run has ended")
             if self._idle:
                 return self._idle.pop()
-            worker = _Worker(self._reference)
+            worker = _started(self._reference)
             self._all.add(worker)
             return worker
 
@@ -87,6 +92,16 @@ class ProcessExecutor:
                 return
             self._all.discard(worker)
         worker.let_go()
+
+
+def _started(reference: str) -> _Worker:
+    try:
+        return _Worker(reference)
+    except OSError as error:
+        raise StorageError(
+            f"Could not start a worker process: {error.strerror or error}.",
+            fix="What was recorded is safe: lower --concurrency, or raise that limit; then run the same command.",
+        ) from error
 
 
 class _Worker:

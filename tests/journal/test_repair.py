@@ -123,6 +123,23 @@ def test_a_failure_at_any_operation_leaves_a_journal_that_can_be_repaired(path, 
     assert number > 6
 
 
+def test_a_journal_is_not_replaced_under_a_writer_who_could_not_be_told(path, quarantine, monkeypatch):
+    """Without a descriptor the old one cannot be emptied: an engine would go on writing where nobody reads."""
+    path.write_bytes(damaged_journal())
+    before, real = path.read_bytes(), disk.open_file
+
+    def refused(name: str, flags: int, *, dir_fd: int | None = None) -> int:
+        if name == str(path) and flags == os.O_RDWR:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), name)
+        return real(name, flags, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Too many open files"):
+        patch.setattr(disk, "open_file", refused)
+        repair(path, quarantine)
+    assert path.read_bytes() == before
+    assert repair(path, quarantine)
+
+
 def test_a_journal_with_thousands_of_holes_is_still_repaired(path, quarantine):
     """What is told about the damage is bounded; how much was lost is said in numbers."""
     path.write_bytes(b"".join(line for seq, line in enumerate(make_lines(2001), 1) if seq % 2))

@@ -7,6 +7,7 @@ copy more in quarantine; the next repair starts over. A whole journal is left al
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from holdfast.wording import counted
 # A line has its limit too; a journal with more holes than this is told by numbers.
 _FINDINGS_TOLD = 100
 _GAPS_TOLD = 10_000
+_NONE_TO_WRITE_TO = readable.NOT_TO_BE_HAD | {errno.EROFS}
+"""There is no journal, or none that anybody could write to."""
 
 
 def repair(path: Path, quarantine: Path, *, known_seq: int = 0) -> list[str]:
@@ -91,13 +94,16 @@ def _retired(path: Path) -> Iterator[None]:
     """
     try:
         old = disk.open_file(os.fspath(path), os.O_RDWR)
-    except OSError:
-        yield  # there is none, or none that anybody could write to
+    except OSError as error:
+        if error.errno not in _NONE_TO_WRITE_TO:
+            raise
+        yield
         return
     try:
         yield
-        if not os.fstat(old).st_nlink:
-            disk.truncate(old, 0)
+        with readable.naming(path):
+            if not os.fstat(old).st_nlink:
+                disk.truncate(old, 0)
     finally:
         os.close(old)
 

@@ -51,6 +51,12 @@ def test_read_file_gives_all_bytes_up_to_the_limit(tmp_path):
     assert caught.value.errno == errno.EFBIG
 
 
+def test_the_number_of_a_descriptor_is_no_name():
+    """Which is what the system names if a folder that is open cannot be listed."""
+    with pytest.raises(OSError, match=r"'notes'"), readable.naming("notes"):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), 7)
+
+
 @pytest.mark.parametrize("call", ["read", "fstat"])
 def test_what_fails_behind_the_opening_names_the_file(tmp_path, monkeypatch, call):
     """A bad sector is met when the file is open, and the system does not say of which file it speaks."""

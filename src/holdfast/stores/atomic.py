@@ -13,7 +13,7 @@ import os
 import stat
 from pathlib import Path
 
-from holdfast.stores import disk
+from holdfast.stores import disk, readable
 from holdfast.stores.temporaries import create_temp, discard
 
 _BLOCK = 1 << 20
@@ -75,7 +75,8 @@ def _fill(fd: int, temp: str, data: bytes, sync: bool, mode: int | None) -> os.s
         disk.write_all(fd, data, temp)
         if sync:
             disk.sync_file(fd, temp)
-        return os.fstat(fd)
+        with readable.naming(temp):
+            return os.fstat(fd)
     finally:
         os.close(fd)
 

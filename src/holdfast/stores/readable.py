@@ -114,7 +114,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if not isinstance(error.filename, str):  # nothing, or the number of the descriptor
             error.filename = os.fspath(path)
         raise
 

@@ -223,7 +223,7 @@ class WorkTree:
             disk.sync_file(descriptor, rel)
         finally:
             os.close(descriptor)
-        disk.sync_dir(folder.fd)
+        _sync(folder, rel)
 
     def remove(self, rel: str, *, sync: bool = False) -> None:
         """Delete the file; one that is not there is fine."""
@@ -231,7 +231,7 @@ class WorkTree:
             folder, name = self._parent(rel)
             disk.unlink(name, dir_fd=folder.fd)
             if sync:
-                disk.sync_dir(folder.fd)
+                _sync(folder, rel)
         except FileNotFoundError:
             pass
 
@@ -241,12 +241,13 @@ class WorkTree:
         target, new_name = self._parent(new_rel, create=True, sync=sync)
         disk.rename(name, new_name, source_dir=folder.fd, target_dir=target.fd)
         if sync:
-            disk.sync_dir(target.fd)
+            _sync(target, new_rel)
 
     def back_up(self, rel: str) -> str:
         """Rename to `NAME.bak.TIMESTAMP` beside it; gives the new relative path."""
         folder, name = self._parent(rel)
-        kept_as = asides.back_up(Path(name), dir_fd=folder.fd)
+        with readable.naming(rel):
+            kept_as = asides.back_up(Path(name), dir_fd=folder.fd)
         return os.path.join(os.path.dirname(rel), kept_as)
 
     def copy_beside(self, rel: str) -> str:
@@ -270,7 +271,8 @@ class WorkTree:
         That is beside its old place, relative to the project, if `into` is on another device.
         """
         folder, name = self._parent(rel)
-        kept_as = asides.set_aside(Path(name), into, dir_fd=folder.fd)
+        with readable.naming(rel):
+            kept_as = asides.set_aside(Path(name), into, dir_fd=folder.fd)
         if kept_as.parent == into:
             return f"{into.name}/{kept_as.name}"
         return os.path.join(os.path.dirname(rel), kept_as)
@@ -317,6 +319,12 @@ class WorkTree:
             self._folders[key] = folder
             if len(self._folders) > _FOLDERS_KEPT:
                 del self._folders[next(iter(self._folders))]  # the one opened longest ago
+
+
+def _sync(folder: _Folder, rel: str) -> None:
+    """Sync the folder that holds `rel`, which is named if that fails."""
+    with readable.naming(rel):
+        disk.sync_dir(folder.fd)
 
 
 def _is_fresh(folder: _Folder) -> bool:

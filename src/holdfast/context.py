@@ -61,6 +61,9 @@ class Desk(Protocol):
     def fetch(self, ref: str) -> bytes:
         """Bytes kept by hash."""
 
+    def read_back(self, load: Callable[[], T]) -> T:
+        """What `load` reads of finished work; a disk that fails at that stops the run."""
+
     def before_paying(self, task: str) -> None:
         """Refuse, and stop the run, if the result of a call could not be kept."""
 

@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
+from holdfast.artifacts.keeping import Artifacts
 from holdfast.commands.plan import make_plan
 from holdfast.errors import StorageError
 from holdfast.runs.listing import open_project
 from holdfast.stores import disk
 
 from .projects import PATIENCE_S, events_of, exits_of, in_thread, say
+
+
+def test_a_disk_that_cannot_read_what_was_sent_back_stops_the_run(tmp_path: Path) -> None:
+    """That is no failure of the step that asks for it: no attempt is used up, and the next run goes on there."""
+    pipe, seen = Pipeline("p"), []
+
+    @pipe.step(writes="draft.md")
+    def draft(ctx: Context) -> str:
+        if ctx.feedback:
+            with pytest.MonkeyPatch.context() as patch:
+                if not seen:
+                    patch.setattr(Artifacts, "load", failing)
+                seen.append(ctx.round)
+                return f"not {ctx.previous}"
+        return "first\n"
+
+    @pipe.step
+    def review(draft: str) -> str:
+        if draft == "first\n":
+            raise Rewind("draft", feedback="no")
+        return draft
+
+    def failing(artifacts: Artifacts, accepted: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "draft.md")
+
+    with pytest.raises(StorageError, match="Input/output error"):
+        pipe.run(dir=tmp_path)
+    assert pipe.run(dir=tmp_path).outputs["review"] == "not first\n"
+    assert seen == [1, 1]
+    assert {event.get("status") for event in exits_of(tmp_path, "draft")} == {"completed"}
 
 
 def test_three_reviewers_object_together(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ class Attempts:
             attempt=attempt.number,
             round=attempt.round,
             feedback=record.feedback,
-            previous=(lambda: self._previous(previous)) if previous is not None else None,
+            previous=(lambda: desk.read_back(lambda: self._previous(previous))) if previous is not None else None,
             partial=attempt.partial,
             once=dict(once),
             part_path=part_path(paths[""]) if "" in paths else "",

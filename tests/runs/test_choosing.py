@@ -21,6 +21,7 @@ from holdfast.journal.scan import last_position
 from holdfast.runs import choosing
 from holdfast.runs.listing import open_project
 from holdfast.runs.traces import LOOKED_AT_MAX
+from holdfast.stores import readable
 from refusing import refuse_reading
 
 
@@ -466,7 +467,9 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_absent(
     def refuse(path: str, *, dir_fd: int | None = None) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
-    monkeypatch.setattr("holdfast.runs.traces.readable", SimpleNamespace(open_regular=refuse))
+    monkeypatch.setattr(
+        "holdfast.runs.traces.readable", SimpleNamespace(**vars(readable) | {"open_regular": refuse})
+    )
     with pytest.raises(StorageError, match="Too many open files"):
         writer(calls).run({"topic": "y"}, dir=tmp_path)
     assert sorted((tmp_path / ".holdfast" / "runs").iterdir()) == before
@@ -492,6 +495,68 @@ def test_a_run_that_cannot_be_read_is_not_taken_for_absent(
         pipe.run(dir=tmp_path)
     assert calls == ["paid", "paid"]
     assert pipe.run(dir=tmp_path, run_id="third", force=True).status == "completed"
+
+
+def test_a_run_that_only_its_summary_knows_is_not_passed_over_if_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal lost its beginning: a checkpoint.json that cannot be read just now does not make it nobody's."""
+    calls: list[str] = []
+    pipe = Pipeline("p")
+
+    @pipe.step
+    def paid() -> str:
+        calls.append("paid")
+        return "x"
+
+    pipe.run(dir=tmp_path, run_id="first")
+    run = tmp_path / ".holdfast" / "runs" / "first"
+    lines = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "events.jsonl").write_bytes(b"".join([b"rot\n", *lines[1:]]))
+    for path in (tmp_path / "RESUME.md", *run.glob("checkpoint_*")):
+        path.unlink()
+    really = readable.read_at
+
+    def read_at(path: str, **options: Any) -> bytes:
+        if path == str(run / "checkpoint.json"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return really(path, **options)
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(StorageError, match=r"checkpoint\.json: Input/output"),
+    ):
+        patch.setattr(readable, "read_at", read_at)
+        pipe.run(dir=tmp_path)
+    assert os.listdir(run.parent) == ["first"]
+    assert pipe.run(dir=tmp_path).run_id == "first"
+
+
+def test_a_folder_that_cannot_be_looked_at_is_not_taken_for_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold the files of a lost run, which gets its id back: no other is begun beside them."""
+    pipe = Pipeline("p")
+    pipe.step(writes="texts/only.md")(_only)
+    pipe.run(dir=tmp_path, run_id="first")
+    shutil.rmtree(tmp_path / ".holdfast")
+    for view in ("RESUME.md", "checkpoint.md"):
+        (tmp_path / view).unlink()
+    really = os.lstat
+
+    def lstat(path: Any, **options: Any) -> os.stat_result:
+        if os.fspath(path) == str(tmp_path / "texts"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), os.fspath(path))
+        return really(path, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match=r"texts: Input/output error"):
+        patch.setattr(os, "lstat", lstat)
+        pipe.run(dir=tmp_path)
+    assert pipe.run(dir=tmp_path).run_id == "first"
+
+
+def _only() -> str:
+    return "text\n"
 
 
 def test_a_run_of_a_newer_holdfast_is_not_passed_over(tmp_path: Path) -> None:

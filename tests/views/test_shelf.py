@@ -1,3 +1,4 @@
+import errno
 import os
 import sqlite3
 from contextlib import closing
@@ -68,6 +69,30 @@ def told(claims, project):
 
 
 BACK = ("| ch01 | ✅ | ✅ |", "| ch01 | ✅ | — |")
+
+
+@pytest.mark.parametrize("calls", [("lstat", "access"), ("open",)])
+def test_a_page_that_cannot_be_looked_at_is_not_taken_for_missing(project, monkeypatch, calls):
+    """Of a lost run it may be all that is left: whoever has no copy of it must not write over it."""
+    project.write()
+    page, copies = project.layout.resume_view, {}
+
+    def failing(really):
+        def call(path, *args, **named):
+            if os.fspath(path) == str(page):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(page))
+            return really(path, *args, **named)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in calls:
+            patch.setattr(os, name, failing(getattr(os, name)))
+        try:
+            copies = project.shelf.copy_pages([page])
+        except OSError as error:
+            copies = {page: error}
+    assert list(copies) == [page]
 
 
 def test_untouched_views_are_no_edits(project):

@@ -61,10 +61,20 @@ def _seals_of_step(
             target = templates.render_path(template, values)
             folder = os.path.dirname(target)
             if folder not in is_there:
-                is_there[folder] = os.path.lexists(layout.root / folder)
+                is_there[folder] = _may_be_there(layout.root / folder)
             seal = _seal_at(layout, target) if is_there[folder] else None
             if seal is not None and seal.task in [task_id(name, path) for name in (step.name, *step.was)]:
                 yield target, seal
+
+
+def _may_be_there(folder: Path) -> bool:
+    """Whether a folder is worth a look. OSError if the machine cannot say: a run's files may be in it."""
+    try:
+        return readable.is_there(folder)
+    except OSError as error:
+        if error.errno not in readable.UNREADABLE:
+            raise
+        return False  # into what we may not look, nobody's files were written
 
 
 def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:

@@ -53,8 +53,17 @@ class Obstacle(msgspec.Struct, frozen=True):
 
 
 def is_page(path: Path) -> bool:
-    """Whether a file is there that can be read; whatever else is in its place is set aside when it is written."""
-    return os.path.lexists(path) and not is_something_else(path) and os.access(path, os.R_OK)
+    """Whether a file is there that can be read; whatever else is in its place is set aside when it is written.
+
+    If that cannot be seen it is an OSError, never False: the page would be written over.
+    """
+    try:
+        os.close(readable.open_regular(os.fspath(path)))
+    except OSError as error:
+        if error.errno not in readable.NOT_TO_BE_HAD:
+            raise
+        return False
+    return True
 
 
 class ViewShelf:

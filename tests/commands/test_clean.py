@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from holdfast import Context, Pipeline, clock
+from holdfast.commands import clean as clean_module
 from holdfast.commands.clean import TRASH_PREFIX, clean
 from holdfast.errors import LockedError, StorageError
 from holdfast.layout import ProjectLayout
@@ -174,6 +176,28 @@ def test_large_objects_stay_without_proof(shelf: Shelf) -> None:
     assert cleaned.kept_because == "the journal of run b is not whole"
     assert shelf.loose() == 3
     assert run_ids(shelf.layout) == ["b"]
+
+
+def test_large_objects_are_not_left_behind_because_a_journal_could_not_be_read_once(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without descriptors, say, nothing is deleted yet: the next clean still knows what the run had."""
+    shelf.run("a")
+    shelf.run("b")
+    hashes = clean_module._hashes
+
+    def failing(folders: Iterable[Path]) -> set[str]:
+        folders = list(folders)
+        if shelf.layout.run("b").dir in folders:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "events.jsonl")
+        return hashes(folders)
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="Too many open files"):
+        patch.setattr(clean_module, "_hashes", failing)
+        shelf.clean(max_runs=1)
+    shelf.clean(max_runs=1)
+    assert os.listdir(shelf.layout.runs) == ["b"]
+    assert (shelf.loose(), "a.pack" in shelf.packs()) == (2, False)
 
 
 def test_objects_that_no_run_names_stay(shelf: Shelf) -> None:

@@ -161,7 +161,11 @@ def _removable_loose(layout: ProjectLayout, going: list[Path]) -> tuple[dict[str
             staying = [path for name in os.listdir(layout.runs) if (path := layout.runs / name) not in going]
             _require_whole(staying)
             named -= _hashes(staying)
-    except (_UnprovenError, OSError) as error:
+    except _UnprovenError as error:
+        return {}, str(error)
+    except OSError as error:
+        if error.errno not in readable.UNREADABLE:
+            raise  # once the folders are gone, nobody would know any more whose objects these were
         return {}, str(error)
     return {sha: os.lstat(loose_path(layout.objects, sha)).st_size for sha in named}, ""
 

@@ -127,6 +127,25 @@ def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path):
     assert (path.read_bytes(), mode(path)) == (b"three", 0o711)
 
 
+def test_permissions_that_cannot_be_read_are_not_lost(tmp_path, monkeypatch):
+    """A file that was closed to others stays as it is; it is not opened to them by a look that failed once."""
+    path = tmp_path / "a.md"
+    path.write_bytes(b"one")
+    path.chmod(0o600)
+    really = os.stat
+
+    def failing(name, **named):
+        if os.fspath(name) == str(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+        return really(name, **named)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output error"):
+        patch.setattr(os, "stat", failing)
+        atomic.write_file(path, b"two", sync=False, tmp_dir=tmp_path / "tmp")
+    assert (path.read_bytes(), mode(path)) == (b"one", 0o600)
+    assert os.listdir(tmp_path / "tmp") == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's file")
 def test_another_users_permissions_are_not_taken_over(tmp_path):
     """A file that only its owner could read would otherwise be one that its owner cannot."""

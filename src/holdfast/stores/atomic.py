@@ -62,8 +62,8 @@ def _mode_of(path: str, dir_fd: int | None) -> int | None:
     """The permissions of the file at `path`; None if there is none, or another user's: that one sees our umask."""
     try:
         found = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
-    except OSError:
-        return None  # whatever it is, the rename meets it, too
+    except FileNotFoundError:
+        return None
     is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
     return stat.S_IMODE(found.st_mode) & 0o777 if is_ours else None
 

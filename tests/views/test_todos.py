@@ -499,6 +499,24 @@ def test_a_database_that_nothing_is_left_to_open_it_with_waits(project):
     assert project.status()["research[ch03]"] == "done"
 
 
+def test_a_database_that_could_be_opened_for_reading_only_once_waits(project, monkeypatch):
+    """SQLite makes do with that where the system refuses more: the next update opens it anew."""
+    story, really = half_written_book(), sqlite3.connect
+    project.update(story)
+    project.view.close()
+
+    def reading(path, **options):
+        return really(f"file:{path}?mode=ro", uri=True, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", reading)
+        story.finish("research[ch03]")
+        assert not project.update(story)
+    assert not project.aside.exists()
+    assert project.update(story)
+    assert project.status()["research[ch03]"] == "done"
+
+
 def test_a_reader_is_not_in_the_way_between_updates(project):
     """Between updates no lock is held: a shell can read and even write."""
     project.update(half_written_book())

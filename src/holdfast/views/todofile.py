@@ -292,6 +292,8 @@ def is_edited(path: Path) -> bool:
 def is_passing(error: Exception, path: Path) -> bool:
     """Whether nothing is wrong with the file itself: another time will do."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_READONLY:  # what it cannot open for writing, SQLite tries to open for reading
+        return os.access(path, os.R_OK | os.W_OK)
     return code in _PASSING or (code == sqlite3.SQLITE_CANTOPEN and not _is_closed_to_us(path))
 
 

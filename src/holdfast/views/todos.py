@@ -86,11 +86,8 @@ class TodosView:
                 self._roll_back()
                 return False
             except (sqlite3.Error, UnusableError) as error:
-                if todofile.is_passing(error, self.path):
-                    self._roll_back()
-                    return False
-                self.close()
-                if not self._cleared_away():
+                self.close()  # also what could be opened for reading only
+                if todofile.is_passing(error, self.path) or not self._cleared_away():
                     return False
             except (OSError, HoldfastError):
                 self.close()

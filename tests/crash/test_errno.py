@@ -107,6 +107,27 @@ def test_the_first_error_is_the_one_that_is_told(tmp_path: Path) -> None:
     assert isinstance(error, HoldfastError) and os.strerror(errno.ENOSPC) in str(error)
 
 
+def test_the_error_that_kept_a_run_from_beginning_is_told(tmp_path: Path) -> None:
+    """ENOSPC on its first line is reported, although its folder cannot be taken away again either."""
+    pipe = Pipeline("p")
+    pipe.step(_nothing)
+
+    def fail(op: str, path: str) -> None:
+        if path.endswith("events.jsonl") and op in ("write", "unlink"):
+            raise OSError(errno.ENOSPC if op == "write" else errno.EIO, os.strerror(errno.EIO), path)
+
+    disk.hook = fail
+    error = in_thread(lambda: pipe.run(dir=tmp_path))
+    assert isinstance(error, StorageError)
+    assert "append to the journal" in error.message
+    disk.hook = None
+    assert pipe.run(dir=tmp_path).status == "completed"
+
+
+def _nothing() -> None:
+    pass
+
+
 def test_a_lock_that_could_not_be_signed_is_given_back(tmp_path: Path) -> None:
     """When the holder's name cannot be written, the run stops, and the same process may try again."""
     trial = Trial(tmp_path).begin()

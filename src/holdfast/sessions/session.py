@@ -331,11 +331,8 @@ def copied(state: RunState) -> RunState:
 def _remove_unbegun(run: RunLayout) -> None:
     """Take away the folder of a run of which nothing was recorded; anything else in it stays, and so does it."""
     try:
-        if run.journal.stat().st_size == 0:
+        if readable.is_there(run.journal) and os.lstat(run.journal).st_size == 0:
             disk.unlink(os.fspath(run.journal))
-    except FileNotFoundError:
-        pass
-    try:
         disk.rmdir(os.fspath(run.dir))
     except OSError:
-        pass  # not empty, or never made: it harms nobody
+        pass  # not empty, or never made: it harms nobody, and the error that brought us here is the one to show

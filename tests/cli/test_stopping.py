@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -33,6 +34,20 @@ def test_the_first_says_for_what_it_waits(capsys: pytest.CaptureFixture[str]) ->
     assert first == "Stopping: waiting up to 10 s for 2 running steps; Ctrl-C again stops at once"
     assert second == "Stopping at once."
     assert stops == ["stop", "stop"]
+
+
+def test_once_the_word_is_out_nothing_new_begins() -> None:
+    """Whoever reads "Stopping" may rely on it."""
+    done: list[str] = []
+
+    class Teller(Console):
+        def stopping(self, words: Callable[[int], str]) -> None:
+            done.append("told")
+
+    stopper = Stopper(Teller(), 10.0)
+    stopper.open(lambda: done.append("stopped"))
+    stopper.asked()
+    assert done == ["stopped", "told"]
 
 
 def test_a_signal_before_the_run_is_open_is_not_lost() -> None:

@@ -49,8 +49,8 @@ class Stopper:
             self._asked += 1
             number, stop = self._asked, self._stop
         if stop is not None:
+            stop()  # first: once the word is out, nothing new begins
             self._console.stopping(self._kindly if number == 1 else lambda running: "Stopping at once.")
-            stop()
 
     def _kindly(self, running: int) -> str:
         if not running:

@@ -239,7 +239,7 @@ class QuestionAsked(Event, frozen=True, kw_only=True, tag="question_asked"):
 
 
 class CutOff(Event, frozen=True, kw_only=True, tag="cut_off"):
-    """An attempt ended with an error while the run was being stopped: it does not count."""
+    """An attempt met an error of the machine, or one while the run was being stopped: it does not count."""
 
     step_id: str
     error: str

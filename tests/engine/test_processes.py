@@ -583,7 +583,7 @@ def test_a_program_that_ctrl_c_ends_is_no_failure_of_its_step(tmp_path: Path) ->
     engine = stop_all(tmp_path, signal.SIGINT)
     told, _ = engine.communicate(timeout=PATIENCE_S)
     assert engine.returncode == 130
-    assert b"write[ch01]  was cut off by the stop, and will run again: CalledProcessError" in told
+    assert b"write[ch01]  was cut off, and will run again: CalledProcessError" in told
     assert not events_of(tmp_path, "node_exit")
     assert sorted(e["step_id"] for e in events_of(tmp_path, "cut_off")) == ["write[ch01]", "write[ch02]"]
     (tmp_path / "go").touch()

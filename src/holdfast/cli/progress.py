@@ -87,7 +87,7 @@ class Progress:
 
     def _cut_off(self, event: ev.CutOff) -> tuple[Any, ...]:
         self.running.pop(event.step_id, None)
-        return WARN, f"! {event.step_id}  was cut off by the stop, and will run again: {event.error}"
+        return WARN, f"! {event.step_id}  was cut off, and will run again: {event.error}"
 
     def _attempt(self, event: ev.NodeExited) -> str:
         """Which attempt it was. They are counted from 1 in every round: only the first knows of how many.

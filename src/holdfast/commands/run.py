@@ -235,6 +235,8 @@ class _Session:
                 self.keeper.close()
                 self._last_words()
         self.committer.close(ContextEndedError("the run has ended"))
+        if self.runner.trouble is not None:
+            raise self.runner.trouble
         picture = self.picture()
         asked = picture.tasks if picture.counts.get(NEEDS_REVIEW) else ()
         review = [task for task in asked if shown_status(picture, task) == NEEDS_REVIEW]
@@ -328,6 +330,13 @@ class _Session:
         """Snapshot and views at the stop. If the disk is full, the journal has everything all the same."""
         if self.committer.failed is not None:
             return
+        try:
+            self._write_last_words()
+        except (OSError, StorageError):
+            if self.runner.trouble is None:  # else that is told: the machine had it before
+                raise
+
+    def _write_last_words(self) -> None:
         self.open.say(self._wishes(), durable=False)  # nothing starts any more: the next run takes them up
         with seldom():  # nothing else is at work any more
             self.open.write_snapshot()

@@ -94,7 +94,7 @@ class Late(Entry):
 
 
 class CutOff(Entry):
-    """A body that ended with an error while the run was being stopped: told, and not counted as a failure."""
+    """A body that met an error of the machine, or any while the run was being stopped: told, not counted."""
 
     def __init__(self, outcomes: Outcomes, attempt: Attempt, error: str) -> None:
         self.outcomes, self.attempt, self.error = outcomes, attempt, error

@@ -36,7 +36,6 @@ from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
 from holdfast.pipeline.graph import Graph
-from holdfast.pipeline.rewind import Rewind
 from holdfast.state import IN_PROGRESS
 
 NAP_MAX_S = 0.5
@@ -71,6 +70,7 @@ class Runner:
         self.attempts = attempts
         self.observers = list(observers)
         self.interrupted = False
+        self.trouble: StorageError | None = None  # what the machine did to one task, and not to the record
         self._looked_after = False  # files that were touched during the run
         self._budget_usd = limits.budget_usd
         self._grace_s = limits.grace_s
@@ -112,7 +112,10 @@ class Runner:
         self.committer.commit(Heard(self._considering, events))
 
     def run(self) -> str:
-        """Work until nothing more can be done; gives the run's status. Raises what the disk or a lock said."""
+        """Work until nothing more can be done; gives the run's status. Raises what the disk or a lock said.
+
+        What the machine did to one task only is in `trouble`: then the record is whole, and says so.
+        """
         try:
             self.committer.commit(Nudge())
             self._supervise()
@@ -126,11 +129,19 @@ class Runner:
 
     def stop(self) -> None:
         """Start nothing new; what runs may finish within the grace period. A second call ends that at once."""
-        if self.board.stopping:
+        if self.interrupted:
             self._grace_s = 0.0
         self.board.stopping = True
         self.interrupted = True
         self._bell.put(None)
+
+    def _halt(self, error: OSError | StorageError, doing: str) -> StorageError:
+        """The machine failed a task: start nothing new, and let what runs keep what it has been paid for."""
+        told = error if isinstance(error, StorageError) else StorageError.from_os(error, doing)
+        self.trouble = self.trouble or told
+        self.board.stopping = True
+        self._bell.put(None)
+        return told
 
     def _supervise(self) -> None:
         """Sleep until nothing is left to do, minding deadlines, delays and the grace period."""
@@ -148,7 +159,7 @@ class Runner:
             if self.committer.exclusively(self._something_due):
                 self.committer.commit(Nudge())
         if self.committer.failed is not None:
-            raise self.committer.failed
+            raise self.trouble or self.committer.failed  # the first: the second may be the same disk's
 
     def _sleep(self, seconds: float) -> None:
         try:
@@ -203,11 +214,13 @@ class Runner:
                 attempt.ctx.end("the run was stopped")
         self._coroutines.cancel_all()
         status, reason = IN_PROGRESS, "interrupted"
-        if not self.interrupted:
+        if self.trouble is not None:
+            reason = self.trouble.message
+        elif not self.interrupted:
             status, reason = standing(self.board, budget_usd=self._budget_usd, looked_after=self._looked_after)
         self.committer.commit(Ending(self._outcomes, status, reason))
         if self.committer.failed is not None:
-            raise self.committer.failed
+            raise self.trouble or self.committer.failed
         return status
 
     def _close(self) -> None:
@@ -308,7 +321,10 @@ class Runner:
             return Outcome(error=error)
         node = attempt.node
         if node.kind == "step" and node.spec.executor == "process":
-            return self._process_pool().run(call)
+            try:
+                return self._process_pool().run(call)
+            except StorageError as error:  # the system starts no process
+                return Outcome(error=self._halt(error, "start"))
         if call.timeout:
             self._watch(attempt, call.timeout)
         return self._inline.run(call)
@@ -324,15 +340,13 @@ class Runner:
         try:
             call = attempt.call or self.attempts.prepare(attempt)
         except (OSError, StorageError) as error:
-            told = error if isinstance(error, StorageError) else StorageError.from_os(error, "read an input")
-            self.committer.fail(told)
-            raise told from error
+            raise self._halt(error, "read an input") from error
         except (LostValueError, HoldfastError):
             raise
         except Exception as error:
             self.committer.fail(error)
             raise
-        if attempt.overran or self.committer.failed is not None:
+        if attempt.overran or self.committer.failed is not None or self.trouble is not None:
             raise ContextEndedError("the run has ended")  # nobody could record what this body is paid for
         return call
 
@@ -349,26 +363,28 @@ class Runner:
         stopped = outcome.cancelled and self.board.stopping
         if attempt.overran or stopped or self.committer.failed is not None:
             return Late(self._outcomes, attempt)
-        if self.interrupted and _is_failure(outcome):
+        if (self.interrupted or self.trouble is not None) and outcome.broke_off:
             assert outcome.error is not None
             return CutOff(self._outcomes, attempt, describe(outcome.error))
         try:
             verdict = self.attempts.judge_outcome(attempt, outcome)
+        except (OSError, StorageError) as error:
+            return CutOff(self._outcomes, attempt, self._halt(error, "work on").message)
         except BaseException as error:
-            self.committer.fail(error)  # at once: the commit to come may meet the same disk, and must not mask it
+            self.committer.fail(error)  # at once: the commit to come must not mask it
             return Broken(error)
         return Report(self._outcomes, attempt, verdict, outcome.duration)
 
     def _let_a_signal_in(self, outcome: Outcome) -> None:
         """Ctrl-C in a terminal also ends what steps have started there, and that may be heard of first."""
-        if not self.interrupted and _is_failure(outcome):
+        if not self.interrupted and outcome.broke_off:
             clock.sleep(ECHO_S)
 
     def _hand_in(self, ended: Sequence[Attempt]) -> None:
         """Judge what ran on the loop, in a worker: what went well is one batch, what failed another."""
         through = [(attempt, attempt.outcome) for attempt in ended if attempt.outcome is not None]
-        failed = [(attempt, outcome) for attempt, outcome in through if _is_failure(outcome)]
-        self._hand_in_all([pair for pair in through if not _is_failure(pair[1])])
+        failed = [(attempt, outcome) for attempt, outcome in through if outcome.broke_off]
+        self._hand_in_all([pair for pair in through if not pair[1].broke_off])
         if failed:
             self._let_a_signal_in(failed[0][1])
             self._hand_in_all(failed)
@@ -379,10 +395,3 @@ class Runner:
             self.committer.submit(self._judged(attempt, outcome))
             current_task.reset(token)
         self.committer.pump()
-
-
-def _is_failure(outcome: Outcome) -> bool:
-    """Whether a body broke off by itself: not stopped by us, not out of time, and nothing was sent back."""
-    if outcome.error is None or outcome.cancelled or outcome.timed_out:
-        return False
-    return not issubclass(type(outcome.error), Rewind)  # without asking it: other people's class

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.clock import monotonic
+from holdfast.pipeline.rewind import Rewind
 
 
 class Call(msgspec.Struct, eq=False):
@@ -27,6 +28,13 @@ class Outcome(msgspec.Struct, eq=False):
     duration: float = 0.0
     timed_out: bool = False
     cancelled: bool = False  # stopped by us: says nothing about the step
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether a body failed by itself: not stopped by us, not out of time, and nothing was sent back."""
+        if self.error is None or self.cancelled or self.timed_out:
+            return False
+        return not issubclass(type(self.error), Rewind)  # without asking it: other people's class
 
 
 class RemoteError(Exception):

@@ -52,6 +52,14 @@ def test_a_refusal_names_arguments(
     assert refused.value.args == (refused.value.message,)
 
 
+def test_a_file_that_is_called_like_an_option_keeps_its_name(tmp_path: Path) -> None:
+    pipe = Pipeline("p", params={"n": (int, 1)})
+    pipe.step(lambda n: f"{n}", name="step", writes="--force.md")
+    pipe.run(dir=tmp_path)
+    with pytest.raises(UsageError, match=r"write over --force\.md, .* start over with force=True, "):
+        pipe.run({"n": 2}, dir=tmp_path)
+
+
 def test_a_command_that_is_suggested_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a person would type in a shell keeps its options, beside the arguments."""
     monkeypatch.chdir(tmp_path)

@@ -8,13 +8,14 @@ from holdfast.errors import HoldfastError
 
 # A command stands in single quotes, or is the rest of the line: a person types it, whoever called us.
 _COMMAND = re.compile(r"'holdfast [^']*'|\bholdfast .*")
+_END = r"(?=[ ,;:)]|\.?(?: |$))"  # of a word: a file may be called --force.md
 _ARGUMENTS = (
     (re.compile(r"--resume (\S+) -p NAME=VALUE"), r'resume="\1" and params={"NAME": VALUE}'),
     (re.compile(r"-p (\w+)=VALUE"), r'params={"\1": VALUE}'),
     (re.compile(r"--redo (\S+?)(?=\.?$)"), r"'holdfast run FILE.py --redo \1'"),  # which pipe.run does not have
-    (re.compile(r"--force\b"), "force=True"),
-    (re.compile(r"--budget\b"), "budget_usd"),
-    (re.compile(r"--(run-id|resume|dir|concurrency)\b"), lambda found: found[1].replace("-", "_")),
+    (re.compile(rf"--force{_END}"), "force=True"),
+    (re.compile(rf"--budget{_END}"), "budget_usd"),
+    (re.compile(rf"--(run-id|resume|dir|concurrency){_END}"), lambda found: found[1].replace("-", "_")),
 )
 
 

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 import msgspec
 
 from holdfast import events as ev
-from holdfast.errors import HoldfastError, ValueRefusedError
+from holdfast.errors import HoldfastError, StorageError, ValueRefusedError
 from holdfast.journal import bodies
 from holdfast.pipeline.declared import is_async
 from holdfast.state import OnceRecord
@@ -130,6 +130,7 @@ class Context:
         self._pid = os.getpid()
         self._ended = ""
         self._keeps_calls = False
+        self.hit: OSError | StorageError | None = None  # by the machine: nothing comes of this attempt
 
     # --- where am I ----------------------------------------------------------------------------------------
 
@@ -137,7 +138,8 @@ class Context:
     def previous(self) -> Any:
         """What was sent back, as consumers received it; None in the first round."""
         if callable(self._previous):
-            self._previous = self._previous()
+            with self._machine():
+                self._previous = self._previous()
         return self._previous
 
     @property
@@ -197,7 +199,7 @@ class Context:
             return cast(T, self._once_async(key, record, fn, args, kwargs))
         if record is not None:
             return cast(T, self._replay(key, record))
-        self._desk.before_paying(self.task_id)
+        self._before_paying()
         with self._calling(key):
             result = fn(*args, **kwargs)
         if inspect.isawaitable(result):
@@ -226,7 +228,7 @@ class Context:
     ) -> Any:
         if record is not None:
             return self._replay(key, record)
-        self._desk.before_paying(self.task_id)
+        self._before_paying()
         with self._calling(key):
             pending = fn(*args, **kwargs)
         return await self._finish_async(key, pending)
@@ -241,7 +243,8 @@ class Context:
 
     def _replay(self, key: str, record: OnceRecord) -> Any:
         self._last_once = key
-        data = self._desk.fetch(record.result_ref) if record.result_ref else bytes(record.result)
+        with self._machine():
+            data = self._desk.fetch(record.result_ref) if record.result_ref else bytes(record.result)
         return data if record.kind == "bytes" else decode_json(data)
 
     def _once_event(self, key: str, result: Any, *, awaited: bool = False) -> tuple[ev.OnceRecorded, Any]:
@@ -250,13 +253,15 @@ class Context:
         kind = "bytes" if isinstance(result, bytes) else "json"
         data = result if isinstance(result, bytes) else encode_json(result, f"the result of ctx.once({key!r:.60})")
         inline = kind == "json" and len(data) <= INLINE_VALUE_MAX
+        with self._machine():
+            ref = "" if inline else self._desk.store(data, self.task_id)
         event = ev.OnceRecorded(
             step_id=self.task_id,
             key=key,
             round=self.round,
             kind=kind,
             result=msgspec.Raw(data) if inline else ev.NO_VALUE,
-            result_ref="" if inline else self._desk.store(data, self.task_id),
+            result_ref=ref,
             spent=self._spent.pop(key, 0.0),
             input_digest=self._input_digest,
             awaited=awaited,
@@ -299,7 +304,7 @@ class Context:
         if not self._part_path:
             raise HoldfastError(f"{self.task_id}: ctx.write needs a step with writes= naming one file.")
         _refuse_no_text("write", text=text)
-        with self._streaming:
+        with self._streaming, self._machine():
             if not self._streamed and self.partial is None:
                 self._desk.begin_stream(self._part_path, self.task_id)
             self._streamed = True
@@ -344,6 +349,19 @@ class Context:
     def _say(self, event: ev.Event) -> None:
         self._alive()
         self._desk.say(bodies.checked(event))
+
+    @contextmanager
+    def _machine(self) -> Iterator[None]:
+        """Note what the machine does to this attempt: a body may take it for a failure of its own, and go on."""
+        try:
+            yield
+        except (OSError, StorageError) as error:
+            self.hit = self.hit or error
+            raise
+
+    def _before_paying(self) -> None:
+        with self._machine():
+            self._desk.before_paying(self.task_id)
 
     # --- the engine's --------------------------------------------------------------------------------------
 

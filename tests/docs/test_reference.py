@@ -27,6 +27,7 @@ FOR_THE_ENGINE = {
     "desk",
     "end",
     "given_out",
+    "hit",
     "made",
     "is_linked_from_out",
     "streamed",

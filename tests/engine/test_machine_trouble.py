@@ -7,15 +7,22 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast import Context, Pipeline
+from holdfast import Context, Pipeline, Rewind
+from holdfast.artifacts.bookshelf import Bookshelf
+from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
+from holdfast.context import current_task
 from holdfast.errors import StorageError
 from holdfast.executors.processes import ProcessExecutor
+from holdfast.stores import disk
+from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 
 from .projects import PATIENCE_S, events_of, exits_of
@@ -25,7 +32,8 @@ class Shop:
     """A step with a paid call that ends after another task has met an error of the machine."""
 
     def __init__(self, *, is_async: bool) -> None:
-        self.pipe, self.paid, self.hit = Pipeline("p"), [], threading.Event()
+        self.pipe, self.paid = Pipeline("p"), []
+        self.begun, self.hit = threading.Event(), threading.Event()
         self.pipe.step(name="source", writes="source.md")(lambda: "text\n")
         self.pipe.step(name="reader", writes="out.md")(lambda source: source)
         self.pipe.step(name="behind")(lambda reader: reader)
@@ -33,6 +41,7 @@ class Shop:
         self.pipe.step(name="seller")(lambda buyer: f"{buyer} sold")
 
     def fail(self, *_: Any, **__: Any) -> Any:
+        assert self.begun.wait(PATIENCE_S)
         self.hit.set()
         raise OSError(errno.EIO, os.strerror(errno.EIO), "source.md")
 
@@ -44,6 +53,7 @@ class Shop:
 
     def pay(self) -> str:
         self.paid.append("call")
+        self.begun.set()
         assert self.hit.wait(PATIENCE_S)
         time.sleep(0.05)  # so that the error is heard of first
         return "dear"
@@ -83,6 +93,7 @@ def test_a_process_that_the_system_does_not_start_costs_no_call_of_another_step(
     shop = Shop(is_async=False)
 
     def refused(*_: Any) -> Any:
+        assert shop.begun.wait(PATIENCE_S)
         shop.hit.set()
         raise StorageError("Could not start a worker process: no more of them.")
 
@@ -93,6 +104,146 @@ def test_a_process_that_the_system_does_not_start_costs_no_call_of_another_step(
             shop.pipe.run(dir=tmp_path)
     assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
     assert not list(exits_of(tmp_path, "elsewhere"))
+
+
+def only_for(task: str, patch: pytest.MonkeyPatch, place: Any, name: str, fail: Callable[..., Any]) -> None:
+    """Let that fail where it is called in the name of `task`."""
+    real = getattr(place, name)
+
+    def call(*args: Any, **how: Any) -> Any:
+        return (fail if current_task.get() == task else real)(*args, **how)
+
+    patch.setattr(place, name, call)
+
+
+def a_stream(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    """It cannot append to its growing file, and its body goes on as if nothing were."""
+
+    def tell(ctx: Context, source: str) -> str:
+        with suppress(Exception):
+            ctx.write("It begins.")
+        return source
+
+    shop.pipe.step(name="hit", writes="story.md", retries=0)(tell)
+    only_for("hit", patch, WorkTree, "append_open", shop.fail)
+
+
+def room_to_pay(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    """There is little room left when it is about to pay."""
+
+    def pay(ctx: Context, source: str) -> str:
+        with suppress(Exception):
+            return ctx.once("call", lambda: source)
+        return "nothing"
+
+    shop.pipe.step(name="hit", retries=0)(pay)
+    only_for("hit", patch, disk, "room_left", shop.fail)
+
+
+def a_result(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    """The result of its paid call does not fit."""
+    shop.pipe.step(name="hit", retries=0)(lambda ctx, source: len(ctx.once("call", lambda: source * 10_000)))
+    only_for("hit", patch, ObjectStore, "put", shop.fail)
+
+
+def a_replay(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    """The result of an earlier attempt's paid call cannot be read."""
+
+    def again(ctx: Context, source: str) -> int:
+        text = ctx.once("call", lambda: source * 10_000)
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return len(text)
+
+    shop.pipe.step(name="hit", retries=1, backoff=0)(again)
+    only_for("hit", patch, ObjectStore, "get", shop.fail)
+
+
+def what_was_sent_back(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    def revise(ctx: Context) -> str:
+        return f"not {ctx.previous}" if ctx.round else "first"
+
+    def look(hit: str) -> str:
+        if hit == "first":
+            raise Rewind("hit", feedback="no")
+        return hit
+
+    shop.pipe.step(name="hit", writes="hit.md", retries=0)(revise)
+    shop.pipe.step(name="look")(look)
+    only_for("hit", patch, Artifacts, "load", shop.fail)
+
+
+def a_check(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    """Its check cannot pay for a look at it: that is no objection."""
+
+    def looks_well(output: str, ctx: Context) -> bool:
+        return ctx.once("look", lambda: True)
+
+    shop.pipe.step(name="hit", check=looks_well, retries=0)(lambda source: source)
+    only_for("hit", patch, disk, "room_left", shop.fail)
+
+
+def a_memory_file(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    shop.pipe.items("part", [{"id": "one"}])
+    shop.pipe.step(name="hit", each="part", appends="notes.md")(lambda source, part: source)
+    patch.setattr(Bookshelf, "replace", shop.fail)
+
+
+def a_file_from_outside(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    shop.pipe.step(name="hit", reads="in.csv")(lambda source: source)
+    patch.setattr(Inputs, "reads_digest", shop.fail)
+
+
+def a_checklist(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    """What it looks at cannot be read."""
+    shop.pipe.phase("Last", checklist=[lambda source: source == "text\n"])
+    shop.pipe.step(name="hit", phase="Last")(lambda: 1)
+    patch.setattr(Artifacts, "load", shop.fail)
+
+
+def a_loop(shop: Shop, patch: pytest.MonkeyPatch) -> None:
+    """The system has no descriptor for the event loop of the first async step."""
+
+    async def later(source: str) -> str:
+        return source
+
+    shop.pipe.step(name="hit", retries=0)(later)
+    patch.setattr(asyncio, "new_event_loop", shop.fail)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        a_stream,
+        room_to_pay,
+        a_result,
+        a_replay,
+        what_was_sent_back,
+        a_check,
+        a_memory_file,
+        a_file_from_outside,
+        a_checklist,
+        a_loop,
+    ],
+)
+def test_wherever_the_machine_fails_one_task_what_another_is_paid_for_is_kept(
+    tmp_path: Path, place: Callable[[Shop, pytest.MonkeyPatch], None]
+) -> None:
+    """And the one that was hit has not failed, whatever its body made of that; the next run has it done."""
+    shop = Shop(is_async=False)
+    with pytest.MonkeyPatch.context() as patch:
+        place(shop, patch)
+        with pytest.raises(StorageError, match="Input/output error"):
+            shop.pipe.run(dir=tmp_path)
+    assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
+    (stopped,) = events_of(tmp_path, "run_stopped")
+    assert "Input/output error" in stopped["reason"]
+    assert not events_of(tmp_path, "checklist_refused")
+    cut_off = {event["step_id"] for event in events_of(tmp_path, "cut_off")}
+    assert ("hit" in cut_off) == (place not in (a_memory_file, a_file_from_outside, a_checklist))
+    assert not any("Input/output" in exit_.get("error", "") for exit_ in events_of(tmp_path, "node_exit"))
+    again = shop.pipe.run(dir=tmp_path)
+    assert (again.status, again.outputs["seller"], shop.paid) == ("completed", "dear sold", ["call"])
 
 
 def test_a_machine_that_cannot_write_the_pages_either_is_told_of_by_its_first_error(

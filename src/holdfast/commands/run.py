@@ -187,6 +187,7 @@ class _Session:
             self.open.tree,
             self.layout.tmp,
             self._call_committer,
+            lambda error: self.runner.halt(error, "work on"),
             lambda task: self.state.room.get(task, 0),
         )
         looking = LookingDesk(self.open.objects, self.layout.tmp, desk)

@@ -15,6 +15,7 @@ from holdfast.artifacts.parts import Ingredients
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.commit import Committer
 from holdfast.engine.scheduler import Scheduler
+from holdfast.errors import StorageError
 from holdfast.events import FileRecord
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph
@@ -46,6 +47,7 @@ class Board:
         self.to_ask: list[Asking] = []  # of those, what nobody has begun to ask
         self.made: dict[str, None] = {}  # tasks that this process has finished
         self.on_order: Callable[[], None] = lambda: None  # an item, or a batch, that others wait for is through
+        self.on_trouble: Callable[[OSError | StorageError], object] = lambda error: None  # the machine's
         self.stopping = False
         self.over_budget = False
 

@@ -25,6 +25,7 @@ from holdfast.engine.board import Asking, Board
 from holdfast.engine.garbage import seldom
 from holdfast.engine.scheduler import skipped_producer
 from holdfast.engine.survey import Survey
+from holdfast.errors import StorageError
 from holdfast.pipeline.compiling import Check
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
 from holdfast.state import COMPLETED, RunState, TaskState, fits
@@ -80,7 +81,7 @@ class Considering:
         scheduler.release_due(now)
         while True:
             while scheduler.to_consider:
-                self._consider(scheduler.to_consider.popleft())
+                self._look_at(scheduler.to_consider.popleft())
             if scheduler.recalled:
                 self._rewind_due()
             if not scheduler.to_consider:
@@ -114,6 +115,18 @@ class Considering:
         if self.board.state.cost_usd >= budget and self.board.scheduler.has_work():
             self.board.over_budget = True
         return self.board.over_budget
+
+    def _look_at(self, node: Node) -> None:
+        """Consider a node. If the machine fails at that while others are at work, these are let finish first.
+
+        What was recorded of the node until then is true, and the next run looks at it afresh.
+        """
+        try:
+            self._consider(node)
+        except (OSError, StorageError) as error:
+            if not self.board.running:
+                raise
+            self.board.on_trouble(error)
 
     def _consider(self, node: Node) -> None:
         """Look at a node whose producers are all through."""

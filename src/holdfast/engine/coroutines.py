@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.context import current_task
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.workers import Workers
+from holdfast.errors import StorageError
 from holdfast.executors.base import Call, Outcome
 from holdfast.pipeline.compiling import CompiledPipeline
 
@@ -31,19 +32,30 @@ class Coroutines:
         *,
         prepare: Callable[[Attempt], Call],
         hand_in: Callable[[Sequence[Attempt]], None],
+        halt: Callable[[OSError | StorageError, str], StorageError],
     ) -> None:
         self._compiled = compiled
         self._workers = workers
         self._context = context
         self._prepare = prepare
         self._hand_in = hand_in
+        self._halt = halt
         self._loop: LoopExecutor | None = None
         self._through: list[Attempt] = []  # on their way to a worker
         self._is_handing_in = False
         self._mutex = threading.Lock()
 
     def start(self, attempts: Sequence[Attempt]) -> None:
-        """Begin these, with one wake-up of the loop for all of them."""
+        """Begin these, with one wake-up of the loop for all of them. If there can be no loop, the run stops."""
+        try:
+            self._start(attempts)
+        except (OSError, StorageError) as error:
+            told = self._halt(error, "start an event loop")
+            for attempt in attempts:
+                attempt.outcome = Outcome(error=told)
+            self._workers.add([lambda: self._hand_in(attempts)])
+
+    def _start(self, attempts: Sequence[Attempt]) -> None:
         if self._loop is None:
             from holdfast.executors.loop import LoopExecutor  # asyncio is loaded only where steps use it
 

@@ -98,6 +98,7 @@ class EngineDesk:
         tree: WorkTree,
         tmp: Path,
         call_committer: Callable[[], None],
+        halt: Callable[[OSError | StorageError], object],
         room_wanted: Callable[[str], int],
     ) -> None:
         self._committer = committer
@@ -105,6 +106,7 @@ class EngineDesk:
         self._tree = tree
         self._tmp = tmp
         self._call_committer = call_committer
+        self._halt = halt
         self._room_wanted = room_wanted  # by a task whose result did not fit the last time
         self._has_tried = False  # whether so much as is wanted can be written
 
@@ -130,7 +132,7 @@ class EngineDesk:
         try:
             yield
         except (OSError, StorageError) as error:
-            self._committer.fail(error)
+            self._halt(error)
             raise
 
     def store(self, data: bytes, task: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast import events as ev
 from holdfast.engine.attempt import Attempt, Verdict
-from holdfast.engine.board import Asking
+from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry
 from holdfast.engine.considering import Considering
 from holdfast.engine.outcomes import Outcomes
@@ -114,8 +114,18 @@ class Answered(Entry):
         self.considering.answered(self.asking)
 
 
+class Unasked(Entry):
+    """A phase's checklist could not be asked: the next run asks it."""
+
+    def __init__(self, board: Board, asking: Asking) -> None:
+        self.board, self.asking = board, asking
+
+    def apply(self) -> None:
+        self.board.asked.pop(self.asking.phase.id, None)
+
+
 class Broken(Entry):
-    """Something of ours, or the disk, failed while an outcome was judged: the run stops."""
+    """Something of ours failed while an outcome was judged: the run stops."""
 
     durable = False
 

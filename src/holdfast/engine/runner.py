@@ -29,7 +29,19 @@ from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
 from holdfast.engine.coroutines import Coroutines
 from holdfast.engine.deadlines import Deadlines
-from holdfast.engine.entries import Answered, Broken, CutOff, Ending, Heard, Late, Nudge, Overdue, Report, Unjudged
+from holdfast.engine.entries import (
+    Answered,
+    Broken,
+    CutOff,
+    Ending,
+    Heard,
+    Late,
+    Nudge,
+    Overdue,
+    Report,
+    Unasked,
+    Unjudged,
+)
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.standing import standing
 from holdfast.engine.workers import Job, Workers
@@ -87,11 +99,17 @@ class Runner:
             self.committer.pump, self.committer.has_mail, self.context, fail=self.committer.fail
         )
         self._coroutines = Coroutines(
-            board.compiled, self._workers, self.context, prepare=self._prepared, hand_in=self._hand_in
+            board.compiled,
+            self._workers,
+            self.context,
+            prepare=self._prepared,
+            hand_in=self._hand_in,
+            halt=self.halt,
         )
         self._deadlines = Deadlines()
         # SimpleQueue.put may be called from a signal handler; an Event may not.
         self._bell: SimpleQueue[None] = SimpleQueue()
+        board.on_trouble = lambda error: self.halt(error, "work on")
         self.committer.on_batch = considering.advance
         self.committer.on_foreign = considering.heard
         self.committer.on_written = self._make_ready
@@ -135,10 +153,11 @@ class Runner:
         self.interrupted = True
         self._bell.put(None)
 
-    def _halt(self, error: OSError | StorageError, doing: str) -> StorageError:
+    def halt(self, error: OSError | StorageError, doing: str) -> StorageError:
         """The machine failed a task: start nothing new, and let what runs keep what it has been paid for."""
         told = error if isinstance(error, StorageError) else StorageError.from_os(error, doing)
-        self.trouble = self.trouble or told
+        if self.committer.failed is None:  # else that came first
+            self.trouble = self.trouble or told
         self.board.stopping = True
         self._bell.put(None)
         return told
@@ -311,7 +330,10 @@ class Runner:
             asking.reasons = self._considering.checklist(asking.phase)
             self._workers.body_ended()
             self.committer.commit(Answered(self._considering, asking))
-        except BaseException as error:  # the disk, or a mistake of ours
+        except (OSError, StorageError) as error:
+            self.halt(error, "read an input")
+            self.committer.commit(Unasked(self.board, asking))
+        except BaseException as error:  # a mistake of ours
             self.committer.commit(Broken(error))
 
     def _execute(self, attempt: Attempt) -> Outcome:
@@ -324,7 +346,7 @@ class Runner:
             try:
                 return self._process_pool().run(call)
             except StorageError as error:  # the system starts no process
-                return Outcome(error=self._halt(error, "start"))
+                return Outcome(error=self.halt(error, "start"))
         if call.timeout:
             self._watch(attempt, call.timeout)
         return self._inline.run(call)
@@ -340,7 +362,7 @@ class Runner:
         try:
             call = attempt.call or self.attempts.prepare(attempt)
         except (OSError, StorageError) as error:
-            raise self._halt(error, "read an input") from error
+            raise self.halt(error, "read an input") from error
         except (LostValueError, HoldfastError):
             raise
         except Exception as error:
@@ -367,9 +389,11 @@ class Runner:
             assert outcome.error is not None
             return CutOff(self._outcomes, attempt, describe(outcome.error))
         try:
+            if attempt.ctx is not None and attempt.ctx.hit is not None:  # whatever its body made of that
+                raise attempt.ctx.hit
             verdict = self.attempts.judge_outcome(attempt, outcome)
         except (OSError, StorageError) as error:
-            return CutOff(self._outcomes, attempt, self._halt(error, "work on").message)
+            return CutOff(self._outcomes, attempt, self.halt(error, "work on").message)
         except BaseException as error:
             self.committer.fail(error)  # at once: the commit to come must not mask it
             return Broken(error)

@@ -157,6 +157,21 @@ def test_another_users_permissions_are_not_taken_over(tmp_path):
     assert mode(path) == 0o666 & ~umask()
 
 
+def test_a_file_that_cannot_be_looked_at_while_it_is_replaced_is_named(tmp_path, monkeypatch):
+    """A descriptor does not know its file."""
+    target = tmp_path / "page.md"
+    target.write_bytes(b"old")
+
+    def stale(fd):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", stale)
+        with pytest.raises(OSError, match=r"Stale file handle: '.*hf-tmp"):
+            atomic.write_file(target, b"new", sync=False)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("page.md", b"old")]
+
+
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 

@@ -70,12 +70,12 @@ def _mode_of(path: str, dir_fd: int | None) -> int | None:
 
 def _fill(fd: int, temp: str, data: bytes, sync: bool, mode: int | None) -> os.stat_result:
     try:
-        if mode is not None and mode != stat.S_IMODE(os.fstat(fd).st_mode):
-            disk.set_mode(fd, mode, temp)
-        disk.write_all(fd, data, temp)
-        if sync:
-            disk.sync_file(fd, temp)
         with readable.naming(temp):
+            if mode is not None and mode != stat.S_IMODE(os.fstat(fd).st_mode):
+                disk.set_mode(fd, mode, temp)
+            disk.write_all(fd, data, temp)
+            if sync:
+                disk.sync_file(fd, temp)
             return os.fstat(fd)
     finally:
         os.close(fd)

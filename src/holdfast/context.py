@@ -374,6 +374,12 @@ class Context:
         self._keeps_calls = keeps_calls
         self._ended = why
 
+    def require_whole(self) -> None:
+        """Raise what cut this attempt off, if something did: then no check could look as it should."""
+        if self.hit is not None:
+            raise self.hit
+        self._alive()
+
     def _alive(self, *, for_call: bool = False) -> None:
         if os.getpid() != self._pid:  # there, nobody could record what it says, or pays for
             raise ContextEndedError(f"{self.task_id}: a process that the step has forked cannot write to the run.")

@@ -28,6 +28,7 @@ FOR_THE_ENGINE = {
     "end",
     "given_out",
     "hit",
+    "require_whole",
     "made",
     "is_linked_from_out",
     "streamed",

@@ -19,6 +19,9 @@ from holdfast.artifacts.bookshelf import Bookshelf
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.context import current_task
+from holdfast.engine.attempt import Attempt
+from holdfast.engine.coroutines import Coroutines
+from holdfast.engine.outcomes import Outcomes
 from holdfast.errors import StorageError
 from holdfast.executors.processes import ProcessExecutor
 from holdfast.stores import disk
@@ -244,6 +247,44 @@ def test_wherever_the_machine_fails_one_task_what_another_is_paid_for_is_kept(
     assert not any("Input/output" in exit_.get("error", "") for exit_ in events_of(tmp_path, "node_exit"))
     again = shop.pipe.run(dir=tmp_path)
     assert (again.status, again.outputs["seller"], shop.paid) == ("completed", "dear sold", ["call"])
+
+
+def test_a_check_that_the_end_of_the_run_cuts_off_has_not_objected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The grace period is over while it is at work: no attempt is used up, and its step's paid call is kept."""
+    (tmp_path / "holdfast.toml").write_text("[run]\ngrace_s = 0\n")
+    shop, stopped, handed_in = Shop(is_async=False), threading.Event(), threading.Event()
+
+    def look(output: str, ctx: Context) -> bool:
+        shop.begun.set()
+        assert stopped.wait(PATIENCE_S)
+        return ctx.once("look", lambda: True)
+
+    def end_and_tell(outcomes: Outcomes, attempt: Attempt) -> bool:
+        is_ended = end(outcomes, attempt)
+        if attempt.node.id == "checked":
+            handed_in.set()
+        return is_ended
+
+    def let_it_look(coroutines: Coroutines) -> None:  # by now its context is over, and the record still open
+        stopped.set()
+        assert handed_in.wait(PATIENCE_S)
+
+    def pay() -> str:
+        return shop.paid.append("made") or "made"
+
+    end = Outcomes.end
+    shop.pipe.step(name="checked", check=look, retries=0)(lambda ctx: ctx.once("make", pay))
+    with monkeypatch.context() as patch:
+        patch.setattr(Artifacts, "load", shop.fail)
+        patch.setattr(Outcomes, "end", end_and_tell)
+        patch.setattr(Coroutines, "cancel_all", let_it_look)
+        with pytest.raises(StorageError, match="Input/output error"):
+            shop.pipe.run(dir=tmp_path)
+    assert not list(exits_of(tmp_path, "checked"))
+    assert shop.pipe.run(dir=tmp_path).status == "completed"
+    assert shop.paid.count("made") == 1
 
 
 def test_a_machine_that_cannot_write_the_pages_either_is_told_of_by_its_first_error(

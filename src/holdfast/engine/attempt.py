@@ -271,8 +271,8 @@ class Attempts:
         for check in checks:
             arguments = self.inputs.arguments(node, check.sources, ctx, output)
             objection = _objection(check, arguments)
-            if ctx is not None and ctx.hit is not None:  # then it objects to the machine
-                raise ctx.hit
+            if ctx is not None and (objection or ctx.hit is not None):
+                ctx.require_whole()  # else it objects to the machine, or to the end of the run
             if objection:
                 return objection
         return ""

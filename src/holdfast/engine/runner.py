@@ -392,6 +392,8 @@ class Runner:
             if attempt.ctx is not None and attempt.ctx.hit is not None:  # whatever its body made of that
                 raise attempt.ctx.hit
             verdict = self.attempts.judge_outcome(attempt, outcome)
+        except ContextEndedError:  # by the end of the run, while it was being checked
+            return Late(self._outcomes, attempt)
         except (OSError, StorageError) as error:
             return CutOff(self._outcomes, attempt, self.halt(error, "work on").message)
         except BaseException as error:

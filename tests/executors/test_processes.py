@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.errors import ValueRefusedError
+from holdfast.errors import StorageError, ValueRefusedError
 from holdfast.executors.base import Call, Outcome, RemoteError
 from holdfast.executors.processes import ProcessExecutor, pack_value, unpack_value
 from holdfast.values import DEPTH_MAX, decode_json
@@ -129,6 +129,20 @@ def test_a_call_that_cannot_be_sent_costs_no_worker(executor: ProcessExecutor) -
     """The argument is named, and no process is left waiting for it."""
     outcome = run(executor, "depth", value={1, 2})
     assert isinstance(outcome.error, ValueRefusedError) and outcome.error.where == "value"
+    assert not executor._all
+
+
+def test_a_worker_whose_time_no_thread_can_mind_is_no_failure_of_the_step(
+    executor: ProcessExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine has no thread left: that is told as such, and the worker is not left to itself."""
+
+    def refused(timer: threading.Timer) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="Could not start a thread"):
+        patch.setattr(threading.Timer, "start", refused)
+        run(executor, "talking", timeout=PATIENCE_S)
     assert not executor._all
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast import threads
 from holdfast.clock import monotonic
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Outcome, RemoteError
@@ -44,7 +45,7 @@ class ProcessExecutor:
     def run(self, call: Call) -> Outcome:
         """Run the call in a worker; the calling thread waits. A timeout kills the worker.
 
-        StorageError if the system starts none: that is no failure of the step.
+        StorageError if the system starts none, or no thread to mind its time: that is no failure of the step.
         """
         started = monotonic()
         try:
@@ -177,9 +178,10 @@ class _Deadline:
 
     def begin(self) -> None:
         if self._timeout is not None and self._timer is None:
-            self._timer = threading.Timer(self._timeout, self._expire)
-            self._timer.daemon = True
-            self._timer.start()
+            timer = threading.Timer(self._timeout, self._expire)
+            timer.daemon = True
+            threads.start(timer)
+            self._timer = timer
 
     def call_off(self) -> None:
         """From here on it cannot expire any more."""

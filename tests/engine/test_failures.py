@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -590,6 +591,24 @@ def test_a_disk_that_is_full_under_a_stream_costs_no_attempt(
     is_full = False
     assert pipe.run(dir=tmp_path).status == "completed"
     assert "220 were there." in (tmp_path / "story.md").read_text()
+
+
+def test_what_a_step_that_overran_leaves_at_ctx_out_does_not_stay_on_the_disk(tmp_path: Path) -> None:
+    """Its thread has come back before the retry begins: each overrun of a long run would keep a film."""
+    pipe, left, is_left = Pipeline("p"), [], []
+
+    @pipe.step(writes="film.bin", timeout=0.05, retries=1, backoff=0)
+    def film(ctx: Context) -> Path:
+        out = ctx.out
+        out.write_bytes(b"film")
+        left.append(out)
+        if len(left) == 1:
+            time.sleep(0.3)
+        is_left.append(left[0].exists())
+        return out
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert is_left == [True, False]
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -287,6 +287,40 @@ def test_a_check_that_the_end_of_the_run_cuts_off_has_not_objected(
     assert shop.paid.count("made") == 1
 
 
+def cut_off_by_the_stop(shop: Shop, ctx: Context) -> Path:
+    """It breaks off after another step was hit."""
+    shop.begun.set()
+    assert shop.hit.wait(PATIENCE_S)
+    time.sleep(0.05)  # so that the error is heard of first
+    raise ValueError("half a film")
+
+
+def hit_itself(shop: Shop, ctx: Context) -> Path:
+    """All of it is there, and cannot be put into its place."""
+    shop.begun.set()
+    return ctx.out
+
+
+@pytest.mark.parametrize("end", [cut_off_by_the_stop, hit_itself])
+def test_what_a_step_leaves_at_ctx_out_does_not_stay_on_the_disk(
+    tmp_path: Path, end: Callable[[Shop, Context], Path]
+) -> None:
+    """No attempt is ever given it, and a process that runs one pipeline after another would never be rid of it."""
+    shop, left = Shop(is_async=False), []
+
+    def film(ctx: Context) -> Path:
+        ctx.out.write_bytes(b"film" * 1000)
+        left.append(ctx.out)
+        return end(shop, ctx)
+
+    shop.pipe.step(name="film", writes="film.bin", retries=0)(film)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageError, match="Input/output error"):
+        patch.setattr(*((Artifacts, "load") if end is cut_off_by_the_stop else (Artifacts, "store")), shop.fail)
+        shop.pipe.run(dir=tmp_path)
+    assert "film" in {event["step_id"] for event in events_of(tmp_path, "cut_off")}
+    assert not left[0].exists()
+
+
 def test_a_machine_that_cannot_write_the_pages_either_is_told_of_by_its_first_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,11 +165,6 @@ class Attempts:
 
     def judge_outcome(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         """Accept the output, or say why not. Writes objects and files; records nothing."""
-        verdict = self._verdict(attempt, outcome)
-        _discard_rest(attempt)
-        return verdict
-
-    def _verdict(self, attempt: Attempt, outcome: Outcome) -> Verdict:
         if outcome.error is not None:
             return self._judge_error(attempt, outcome)
         if self.artifacts.files.has_large:
@@ -221,7 +216,6 @@ class Attempts:
             return _sent_back(error)
         stopped = disk_failed_under(attempt.ctx, error)
         if stopped is not None:
-            _discard_rest(attempt)  # it may be what fills the disk
             raise stopped from error
         return Verdict(error=error, message=describe(error))
 
@@ -329,8 +323,8 @@ class Attempts:
         return Verdict(exited=_exited(attempt, outcome, Accepted((), value, ref), out), items=items)
 
 
-def _discard_rest(attempt: Attempt) -> None:
-    """Remove what a step has left at `ctx.out`: no attempt is ever given that."""
+def discard_rest(attempt: Attempt) -> None:
+    """Remove what a step has left at `ctx.out`: no attempt is ever given that, and it may fill the disk."""
     if attempt.ctx is not None and attempt.ctx.given_out is not None:
         temporaries.discard_output(attempt.ctx.given_out)
 

@@ -23,7 +23,7 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.context import ContextEndedError, current_task
-from holdfast.engine.attempt import Attempt, Attempts, describe
+from holdfast.engine.attempt import Attempt, Attempts, describe, discard_rest
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
@@ -381,6 +381,11 @@ class Runner:
 
     def _judged(self, attempt: Attempt, outcome: Outcome) -> Entry:
         """What an outcome comes to, as an entry. Whatever goes wrong here stops the run, and is told."""
+        entry = self._entry_of(attempt, outcome)
+        discard_rest(attempt)
+        return entry
+
+    def _entry_of(self, attempt: Attempt, outcome: Outcome) -> Entry:
         # After a failure, or the end of the run, an output could no longer be recorded: so none is written.
         stopped = outcome.cancelled and self.board.stopping
         if attempt.overran or stopped or self.committer.failed is not None:

@@ -287,6 +287,26 @@ def test_a_check_that_the_end_of_the_run_cuts_off_has_not_objected(
     assert shop.paid.count("made") == 1
 
 
+def test_a_section_that_cannot_be_put_into_its_memory_file_is_not_made_again(tmp_path: Path) -> None:
+    """It was paid for, and is on record with the others: the file is written from them by the next run."""
+    pipe, made = Pipeline("p"), []
+    pipe.items("part", [{"id": "one"}, {"id": "two"}])
+    pipe.step(name="note", each="part", appends="notes.md")(lambda part: made.append(part) or f"about {part}\n")
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "notes.md")
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(StorageError, match=r"notes\.md: Input/output error"),
+    ):
+        patch.setattr(Bookshelf, "replace", fail)
+        pipe.run(dir=tmp_path)
+    assert "Input/output error" in (tmp_path / "RESUME.md").read_text()
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert sorted(made) == ["one", "two"]
+
+
 def cut_off_by_the_stop(shop: Shop, ctx: Context) -> Path:
     """It breaks off after another step was hit."""
     shop.begun.set()

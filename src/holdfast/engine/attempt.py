@@ -231,7 +231,7 @@ class Attempts:
         if opened and not issubclass(type(output), str):
             raise OutputRefusedError(f"returned {type(output).__name__}, but {opened} begins with its text")
         checks = self.compiled.checks.get(spec.name)
-        refusal = self.run_checks(checks, attempt.node, attempt.ctx, output) if checks else ""
+        refusal = self._checked(checks, attempt.node, attempt.ctx, output) if checks else ""
         if refusal:
             kept = self._refused.keep(attempt.node, attempt.round, output)
             return Verdict(
@@ -258,15 +258,20 @@ class Attempts:
         record = self.state.task(node.id)
         once = self.state.once.get(node.id, {}) if record.status != COMPLETED else {}
         context = self._context(Attempt(node, record.attempt, record.round, "", {}), self._looking, once)
-        return self.run_checks(checks, node, context, output)
+        return self._checked(checks, node, context, output)
+
+    def _checked(self, checks: tuple[Check, ...], node: Node, ctx: Context | None, output: Any) -> str:
+        """As `run_checks`; one that the machine, or the end of the run, kept from looking has not objected."""
+        objection = self.run_checks(checks, node, ctx, output)
+        if ctx is not None and (objection or ctx.hit is not None):
+            ctx.require_whole()
+        return objection
 
     def run_checks(self, checks: tuple[Check, ...], node: Node, ctx: Any, output: Any) -> str:
         """The first objection of these checks, or ""."""
         for check in checks:
             arguments = self.inputs.arguments(node, check.sources, ctx, output)
             objection = _objection(check, arguments)
-            if ctx is not None and (objection or ctx.hit is not None):
-                ctx.require_whole()  # else it objects to the machine, or to the end of the run
             if objection:
                 return objection
         return ""

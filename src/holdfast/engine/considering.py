@@ -117,14 +117,14 @@ class Considering:
         return self.board.over_budget
 
     def _look_at(self, node: Node) -> None:
-        """Consider a node. If the machine fails at that while others are at work, these are let finish first.
+        """Consider a node. If the machine fails at that, what others have done, or are at, is recorded first.
 
         What was recorded of the node until then is true, and the next run looks at it afresh.
         """
         try:
             self._consider(node)
         except (OSError, StorageError) as error:
-            if not self.board.running:
+            if self._is_first:  # nothing was done yet
                 raise
             self.board.on_trouble(error)
 

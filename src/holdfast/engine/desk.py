@@ -18,7 +18,7 @@ from holdfast.engine.commit import Committer
 from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
 from holdfast.layout import PART_SUFFIX
-from holdfast.stores import atomic, disk, temporaries
+from holdfast.stores import atomic, disk, readable, temporaries
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
@@ -185,7 +185,8 @@ class EngineDesk:
         with self._disk():
             descriptor = self._tree.append_open(path)
             try:
-                found = os.fstat(descriptor).st_size
+                with readable.naming(path):
+                    found = os.fstat(descriptor).st_size
                 if size not in (found, None):  # removed and begun anew, cut, or added to
                     raise OutputRefusedError(f"somebody else changed {path} while it grew")
                 disk.write_all(descriptor, data, path)

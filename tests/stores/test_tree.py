@@ -235,3 +235,19 @@ def test_a_file_that_cannot_be_moved_in_is_told_and_stays_where_it_is(tree, root
         assert (root / f"{number}/a.bin").read_bytes() == b"text"
         assert len(seen) < number
         return
+
+
+@pytest.mark.parametrize(("number", "named"), [(1, "drafts"), (2, "drafts/one.md")])
+def test_a_folder_that_cannot_be_synced_is_told_by_a_name(tree, monkeypatch, number, named):
+    """The one that was made, or the file whose name was to be in it: a descriptor has none."""
+    syncs = []
+
+    def fail(op, path):
+        if op == "sync" and not path:
+            syncs.append(path)
+            if len(syncs) == number:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(disk, "hook", fail)
+    with pytest.raises(OSError, match=f"Input/output error: '{named}'"):
+        tree.write("drafts/one.md", b"text", sync=True)

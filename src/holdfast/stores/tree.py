@@ -298,7 +298,7 @@ class WorkTree:
         if folder is None or not _is_fresh(folder):
             folder = self._looked_at(parent, key, name, create)
         if sync and not folder.is_durable:
-            disk.sync_dir(parent.fd)
+            _sync(parent, key)
             folder.is_durable = True
         return folder
 

@@ -18,15 +18,14 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 import msgspec
 
 from holdfast import events as ev
-from holdfast.errors import HoldfastError, StorageError, ValueRefusedError
+from holdfast.errors import HoldfastError, StorageError
+from holdfast.given import amount, count, refuse_no_text, refused, shown
 from holdfast.journal import bodies
 from holdfast.pipeline.declared import is_async
 from holdfast.state import OnceRecord
 from holdfast.values import INLINE_VALUE_MAX, decode_json, encode_json
 from holdfast.wording import writable
 
-TOKENS_MAX = 10**15  # of one report: any sum of them is still exact in every reader of JSON
-USD_MAX = 1e12
 NAME_MAX = 1 << 20
 """Characters of a key or a model's name: a line of the journal holds them, also if each has to be escaped."""
 
@@ -177,7 +176,7 @@ class Context:
         """
         self._alive()
         if not isinstance(key, str) or not key or key != writable(key):
-            raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {_shown(key)}.")
+            raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {shown(key)}.")
         if len(key) > NAME_MAX:  # told before anything is paid that could not be recorded
             raise HoldfastError(
                 f"{self.task_id}: the key of ctx.once has {len(key)} characters, more than {NAME_MAX}.",
@@ -190,7 +189,7 @@ class Context:
             )
         if not callable(fn):
             raise HoldfastError(
-                f"{self.task_id}: ctx.once({key!r:.60}) needs a function to call, not {_shown(fn)}.",
+                f"{self.task_id}: ctx.once({key!r:.60}) needs a function to call, not {shown(fn)}.",
                 fix="Give the function itself, and its arguments after it.",
             )
         self._used.add(key)
@@ -280,9 +279,9 @@ class Context:
             round=self.round,
             once=key,
             inside=bool(inside),
-            input_tokens=_count(input_tokens, "input_tokens"),
-            output_tokens=_count(output_tokens, "output_tokens"),
-            cost_usd=_amount(cost_usd),
+            input_tokens=count(input_tokens, "input_tokens"),
+            output_tokens=count(output_tokens, "output_tokens"),
+            cost_usd=amount(cost_usd),
             model=writable(str(model))[:NAME_MAX],
         )
         if inside:
@@ -303,7 +302,7 @@ class Context:
         self._alive()
         if not self._part_path:
             raise HoldfastError(f"{self.task_id}: ctx.write needs a step with writes= naming one file.")
-        _refuse_no_text("write", text=text)
+        refuse_no_text("write", text=text)
         with self._streaming, self._machine():
             if not self._streamed and self.partial is None:
                 self._desk.begin_stream(self._part_path, self.task_id)
@@ -314,26 +313,26 @@ class Context:
 
     def section(self, text: str, title: str = "", sources: Sequence[str] = ()) -> None:
         """This item's part of progress.md."""
-        _refuse_no_text("section", text=text, title=title)
+        refuse_no_text("section", text=text, title=title)
         if issubclass(type(sources), str) or not hasattr(type(sources), "__iter__"):
-            raise _refused("section", f"sources must be a list of texts, not {_shown(sources)}")
+            raise refused("section", f"sources must be a list of texts, not {shown(sources)}")
         named = tuple(sources)
-        _refuse_no_text("section", **{f"sources[{number}]": source for number, source in enumerate(named)})
+        refuse_no_text("section", **{f"sources[{number}]": source for number, source in enumerate(named)})
         self._say(ev.SectionWritten(step_id=self.task_id, title=title, text=text, sources=named))
 
     def note(self, text: str, impact: str = "") -> None:
         """Something whoever continues should know; in RESUME.md under known issues."""
-        _refuse_no_text("note", text=text, impact=impact)
+        refuse_no_text("note", text=text, impact=impact)
         self._say(ev.NoteAdded(step_id=self.task_id, text=text, impact=impact))
 
     def decision(self, what: str, why: str, outcome: str = "") -> None:
         """A choice and its reason; in RESUME.md."""
-        _refuse_no_text("decision", what=what, why=why, outcome=outcome)
+        refuse_no_text("decision", what=what, why=why, outcome=outcome)
         self._say(ev.DecisionMade(step_id=self.task_id, what=what, why=why, outcome=outcome))
 
     def log(self, event: str, **fields: Any) -> None:
         """A line shown beside the running step, and kept."""
-        _refuse_no_text("log", event=event)
+        refuse_no_text("log", event=event)
         encode_json(fields, "log")
         self._say(ev.Logged(step_id=self.task_id, name=event, fields=fields))
         import logging  # loaded by whoever logs; a pipeline that never does need not wait for it
@@ -385,33 +384,3 @@ class Context:
             raise ContextEndedError(f"{self.task_id}: a process that the step has forked cannot write to the run.")
         if self._ended and not (for_call and self._keeps_calls):
             raise ContextEndedError(f"{self.task_id}: {self._ended}; this attempt can no longer write to the run.")
-
-
-def _refuse_no_text(method: str, **given: Any) -> None:
-    for name, value in given.items():
-        if not issubclass(type(value), str):
-            raise _refused(method, f"{name} must be text, not {_shown(value)}")
-
-
-def _refused(method: str, problem: str) -> ValueRefusedError:
-    return ValueRefusedError(f"ctx.{method}: {problem}.", where=method)
-
-
-def _shown(value: Any) -> str:
-    """A wrong argument, in a few words; nobody knows what somebody's own object does when it is asked for some."""
-    try:
-        return f"{value!r:.40}"
-    except Exception:
-        return f"this {type(value).__name__}"
-
-
-def _count(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TOKENS_MAX:
-        raise HoldfastError(f"ctx.usage: {name} must be a whole number of tokens, not {_shown(value)}.")
-    return value
-
-
-def _amount(value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= USD_MAX:
-        raise HoldfastError(f"ctx.usage: cost_usd must be an amount, not {_shown(value)}.")
-    return float(value)

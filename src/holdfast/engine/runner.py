@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
@@ -23,26 +22,15 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.context import ContextEndedError, current_task
+from holdfast.engine import entries
 from holdfast.engine.attempt import Attempt, Attempts, describe, discard_rest
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
 from holdfast.engine.coroutines import Coroutines
 from holdfast.engine.deadlines import Deadlines
-from holdfast.engine.entries import (
-    Answered,
-    Broken,
-    CutOff,
-    Ending,
-    Heard,
-    Late,
-    Nudge,
-    Overdue,
-    Report,
-    Unasked,
-    Unjudged,
-)
 from holdfast.engine.outcomes import Outcomes
+from holdfast.engine.pool import Pool
 from holdfast.engine.standing import standing
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
@@ -91,9 +79,7 @@ class Runner:
             board, judge, attempts, concurrency=limits.concurrency, budget_usd=limits.budget_usd
         )
         self._inline = InlineExecutor()
-        self._make_processes = process_executor
-        self._processes: Executor | None = None
-        self._making_processes = threading.Lock()
+        self._pool = Pool(process_executor)
         self.context = contextvars.Context()  # in which the bodies of this run begin
         self._workers = Workers(
             self.committer.pump, self.committer.has_mail, self.context, fail=self.committer.fail
@@ -127,7 +113,7 @@ class Runner:
 
     def hear(self, events: Sequence[ev.Event]) -> None:
         """Record what somebody wants while the run goes on, and act on it."""
-        self.committer.commit(Heard(self._considering, events))
+        self.committer.commit(entries.Heard(self._considering, events))
 
     def run(self) -> str:
         """Work until nothing more can be done; gives the run's status. Raises what the disk or a lock said.
@@ -135,11 +121,11 @@ class Runner:
         What the machine did to one task only is in `trouble`: then the record is whole, and says so.
         """
         try:
-            self.committer.commit(Nudge())
+            self.committer.commit(entries.Nudge())
             self._supervise()
             if not self._starts_nothing() and self.committer.exclusively(self.board.look_at_touched):
                 self._looked_after = True
-                self.committer.commit(Nudge())
+                self.committer.commit(entries.Nudge())
                 self._supervise()
             return self._stop()
         finally:
@@ -176,7 +162,7 @@ class Runner:
             self._sleep(self.committer.exclusively(lambda: self._patience(now, give_up_at)))  # noqa: B023
             self._expire(clock.monotonic())
             if self.committer.exclusively(self._something_due):
-                self.committer.commit(Nudge())
+                self.committer.commit(entries.Nudge())
         if self.committer.failed is not None:
             raise self.trouble or self.committer.failed  # the first: the second may be the same disk's
 
@@ -237,7 +223,7 @@ class Runner:
             reason = self.trouble.message
         elif not self.interrupted:
             status, reason = standing(self.board, budget_usd=self._budget_usd, looked_after=self._looked_after)
-        self.committer.commit(Ending(self._outcomes, status, reason))
+        self.committer.commit(entries.Ending(self._outcomes, status, reason))
         if self.committer.failed is not None:
             raise self.trouble or self.committer.failed
         return status
@@ -245,8 +231,7 @@ class Runner:
     def _close(self) -> None:
         self._workers.close()
         self._coroutines.close()
-        if self._processes is not None:
-            self._processes.close()
+        self._pool.close()
 
     # --- once a batch is written, and once it is durable ---------------------------------------------------
 
@@ -306,7 +291,7 @@ class Runner:
                 and self.board.running.get(attempt.node.id) is attempt
                 and not attempt.overran
             ):
-                self.committer.commit(Overdue(self._outcomes, attempt))
+                self.committer.commit(entries.Overdue(self._outcomes, attempt))
 
     # --- worker threads ------------------------------------------------------------------------------------
 
@@ -316,12 +301,12 @@ class Runner:
             outcome = attempt.outcome = self._execute(attempt)
             self._workers.body_ended()
             if self.attempts.is_quick_to_judge(attempt, outcome) and self.committer.has_time():
-                self.committer.commit(Unjudged(self._judged, attempt, outcome))
+                self.committer.commit(entries.Unjudged(self._judged, attempt, outcome))
             else:
                 self._let_a_signal_in(outcome)
                 self.committer.commit(self._judged(attempt, outcome))
         except BaseException as error:  # a mistake of ours: the run would wait for this attempt for ever
-            self.committer.commit(Broken(error))
+            self.committer.commit(entries.Broken(error))
         finally:
             current_task.reset(token)
 
@@ -329,12 +314,12 @@ class Runner:
         try:
             asking.reasons = self._considering.checklist(asking.phase)
             self._workers.body_ended()
-            self.committer.commit(Answered(self._considering, asking))
+            self.committer.commit(entries.Answered(self._considering, asking))
         except (OSError, StorageError) as error:
             self.halt(error, "read an input")
-            self.committer.commit(Unasked(self.board, asking))
+            self.committer.commit(entries.Unasked(self.board, asking))
         except BaseException as error:  # a mistake of ours
-            self.committer.commit(Broken(error))
+            self.committer.commit(entries.Broken(error))
 
     def _execute(self, attempt: Attempt) -> Outcome:
         try:
@@ -344,7 +329,7 @@ class Runner:
         node = attempt.node
         if node.kind == "step" and node.spec.executor == "process":
             try:
-                return self._process_pool().run(call)
+                return self._pool.run(call)
             except StorageError as error:  # the system starts no process
                 return Outcome(error=self.halt(error, "start"))
         if call.timeout:
@@ -372,13 +357,6 @@ class Runner:
             raise ContextEndedError("the run has ended")  # nobody could record what this body is paid for
         return call
 
-    def _process_pool(self) -> Executor:
-        """The one pool of this run: of another, made by two threads at once, nobody would end the workers."""
-        with self._making_processes:
-            if self._processes is None:
-                self._processes = self._make_processes()
-            return self._processes
-
     def _judged(self, attempt: Attempt, outcome: Outcome) -> Entry:
         """What an outcome comes to, as an entry. Whatever goes wrong here stops the run, and is told."""
         entry = self._entry_of(attempt, outcome)
@@ -389,22 +367,22 @@ class Runner:
         # After a failure, or the end of the run, an output could no longer be recorded: so none is written.
         stopped = outcome.cancelled and self.board.stopping
         if attempt.overran or stopped or self.committer.failed is not None:
-            return Late(self._outcomes, attempt)
+            return entries.Late(self._outcomes, attempt)
         if (self.interrupted or self.trouble is not None) and outcome.broke_off:
             assert outcome.error is not None
-            return CutOff(self._outcomes, attempt, describe(outcome.error))
+            return entries.CutOff(self._outcomes, attempt, describe(outcome.error))
         try:
             if attempt.ctx is not None and attempt.ctx.hit is not None:  # whatever its body made of that
                 raise attempt.ctx.hit
             verdict = self.attempts.judge_outcome(attempt, outcome)
         except ContextEndedError:  # by the end of the run, while it was being checked
-            return Late(self._outcomes, attempt)
+            return entries.Late(self._outcomes, attempt)
         except (OSError, StorageError) as error:
-            return CutOff(self._outcomes, attempt, self.halt(error, "work on").message)
+            return entries.CutOff(self._outcomes, attempt, self.halt(error, "work on").message)
         except BaseException as error:
             self.committer.fail(error)  # at once: the commit to come must not mask it
-            return Broken(error)
-        return Report(self._outcomes, attempt, verdict, outcome.duration)
+            return entries.Broken(error)
+        return entries.Report(self._outcomes, attempt, verdict, outcome.duration)
 
     def _let_a_signal_in(self, outcome: Outcome) -> None:
         """Ctrl-C in a terminal also ends what steps have started there, and that may be heard of first."""

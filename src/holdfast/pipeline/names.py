@@ -36,13 +36,13 @@ _RESERVED_NAMES = {"ctx": "the context", "run_id": "the template field of the ru
 
 def printable(text: object, limit: int = 60) -> str:
     """`text` on one line, shortened, with everything that could deceive a terminal or a reader escaped."""
-    shown = text if isinstance(text, str) else _words_of(text)
+    shown = text if isinstance(text, str) else words_of(text)
     short = shown[: limit + 1]
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in short)
     return safe if len(shown) <= limit and len(safe) <= 6 * limit else safe[: limit - 1] + "…"
 
 
-def _words_of(thing: object) -> str:
+def words_of(thing: object) -> str:
     """What anything calls itself; a number of very many digits, or somebody's own object, may fail at that."""
     try:
         return repr(thing)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import signal
 import threading
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,6 +17,7 @@ from holdfast import Context, Pipeline, clock
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.limits import Limit
 from holdfast.errors import StorageError
+from holdfast.runs.listing import open_project, read_picture
 
 from .projects import PATIENCE_S, events_of, in_thread, say, waiting_pipeline
 
@@ -441,3 +444,28 @@ def test_a_checklist_that_cannot_be_asked_stops_the_run(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(Attempts, "run_checks", fail)
     assert isinstance(in_thread(lambda: pipe.run(dir=tmp_path)), StorageError)
+
+
+def test_a_run_that_was_stopped_between_two_phases_says_what_comes_next(tmp_path: Path) -> None:
+    """The phase that could begin was not looked at any more; the pages name its step all the same."""
+    pipe, handled = Pipeline("p"), threading.Event()
+    pipe.phase("One")
+    pipe.phase("Two", checklist=[lambda ctx: None])
+
+    @pipe.step(phase="One")
+    def first() -> str:
+        stop = signal.getsignal(signal.SIGINT)
+        assert callable(stop)
+        stop(signal.SIGINT, None)
+        handled.set()
+        return "first"
+
+    @pipe.step(phase="Two")
+    def second(first: str) -> str:
+        return first
+
+    assert pipe.run(dir=tmp_path, run_id="r").status == "in_progress"
+    assert handled.is_set()
+    (document,) = tmp_path.glob(".holdfast/runs/*/checkpoint.json")
+    assert json.loads(document.read_text())["next_step"] == "second"
+    assert read_picture(open_project(tmp_path), "r").next_steps() == ["second"]

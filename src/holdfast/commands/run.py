@@ -300,6 +300,8 @@ class _Session:
     def _draw(self) -> tuple[Picture, Graph]:
         """Items whose function has yet to run again are those that tasks on record speak of, as for any reader."""
         graph, state = self.runner.graph, copied(self.state)
+        if state.reason and state.status != COMPLETED:  # stopped: here a phase that could begin was not looked at
+            return draw_both(state, loading(self.open.objects))
         picture = draw_graph(graph, state)
         unknown = sum(task not in graph.nodes for task in state.tasks)
         if not unknown or unknown == len(picture.orphans()):

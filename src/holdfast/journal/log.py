@@ -128,10 +128,10 @@ class EventLog:
         except OSError as error:
             raise StorageError.from_os(error, "open the journal") from error
         try:
-            with readable.naming(self._name):
-                return Batch(self, self._catch_up())
+            return Batch(self, self._catch_up())
         except OSError as error:
             self._lock.release()
+            readable.name(error, self._name)
             raise StorageError.from_os(error, "append to the journal") from error
         except BaseException:
             self._lock.release()

@@ -229,8 +229,11 @@ def _flock(fd: int, how: int, path: Path) -> bool:
 
 
 def _stat(fd: int, name: str) -> os.stat_result:
-    with readable.naming(name):
+    try:  # with no more than that: every commit comes by
         return os.fstat(fd)
+    except OSError as error:
+        readable.name(error, name)
+        raise
 
 
 def _identity(fd: int, name: str) -> tuple[int, int]:

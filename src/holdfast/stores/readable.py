@@ -114,9 +114,14 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not isinstance(error.filename, str):  # nothing, or the number of the descriptor
-            error.filename = os.fspath(path)
+        name(error, path)
         raise
+
+
+def name(error: OSError, path: str | os.PathLike[str]) -> None:
+    """The same for an error that was caught: a context manager would cost every commit something."""
+    if not isinstance(error.filename, str):  # nothing, or the number of the descriptor
+        error.filename = os.fspath(path)
 
 
 def open_followed(path: Path) -> int:

@@ -74,11 +74,12 @@ def matrices(picture: Picture) -> Iterator[Matrix]:
 
 def cells(picture: Picture, table: Matrix, rows: Iterable[Path] | None = None) -> Iterator[Row]:
     """Each row's label and symbols; all rows of the table, or those given."""
-    names = [column.name for column in table.columns]
+    names, settled = [column.name for column in table.columns], picture.settled
     for path in table.rows if rows is None else rows:
         label = "/".join(path)
         place = f"[{label}]" if path else ""
-        yield Row(label, tuple([MARKS[shown_status(picture, name + place)] for name in names]))
+        tasks = [name + place for name in names]
+        yield Row(label, tuple([DONE_MARK if task in settled else mark(picture, task) for task in tasks]))
 
 
 def mark(picture: Picture, task: str) -> str:

@@ -87,9 +87,16 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
         return found
 
     @cached_property
+    def settled(self) -> frozenset[str]:
+        """The tasks that are completed, and nothing is asked about them or sent back: mostly nearly all."""
+        found = [task for task, r in self.state.tasks.items() if r.status == COMPLETED and not r.question]
+        return frozenset(found).difference(self.state.recalls)
+
+    @cached_property
     def open_tasks(self) -> list[str]:
         """The tasks that are not finished, as people see it."""
-        return [task for task in self.tasks if self.status(task) not in (COMPLETED, STATUS_SKIPPED)]
+        unsettled = (task for task in self.tasks if task not in self.settled)
+        return [task for task in unsettled if self.status(task) not in (COMPLETED, STATUS_SKIPPED)]
 
     def record(self, task: str) -> TaskState:
         return self.state.task(task)
@@ -177,8 +184,13 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
 
     def needs(self) -> list[Need]:
         """Everything that waits for a person; what is no longer in the pipeline waits for nobody."""
-        gone = {*self.orphans(), *self._orphaned_gates()}
-        return [need for need in needs_of(self.state, self.spec) if need.task not in gone]
+        return list(self._needs)
+
+    @cached_property
+    def _needs(self) -> list[Need]:
+        found = needs_of(self.state, self.spec)
+        gone = {*self.orphans(), *self._orphaned_gates()} if found else ()
+        return [need for need in found if need.task not in gone]
 
     def gates(self) -> list[str]:
         """Every gate known so far, also those after each batch."""

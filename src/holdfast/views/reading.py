@@ -22,6 +22,7 @@ from holdfast.views.stamp import read_stamp
 
 TITLE_ENDS = " checkpoint"
 LIST_HEADINGS = ("step", "single step", "task")
+_ROWS_KEPT = 1000
 _STATE_HEADINGS = ("state", "status")
 
 
@@ -95,11 +96,16 @@ class Items:
         return written if check_item_id(written) is None else None
 
 
+_Said = tuple[str, list[tuple[str, str, str | None]]]
+"""A fan-out, and of its steps: which, what is written in its cell, and the status that this means."""
+
+
 class _Table(msgspec.Struct):
     """How the table at hand is read: a list by one column, a matrix by depth of the row and by fan-out."""
 
     state_at: int | None = None
     steps: dict[int, dict[str, list[tuple[int, str]]]] = {}
+    rows: dict[tuple[int, tuple[str, ...]], list[_Said]] = {}
 
 
 class _Names:
@@ -201,17 +207,29 @@ class _Reader:
     def _matrix_row(self, cells: list[str]) -> None:
         written = tuple(_shown(cells[0]).split("/"))
         meant = False
-        for var, steps in self._table.steps.get(len(written), {}).items():
-            said = [(name, cells[index]) for index, name in steps if index < len(cells) and cells[index]]
-            statuses = [self._status(cell) for _, cell in said]
-            path = self.items.path(var, written) if any(statuses) else None
+        for var, said in self._said(len(written), tuple(cells)[1:]):
+            path = self.items.path(var, written)
             if path is not None:
                 meant = True
                 place = f"[{'/'.join(path)}]"
-                for (name, cell), status in zip(said, statuses, strict=True):
+                for name, cell, status in said:
                     self._claim(name + place, cell, status)
         if not meant:
             self.ignored.add(f"row {printable(markdown_text(cells[0]))}")
+
+    def _said(self, depth: int, cells: tuple[str, ...]) -> list[_Said]:
+        """What a row's cells say of the steps of each fan-out that has items of that depth; most are alike."""
+        known = self._table.rows
+        if (depth, cells) not in known:
+            if len(known) > _ROWS_KEPT:
+                known.clear()
+            known[depth, cells] = []
+            for var, steps in self._table.steps.get(depth, {}).items():
+                heard = [(name, cells[index - 1]) for index, name in steps if index <= len(cells)]
+                said = [(name, cell, self._status(cell)) for name, cell in heard if cell]
+                if any(status for _, _, status in said):
+                    known[depth, cells].append((var, said))
+        return known[depth, cells]
 
     def _claim(self, task: str, cell: str, status: str | None) -> None:
         if status is None:

@@ -177,7 +177,10 @@ def _single_step(picture: Picture, step: StepSpec, record: TaskState) -> Json:
 def _fanned_out(picture: Picture, step: StepSpec, tasks: Sequence[str]) -> Json:
     assert step.each is not None
     records = [picture.state.task(task) for task in tasks]
-    statuses = [_shown(record, picture.status(task)) for task, record in zip(tasks, records, strict=True)]
+    statuses = [
+        COMPLETED if task in picture.settled else _shown(record, picture.status(task))
+        for task, record in zip(tasks, records, strict=True)
+    ]
     finished = {*statuses} <= {COMPLETED, SKIPPED} and is_expanded(picture, step.each)
     started = [record.started_at for record in records if record.started_at is not None]
     ended = [record.completed_at for record in records if record.completed_at is not None]

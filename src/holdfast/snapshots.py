@@ -47,12 +47,12 @@ def write_snapshot(run_dir: Path, number: int, payload: bytes, *, tmp_dir: Path 
     if payload[:1] != b"{" or payload[-1:] != b"}":
         raise ValueError("a snapshot must be one JSON object")
     covered = payload[:-1]
-    comma = b"," if len(payload) > 2 else b""
-    proof = hashlib.sha256(covered).hexdigest().encode()
-    content = b'%s%s"sha256":"%s"}\n' % (covered, comma, proof)
+    hasher = hashlib.sha256(covered)
+    proof = b'%s"sha256":"%s"}\n' % (b"," if len(payload) > 2 else b"", hasher.hexdigest().encode())
+    hasher.update(proof)
     path = snapshot_path(run_dir, number)
-    atomic.write_file(path, content, sync=True, tmp_dir=tmp_dir)
-    atomic.write_file(sidecar_of(path), _sidecar_line(path, content), sync=False, tmp_dir=tmp_dir)
+    atomic.write_file(path, covered + proof, sync=True, tmp_dir=tmp_dir)
+    atomic.write_file(sidecar_of(path), _sidecar_line(path, hasher.hexdigest()), sync=False, tmp_dir=tmp_dir)
     return path
 
 
@@ -106,11 +106,11 @@ def _examine_sidecar(path: Path, content: bytes) -> str:
         if error.errno not in readable.UNUSABLE:
             raise
         return "stale"
-    return "" if sidecar == _sidecar_line(path, content) else "stale"
+    return "" if sidecar == _sidecar_line(path, hashlib.sha256(content).hexdigest()) else "stale"
 
 
-def _sidecar_line(path: Path, content: bytes) -> bytes:
-    return f"{hashlib.sha256(content).hexdigest()}  {path.name}\n".encode()
+def _sidecar_line(path: Path, sha256: str) -> bytes:
+    return f"{sha256}  {path.name}\n".encode()
 
 
 def _proved(content: bytes) -> bytes | None:

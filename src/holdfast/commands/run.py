@@ -342,10 +342,12 @@ class _Session:
     def _write_last_words(self) -> None:
         self.open.say(self._wishes(), durable=False)  # nothing starts any more: the next run takes them up
         with seldom():  # nothing else is at work any more
-            self.open.write_snapshot()
-            kept = self._write_views(sync=True)
+            with self.open.snapshot_beside():
+                shown = self.state.seq
+                kept = self._write_views(sync=True)
             if kept:
                 self.open.say(kept, durable=False)
+            if self.state.seq > shown:
                 self._write_views(sync=True)  # no view is older than the journal after a stop
 
 

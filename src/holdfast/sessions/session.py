@@ -20,6 +20,7 @@ import msgspec
 
 import holdfast
 from holdfast import events as ev
+from holdfast import threads
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
@@ -288,23 +289,30 @@ class OpenRun:
 
     def write_snapshot(self) -> None:
         """Save the fold of the journal as it is now."""
+        with self.snapshot_beside():
+            pass
 
-        def encode() -> tuple[int, bytes]:
-            number = next_number(self.run_layout.dir, self.state.snapshot_number)
-            return number, encode_state(self.state, self.journal.position)
-
-        number, payload = self.committer.exclusively(encode)
-        self.committer.make_durable()  # a snapshot never knows more than the journal keeps
-        written = write_snapshot(self.run_layout.dir, number, payload, tmp_dir=self.layout.tmp)
-        # So that the number is not used again, even if every snapshot is lost.
+    @contextmanager
+    def snapshot_beside(self) -> Iterator[None]:
+        """Save the fold of the journal as it is now, while something else is done, but nothing recorded."""
+        number = next_number(self.run_layout.dir, self.state.snapshot_number)
+        # Before it is written: its number is not used again, even if every snapshot is lost.
         self.submit((ev.SnapshotWritten(number=number),), durable=False)
         self.committer.pump()
         damaged: list[str] = []
-        keep, quarantine = self.request.settings.snapshots, self.run_layout.quarantine
-        rotate(self.run_layout.dir, keep, written=written, quarantine=quarantine, damaged=damaged)
+        with threads.beside(lambda: self._keep_snapshot(number, damaged)):
+            yield
         if damaged:
             self.submit((ev.StateMended(findings=tuple(damaged)),), durable=False)
             self.committer.pump()
+
+    def _keep_snapshot(self, number: int, damaged: list[str]) -> None:
+        """Write it, then drop the oldest; what is found to be wrong with those that stay goes into `damaged`."""
+        payload = self.committer.exclusively(lambda: encode_state(self.state, self.journal.position))
+        self.committer.make_durable()  # a snapshot never knows more than the journal keeps
+        written = write_snapshot(self.run_layout.dir, number, payload, tmp_dir=self.layout.tmp)
+        keep, quarantine = self.request.settings.snapshots, self.run_layout.quarantine
+        rotate(self.run_layout.dir, keep, written=written, quarantine=quarantine, damaged=damaged)
 
 
 def encoded_spec(compiled: CompiledPipeline) -> msgspec.Raw:

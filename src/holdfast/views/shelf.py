@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast import threads
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import PipelineSpec
@@ -76,6 +77,7 @@ class ViewShelf:
         self._checkpoint = _Page(layout.checkpoint_view)
         self._pages = (self._checkpoint, _Page(layout.resume_view), _Page(run.progress))
         self._kept: list[Kept] = []
+        self._kept_beside: list[Kept] = []  # by the thread that writes todos.db
 
     def edited(self, spec: PipelineSpec) -> list[Claims]:
         """What checkpoint.md and todos.db claim, if somebody changed them since they were written; each edit once.
@@ -105,7 +107,15 @@ class ViewShelf:
 
         `sync` at a stop, when they may be all that someone reads.
         """
-        self._kept = []
+        self._kept, self._kept_beside = [], []
+        todos = self._todos_view()
+        drawn = todos.draw(picture, lambda: _edges(graph))  # here, so that little but SQLite is left to do beside
+        begun = todos.begin(drawn)
+        with threads.beside(lambda: todos.store(drawn, begun)):
+            self._write_pages(picture, sync)
+        return self._kept + self._kept_beside
+
+    def _write_pages(self, picture: Picture, sync: bool) -> None:
         self._make_room(self._run.summary)
         self._put(self._run.summary, summary.encode_summary(picture), sync)
         checkpoint_page, resume_page, progress_page = self._pages
@@ -115,8 +125,6 @@ class ViewShelf:
             self._turn(resume_page, resume.render(picture), sync)
         if picture.state.sections and self._is_free(progress_page):
             self._turn(progress_page, progress.render(picture), sync)
-        self._todos_view().update(picture, lambda: _edges(graph))
-        return self._kept
 
     def obstacles(self) -> list[Obstacle]:
         """What `write` would move out of the way, in that order. Read-only."""
@@ -215,10 +223,10 @@ class ViewShelf:
         return self._todos
 
     def _set_todos_aside(self, path: Path) -> None:
-        self._keep(path, self._set_aside(path), "of no use")
+        self._kept_beside.append(Kept(path.name, self._set_aside(path), "of no use"))
 
     def _keep_todos(self, path: Path, data: bytes) -> None:
-        self._keep(path, asides.write_beside(path, data), "edited")
+        self._kept_beside.append(Kept(path.name, asides.write_beside(path, data), "edited"))
 
 
 class _Page:

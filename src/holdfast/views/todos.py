@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
+
 from holdfast.clock import iso
 from holdfast.errors import HoldfastError
 from holdfast.escaping import terminal
@@ -42,7 +44,7 @@ _OR_UPDATE = (
     " status = excluded.status, updated_at = excluded.updated_at"
 )
 _INSERT_DEPS = "INSERT INTO todo_deps (todo_id, depends_on) VALUES "
-_ROWS_AT_ONCE = 150  # of six values: no older SQLite takes more than 999
+_ROWS_AT_ONCE = 2500
 _STATUS = {
     PENDING: TODO,
     FAILED: TODO,  # another attempt is due
@@ -52,6 +54,27 @@ _STATUS = {
     NEEDS_REVIEW: WAITING,
 }
 _GATHERED_MAX = 10_000
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """All rows and dependencies as they should stand, at one moment of a run."""
+
+    run_id: str
+    seq: int
+    at: str
+    rows: dict[str, Row]
+    deps: set[Edge]
+    digest: str
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """What has to be written to an open database, in the transaction that was begun."""
+
+    connection: sqlite3.Connection
+    rows: Sequence[tuple[str, ...]]
+    gone: Sequence[tuple[str]]
+    deps: Sequence[Edge]
+    old_deps: Sequence[Edge]
 
 
 class _EditedError(Exception):
@@ -79,9 +102,28 @@ class TodosView:
 
     def update(self, picture: Picture, edges: Edges) -> bool:
         """Write what has changed since the last time; False if it has to wait for the next."""
+        return self.store(self.draw(picture, edges))
+
+    def draw(self, picture: Picture, edges: Edges) -> Drawn:
+        """What should be there, for `store`; no file is looked at."""
+        rows, deps = self._wanted(picture, edges)
+        now = iso(picture.state.updated_at or 0.0)
+        return Drawn(picture.state.run_id, picture.state.seq, now, rows, deps, todofile.digest(rows, deps))
+
+    def begin(self, drawn: Drawn) -> _Change | None:
+        """Look at what is there, for `store`; nothing if that meets trouble: `store` deals with it."""
+        try:
+            return self._begin(self._opened(), drawn)
+        except (_EditedError, sqlite3.Error, UnusableError, OSError, HoldfastError):
+            self._roll_back()
+            return None
+
+    def store(self, drawn: Drawn, begun: _Change | None = None) -> bool:
+        """Write what of it is not there yet; False if it has to wait for the next time."""
         for _ in range(2):
             try:
-                self._write(self._opened(), picture, edges)
+                change, begun = begun or self._begin(self._opened(), drawn), None
+                self._finish(change, drawn)
             except _EditedError:
                 self._roll_back()
                 return False
@@ -159,26 +201,30 @@ class TodosView:
             return False
         return True
 
-    def _write(self, connection: sqlite3.Connection, picture: Picture, edges: Edges) -> None:
-        rows, deps = self._wanted(picture, edges)
+    def _begin(self, connection: sqlite3.Connection, drawn: Drawn) -> _Change:
+        rows, now = drawn.rows, drawn.at
         connection.execute("BEGIN IMMEDIATE")
-        old, old_deps = self._on_file(connection, picture.state.run_id)
-        now = iso(picture.state.updated_at or 0.0)
-        changed = [(name, *row, now, now) for name, row in rows.items() if old.get(name) != row]
-        connection.executemany("DELETE FROM todo_deps WHERE todo_id = ? AND depends_on = ?", list(old_deps - deps))
-        gone = [(name,) for name in old if name not in rows]
-        connection.executemany("DELETE FROM todos WHERE id = ?", gone)
-        _insert(connection, _INSERT_TODOS, changed, _OR_UPDATE)
-        _insert(connection, _INSERT_DEPS, sorted(deps - old_deps))
+        old, old_deps = self._on_file(connection, drawn.run_id)
         connection.execute("DELETE FROM todo_view")
-        mark = (
-            picture.state.run_id,
-            picture.state.seq,
-            todofile.digest(rows, deps),
+        return _Change(
+            connection,
+            rows=[(name, *row, now, now) for name, row in rows.items() if old.get(name) != row],
+            gone=[(name,) for name in old if name not in rows],
+            deps=sorted(drawn.deps - old_deps),
+            old_deps=list(old_deps - drawn.deps),
         )
-        connection.execute("INSERT INTO todo_view VALUES (?, ?, ?)", mark)
+
+    def _finish(self, change: _Change, drawn: Drawn) -> None:
+        connection = change.connection
+        if change.old_deps:
+            connection.executemany("DELETE FROM todo_deps WHERE todo_id = ? AND depends_on = ?", change.old_deps)
+        if change.gone:
+            connection.executemany("DELETE FROM todos WHERE id = ?", change.gone)
+        _insert(connection, _INSERT_TODOS, change.rows, _OR_UPDATE)
+        _insert(connection, _INSERT_DEPS, change.deps)
+        connection.execute("INSERT INTO todo_view VALUES (?, ?, ?)", (drawn.run_id, drawn.seq, drawn.digest))
         connection.execute("COMMIT")
-        self._rows, self._deps, self._reported, self._kept = rows, deps, "", ""
+        self._rows, self._deps, self._reported, self._kept = drawn.rows, drawn.deps, "", ""
         self._version = todofile.data_version(connection)
 
     def _on_file(self, connection: sqlite3.Connection, run_id: str) -> tuple[dict[str, Row], set[Edge]]:
@@ -209,11 +255,13 @@ class TodosView:
         rows = _own_rows(picture)
         drawn = hash(frozenset(rows))
         if drawn != self._drawn or self._rows is None:
-            self._edges = {(task, named or f"missing:{task}") for task, named in edges() if task in rows}
+            self._edges = {edge for edge in map(_named, edges()) if edge[0] in rows}
             self._drawn = drawn
-        unknown = {named for _, named in self._edges}.difference(rows)
+        unknown = {named for _, named in self._edges if named not in rows}
         rows |= dict.fromkeys(sorted(unknown), ("unknown", "a dependency that names nothing", WAITING))
         not_done = {name for name, row in rows.items() if row[2] != DONE}
+        if not not_done:
+            return rows, self._edges
         ready = {*picture.ready, *_cut_off(picture)}
         open_edges = {edge for edge in self._edges if edge[1] in not_done}
         # The picture knows of orders that are satisfied otherwise: what it calls ready shall be listed.
@@ -224,6 +272,11 @@ class TodosView:
             if status == TODO:
                 rows[task] = (title, description, WAITING)
         return rows, self._edges - satisfied if satisfied else self._edges
+
+
+def _named(edge: tuple[str, str | None]) -> Edge:
+    task, named = edge
+    return edge if named else (task, f"missing:{task}")  # type: ignore[return-value]
 
 
 def graph_edges(graph: Graph) -> Iterator[Edge]:
@@ -272,7 +325,9 @@ def _own_rows(picture: Picture) -> dict[str, Row]:
         rows[f"phase:{phase.name}"] = (phase.name, terminal(standing), status)
     titles = {step.name: terminal(step.title) for step in picture.spec.steps}
     for task in picture.tasks:
-        rows[task] = _task_row(picture, task, titles)
+        name, bracket, rest = task.partition("[")
+        title = titles.get(name, name) + (f": {rest[:-1]}" if bracket else "")
+        rows[task] = _task_row(picture, task, title)
     asks = {gate.name: gate.ask for gate in picture.spec.gates}
     for gate, standing in matrix.gates(picture).items():
         ask = asks.get(step_of(gate), "")
@@ -289,10 +344,10 @@ def _cut_off(picture: Picture) -> list[str]:
     return [task for task in picture.tasks if picture.state.task(task).status == IN_PROGRESS]
 
 
-def _task_row(picture: Picture, task: str, titles: dict[str, str]) -> Row:
-    name, bracket, rest = task.partition("[")
-    title = titles.get(name, name) + (f": {rest[:-1]}" if bracket else "")
+def _task_row(picture: Picture, task: str, title: str) -> Row:
     record = picture.state.tasks.get(task)
+    if record is not None and task in picture.settled:
+        return title, _description(record), DONE
     if record is None:
         return title, "", WAITING if task in picture.blocked else TODO
     if picture.state.recalls and is_sent_back(picture.state, task):

@@ -10,13 +10,13 @@ from typing import Any
 
 from holdfast.artifacts.keeping import Artifacts, LostValueError
 from holdfast.artifacts.outside import OutsideHashes, patterns_of, reads_of
-from holdfast.artifacts.parts import UNKNOWN, Ingredients, digest_of
+from holdfast.artifacts.parts import UNKNOWN, Ingredients, digest_of, digest_of_named
 from holdfast.pipeline.batches import items_before
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, step_of, task_id
 from holdfast.pipeline.past import before_id
-from holdfast.pipeline.spec import PipelineSpec, Source, StepSpec
-from holdfast.pipeline.templates import as_fields, render_path
+from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, Source, StepSpec
+from holdfast.pipeline.templates import SEGMENT_BYTES_MAX, around, as_fields, is_plain, render_path
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
 from holdfast.stores.ahead import FILES_MIN
 from holdfast.values import digest, digest_of_fields, encode_json
@@ -38,6 +38,7 @@ class Inputs:
         self.root = root
         self._outside = OutsideHashes()
         self._params: dict[str, str] = {}
+        self._taken: dict[str, list[tuple[str, str]]] = {}  # by step: see `_params_of`
         self._texts: dict[str, str] | None = None  # the parameters as templates take them
         self._memory_paths: dict[tuple[str, ...], str] = {}
         self._paths: dict[str, dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
@@ -57,12 +58,14 @@ class Inputs:
         if is_step:
             parts["version"] = str(version or spec.version)
         if node.item is not None:
-            parts["item"] = self._item_digest(node)
+            is_bare = len(node.item) == 1 == len(node.path)
+            parts["item"] = node.path[0] if is_bare else self._item_digest(node)
         for parent in node.parents:
-            parts[parent.part] = self._output_digest(parent)
-        for source in spec.sources.values():
-            if source.kind == "param":
-                parts[f"param {source.name}"] = self._param_digest(source.name)
+            record = self.state.tasks.get(parent.id)
+            known = record.output_digest if record is not None else ""
+            parts[parent.part] = known or self._output_digest(parent)
+        for key, name in self._params_of(spec):
+            parts[key] = self._param_digest(name)
         if is_step and spec.reads:
             parts["reads"] = self.reads_digest(node)
         return parts
@@ -74,7 +77,7 @@ class Inputs:
 
     def digest(self, node: Node, parts: Mapping[str, str]) -> str:
         """The one digest that a seal carries as `in`; the order of a function's parameters is not part of it."""
-        now = digest_of(node.spec.identity, sorted(parts.items()))
+        now = digest_of_named(node.spec.identity, parts)
         record = self.state.tasks.get(node.id)
         if record is not None and record.input_digest not in ("", UNKNOWN, now):
             before = self.earlier_digest(node, parts)
@@ -106,6 +109,14 @@ class Inputs:
         if len(node.path) == 1 and len(fields) == 1:  # nothing but its id, however it is ordered
             return node.path[0]
         return digest_of_fields([list(node.path), fields])
+
+    def _params_of(self, spec: StepSpec | ItemsSpec) -> list[tuple[str, str]]:
+        """The run's parameters that a step takes, each with its name among the inputs."""
+        found = self._taken.get(spec.name)
+        if found is None:
+            names = [source.name for source in spec.sources.values() if source.kind == "param"]
+            found = self._taken[spec.name] = [(f"param {name}", name) for name in names]
+        return found
 
     def _param_digest(self, name: str) -> str:
         known = self._params.get(name)
@@ -260,16 +271,14 @@ class Inputs:
 
     def fields(self, node: Node) -> dict[str, str]:
         """What a template may name: items, parameters, run_id."""
-        values = self._run_fields()
-        for name, part in zip(self.graph.fans[node.spec.name], node.path, strict=True):
-            values[name] = part
-        return values
+        return {**self._run_fields(), **dict(zip(self.graph.fans[node.spec.name], node.path, strict=True))}
 
-    def _run_fields(self) -> dict[str, str]:
-        """Those of them that are the same for all tasks; a fresh copy."""
-        if self._texts is None:
-            self._texts = as_fields(self.state.params)
-        return {**self._texts, "run_id": self.state.run_id}
+    def _run_fields(self) -> Mapping[str, str]:
+        """Those of them that are the same for all tasks; not to be changed."""
+        known = self._texts
+        if known is None or known["run_id"] != self.state.run_id:
+            known = self._texts = {**as_fields(self.state.params), "run_id": self.state.run_id}
+        return known
 
     def paths(self, node: Node) -> dict[str, str]:
         """Output key -> the file this task writes, relative to the project."""
@@ -279,15 +288,25 @@ class Inputs:
         spec = node.spec
         if not isinstance(spec, StepSpec) or spec.writes is None:
             return _NO_PATHS
-        values, writes = self.fields(node), spec.writes
-        if isinstance(writes, str):
-            known = {"": render_path(writes, values)}
+        if isinstance(spec.writes, str):
+            known = {"": self._path(node, spec.writes)}
         else:
-            known = {key: render_path(template, values) for key, template in writes.items()}
+            known = {key: self._path(node, template) for key, template in spec.writes.items()}
         if len(self._paths) >= self._paths_max:
             self._paths.clear()
         self._paths[node.id] = known
         return known
+
+    def _path(self, node: Node, template: str) -> str:
+        """A template rendered for a task; in the common case there is nothing in it but the task's own item."""
+        if len(node.path) == 1:
+            (word,), (name,) = node.path, self.graph.fans[node.spec.name]
+            sides = around(template, name)
+            if sides is not None and is_plain(word):
+                path = f"{sides[0]}{word}{sides[1]}"
+                if len(path) <= SEGMENT_BYTES_MAX:
+                    return path
+        return render_path(template, self.fields(node))
 
     def expect_files(self, nodes: Iterable[Node], *, unrecorded: bool) -> None:
         """Have the files of these tasks, which are going to be considered in this order, read ahead.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
 
 import msgspec
 
@@ -27,9 +30,24 @@ class Ingredients(msgspec.Struct, frozen=True, gc=False):
 
 
 def digest_of(identity: str, parts: Iterable[tuple[str, str]]) -> str:
-    """The one digest of all inputs of a step, or an items function, of that identity."""
+    """The one digest of all inputs of a step, or an items function, of that identity, in this order."""
     text = "".join([identity, *[f"\n{key}={part}" for key, part in parts]])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of_named(identity: str, parts: Mapping[str, str]) -> str:
+    """The same, in the order of their names: whoever wrote them down in whatever order means the same."""
+    form, pick = _form(identity, tuple(parts))
+    return hashlib.sha256((form % pick(parts)).encode()).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _form(identity: str, names: tuple[str, ...]) -> tuple[str, Callable[[Mapping[str, str]], Any]]:
+    """What `digest_of` hashes, with a place for each part, and what picks them: all tasks of a step share it."""
+    ordered = sorted(names)
+    lines = [identity, *[f"{name}=" for name in ordered]]
+    form = "\n".join([line.replace("%", "%%") + "%s" * (n > 0) for n, line in enumerate(lines)])
+    return form, itemgetter(*ordered) if ordered else lambda parts: ()
 
 
 def shorten(parts: Mapping[str, str]) -> dict[str, str]:

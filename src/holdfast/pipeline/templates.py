@@ -46,10 +46,27 @@ def render_path(template: str, values: Mapping[str, str]) -> str:
     if names is None:
         return _checked_path(template, values)
     for name in names:
-        if _PLAIN.fullmatch(values[name]) is None:
+        if not is_plain(values[name]):
             return _checked_path(template, values)
     path = template.format_map(values)
     return path if len(path) <= SEGMENT_BYTES_MAX else _checked_path(template, values)
+
+
+@lru_cache(maxsize=4096)
+def around(template: str, name: str) -> tuple[str, str] | None:
+    """What stands before and behind the one field of a template that needs no other; None of any other template.
+
+    With a plain word between them they are the path: see `render_path`.
+    """
+    if _tame_fields(template) != (name,):
+        return None
+    before, behind = render(template, {name: "\0"}).split("\0", 1) if template.count("{") == 1 else ("", "")
+    return (before, behind) if before else None
+
+
+def is_plain(word: str) -> bool:
+    """Whether a value is harmless wherever it stands in a tame template."""
+    return (word.isalnum() and word.isascii()) or _PLAIN.fullmatch(word) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable
-from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -310,7 +309,7 @@ def three_steps(texts: list[str], at_work: list[Callable[[], None]], monkeypatch
     for module in (inputs, tree):
         monkeypatch.setattr(module, "FILES_MIN", 2)
     monkeypatch.setattr(ahead, "_FRESH_S", math.inf)  # however fast the steps are
-    monkeypatch.setattr(ReadAhead, "take", partialmethod(ReadAhead.take, patiently=True))
+    monkeypatch.setattr(ReadAhead, "take", lambda ahead, path: (found := ahead.fetch(path)) and found.read())
     pipe = Pipeline("p")
 
     @pipe.step(writes="a.md")

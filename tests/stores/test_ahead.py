@@ -16,7 +16,8 @@ import pytest
 from holdfast.seals import Seal, Sealed, name_inputs, seal_of, take_apart, write_seal
 from holdfast.stores import ahead as ahead_module
 from holdfast.stores import reader
-from holdfast.stores.ahead import ReadAhead
+from holdfast.stores.ahead import Read, ReadAhead
+from holdfast.stores.packs import encode_record
 
 Start = Callable[[Sequence[str]], ReadAhead]
 
@@ -39,8 +40,14 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 
 def told(ahead: ReadAhead, path: str) -> tuple[bytes, int, str] | None:
-    found = ahead.take(path, patiently=True)
+    found = read(ahead, path)
     return None if found is None else (found.data, found.covered, found.sha256)
+
+
+def read(ahead: ReadAhead, path: str) -> Read | None:
+    """The file, waited for."""
+    found = ahead.fetch(path)
+    return found.read() if found is not None else None
 
 
 def hashed(data: bytes) -> str:
@@ -65,7 +72,7 @@ def test_a_seal_is_found_as_the_judging_process_finds_it(tmp_path: Path, start: 
     )
     data = b"text\n" + write_seal(seal) + below
     (tmp_path / "a.md").write_bytes(data)
-    found = start(["a.md"]).take("a.md", patiently=True)
+    found = read(start(["a.md"]), "a.md")
     assert found is not None
     seal_found = seal_of(found.seal)
     body = found.data[: found.covered] if seal_found is not None else found.data
@@ -97,7 +104,7 @@ def test_what_is_no_plain_file_is_left_to_whoever_asks(tmp_path: Path, start: St
     (tmp_path / "large.md").write_bytes(bytes(reader.SIZE_MAX + 1))
     odd = ["missing.md", "link.md", "folder.md", "linked/whole.md", "pipe.md", "large.md", "whole.md/x.md"]
     ahead = start([*odd, "whole.md"])
-    assert [ahead.take(path, patiently=True) for path in odd] == [None] * len(odd)
+    assert [ahead.fetch(path) for path in odd] == [None] * len(odd)
     assert told(ahead, "whole.md") == (b"text\n", 0, hashed(b""))
 
 
@@ -108,11 +115,11 @@ def test_files_may_be_asked_for_in_another_order(tmp_path: Path, start: Start) -
         (tmp_path / name).write_bytes(name.encode())
     ahead = start(names)
     for name in ("7.md", "3.md", "19.md", "0.md", "12.md"):
-        found = ahead.take(name, patiently=True)
+        found = read(ahead, name)
         assert found is not None
         assert found.data == name.encode()
-        assert ahead.take(name, patiently=True) is None
-    assert ahead.take("other.md", patiently=True) is None
+        assert ahead.fetch(name) is None
+    assert ahead.fetch("other.md") is None
 
 
 def test_more_is_sent_than_a_pipe_holds(tmp_path: Path, start: Start) -> None:
@@ -121,8 +128,8 @@ def test_more_is_sent_than_a_pipe_holds(tmp_path: Path, start: Start) -> None:
     for number, name in enumerate(names):
         (tmp_path / name).write_bytes(bytes([number]) * 100_000)
     ahead = start(names)
-    found = [ahead.take(name, patiently=True) for name in names]
-    assert [read.data for read in found if read] == [bytes([number]) * 100_000 for number in range(40)]
+    found = [read(ahead, name) for name in names]
+    assert [one.data for one in found if one] == [bytes([number]) * 100_000 for number in range(40)]
 
 
 def test_a_process_that_was_killed_answers_nothing(tmp_path: Path, start: Start) -> None:
@@ -131,10 +138,10 @@ def test_a_process_that_was_killed_answers_nothing(tmp_path: Path, start: Start)
     for name in names:
         (tmp_path / name).write_bytes(bytes(100_000))
     ahead = start(names)
-    assert ahead.take("0.md", patiently=True) is not None
+    assert ahead.fetch("0.md") is not None
     assert ahead._process is not None
     os.kill(ahead._process.pid, signal.SIGKILL)
-    assert None in [ahead.take(name, patiently=True) for name in names[1:]]
+    assert None in [ahead.fetch(name) for name in names[1:]]
     assert ahead._process is None
 
 
@@ -145,7 +152,7 @@ def test_where_no_process_can_be_started_nothing_is_read_ahead(
     (tmp_path / "a.md").write_bytes(b"text\n")
     for executable in ("", "/nowhere/python"):
         monkeypatch.setattr(sys, "executable", executable)
-        assert start(["a.md"]).take("a.md", patiently=True) is None
+        assert start(["a.md"]).fetch("a.md") is None
 
 
 def test_the_process_ends_when_nobody_listens(tmp_path: Path) -> None:
@@ -174,11 +181,45 @@ def test_nobody_waits_for_an_answer_that_has_not_come(tmp_path: Path, start: Sta
     os.kill(ahead._process.pid, signal.SIGSTOP)
     first = ahead.take("0.md")
     os.kill(ahead._process.pid, signal.SIGCONT)
-    last = ahead.take("9.md", patiently=True)
+    last = read(ahead, "9.md")
     assert first is None or first.data == b"0.md"
     assert last is not None
     assert last.data == b"9.md"
-    assert ahead.take("0.md", patiently=True) is None
+    assert ahead.fetch("0.md") is None
+
+
+def test_a_process_that_hangs_is_not_waited_for_for_ever(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on everybody reads for themselves."""
+    monkeypatch.setattr(ahead_module, "_PATIENCE_S", 0.01)
+    (tmp_path / "a.md").write_bytes(b"text\n")
+    root = os.open(tmp_path, os.O_RDONLY)
+    ahead = ReadAhead(root)  # it waits to be told which files
+    ahead._paths, ahead._unasked = ["a.md"], {"a.md"}
+    assert ahead.fetch("a.md") is None
+    assert ahead._process is None
+    os.close(root)
+
+
+def test_what_has_come_is_taken_in_before_it_is_wanted(tmp_path: Path, start: Start) -> None:
+    """So the process goes on, though nobody has asked yet; nothing of it is lost."""
+    names = [f"{number}.md" for number in range(300)]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(20_000))
+    ahead = start(names)
+    assert ahead.fetch(names[0]) is not None
+    while ahead._process is not None:
+        ahead.make_room()
+    assert [one.size for name in names[1:] if (one := ahead.fetch(name))] == [20_000] * 299
+
+
+def test_the_covered_bytes_come_as_a_pack_has_them(tmp_path: Path, start: Start) -> None:
+    """Whoever keeps a copy need not put it together."""
+    (tmp_path / "a.md").write_bytes(b"text\nmore\nthe seal\n")
+    found = start(["a.md"]).fetch("a.md")
+    assert found is not None
+    assert bytes(found.record) == encode_record(hashed(b"text\nmore\n"), b"text\nmore\n")
 
 
 def test_what_was_read_long_ago_is_not_told(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,10 +227,10 @@ def test_what_was_read_long_ago_is_not_told(tmp_path: Path, start: Start, monkey
     for name in ("a.md", "b.md", "c.md"):
         (tmp_path / name).write_bytes(b"text\n")
     ahead = start(["a.md", "b.md", "c.md"])
-    assert ahead.take("b.md", patiently=True) is not None
+    assert ahead.fetch("b.md") is not None
     monkeypatch.setattr(ahead_module, "_FRESH_S", -1.0)
-    assert ahead.take("a.md", patiently=True) is None
-    assert ahead.take("c.md", patiently=True) is None
+    assert ahead.fetch("a.md") is None
+    assert ahead.fetch("c.md") is None
 
 
 def test_files_that_are_fetched_all_at_once_say_the_same(tmp_path: Path) -> None:
@@ -205,8 +246,7 @@ def test_files_that_are_fetched_all_at_once_say_the_same(tmp_path: Path) -> None
     ]
     root = os.open(tmp_path, os.O_RDONLY)
     before = sorted(os.listdir("/dev/fd"))
-    plain, advised = (list(reader._answers(root, paths, 1.0, advise=advise)) for advise in (False, True))
-    assert plain == advised
-    assert [answer == reader.UNREAD for answer in plain] == [False, False, True, True, True, True, False, True]
+    plain, advised = (list(reader._contents(root, paths, advise=advise)) for advise in (False, True))
+    assert plain == advised == [b"text\nlast\n", b"", None, None, None, None, b"text\nlast\n", None]
     assert sorted(os.listdir("/dev/fd")) == before
     os.close(root)

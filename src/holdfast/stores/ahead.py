@@ -1,8 +1,9 @@
 """Files read and hashed by a second process (`reader.py`), in the order in which they are going to be wanted.
 
-It only saves time. Nobody waits for it, and whatever goes wrong with it (it cannot start, is killed, a file is not
-to be read, files are wanted in another order), the answer is None, and the caller reads the file itself. So it is
-with what was read longer than half a second ago: whoever judges may be held up, and somebody edit it meanwhile.
+It only saves time. Nobody waits for it for long, and whatever goes wrong with it (it cannot start, is killed,
+a file is not to be read, files are wanted in another order), the answer is None, and the caller reads the file
+itself. So it is with what was read longer than half a second ago: whoever judges may be held up, and somebody
+edit it meanwhile.
 """
 
 from __future__ import annotations
@@ -25,22 +26,50 @@ FILES_MIN = 1000
 """For fewer files a second process is not worth its start."""
 
 _FRESH_S = 0.5
-_KEPT_MAX = 500
-_BUFFER = 1 << 18
-_SIZE_BYTES = reader.SIZE_OF_ANSWERS.size
+_PATIENCE_S = 5.0
+_KEPT_MAX = 2000
+_BUFFER = 1 << 20
+_SIZES = reader.SIZES.size
 
 
-class Read(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Read(msgspec.Struct, frozen=True, gc=False):
     """The bytes of a file, and what is known of them already."""
 
     data: bytes
     covered: int = 0  # how many of the first bytes the hash is of; where a seal is inside, all above the last line
     sha256: str = ""  # none: nobody has looked yet
-    read_at: float = 0.0
     seal: bytes = b""  # what a seal in the last line says: see `seal_told`
 
 
-_decode_answers = msgspec.msgpack.Decoder(list[Read | None]).decode
+class Fetched(msgspec.Struct, array_like=True, gc=False):
+    """The same as it came, its bytes among those of others; see reader.py."""
+
+    begin: int
+    header: int
+    covered: int
+    size: int
+    sha256: str
+    read_at: float
+    seal: bytes
+    files: memoryview = memoryview(b"")
+
+    def is_fresh(self) -> bool:
+        """Whether it was read a moment ago."""
+        return clock.monotonic() - self.read_at < _FRESH_S
+
+    @property
+    def record(self) -> memoryview:
+        """The covered bytes as a pack has them: header, bytes, newline."""
+        return self.files[self.begin : self.begin + self.header + self.covered + 1]
+
+    def read(self) -> Read:
+        body = self.begin + self.header
+        rest = body + self.covered + 1
+        data = b"".join((self.files[body : rest - 1], self.files[rest : rest + self.size - self.covered]))
+        return Read(data, self.covered, self.sha256, self.seal)
+
+
+_decode_answers = msgspec.msgpack.Decoder(list[Fetched | None]).decode
 
 
 class ReadAhead:
@@ -49,9 +78,9 @@ class ReadAhead:
     def __init__(self, root: int) -> None:
         self._paths: Sequence[str] = ()
         self._unasked: set[str] = set()  # of those that have not come
-        self._come: dict[str, Read] = {}  # answers that nobody has asked for yet
+        self._come: dict[str, Fetched] = {}  # answers that nobody has asked for yet
         self._next = 0  # the place of the file whose answer comes next
-        self._received, self._at = b"", 0
+        self._expect(_SIZES)
         self._process = _start(root)
 
     def send(self, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
@@ -66,14 +95,30 @@ class ReadAhead:
             except OSError:  # it has ended already: its first answer is the end of the file
                 pass
 
-    def take(self, path: str, *, patiently: bool = False) -> Read | None:
-        """The file, once; None if whoever asks must read it. An answer is waited for only `patiently`."""
+    def take(self, path: str) -> Read | None:
+        """The file, once; None if it has not come, and whoever asks must read it."""
+        found = self._taken(path, patiently=False)
+        return found.read() if found is not None else None
+
+    def fetch(self, path: str) -> Fetched | None:
+        """The file, once, waited for; None if whoever asks must read it."""
+        return self._taken(path, patiently=True)
+
+    def make_room(self) -> None:
+        """Take in all that has come: else the process would wait for whoever has other things to do."""
+        try:
+            while self._process is not None and len(self._come) < _KEPT_MAX // 2 and self._receive(False):
+                self._take_in()
+        except EOFError:
+            self.close()
+
+    def _taken(self, path: str, *, patiently: bool) -> Fetched | None:
         found = self._come.pop(path, None)
         if found is None and path in self._unasked:
             found = self._received_now(path, patiently)
-        return found if found is not None and clock.monotonic() - found.read_at < _FRESH_S else None
+        return found if found is not None and found.is_fresh() else None
 
-    def _received_now(self, path: str, patiently: bool) -> Read | None:
+    def _received_now(self, path: str, patiently: bool) -> Fetched | None:
         """The answer about a file, if it comes now; if not, it is not wanted any more."""
         try:
             while path in self._unasked and self._process is not None and self._receive(patiently):
@@ -94,12 +139,15 @@ class ReadAhead:
 
     def _take_in(self) -> None:
         """Keep the answers that have come for whoever asks; of very many, the oldest are let go."""
-        ends = self._at + _SIZE_BYTES + self._size()
-        answers = _decode_answers(memoryview(self._received)[self._at + _SIZE_BYTES : ends])
-        self._at = ends
-        about = self._paths[self._next : self._next + len(answers)]
-        self._come |= {p: read for p, read in zip(about, answers, strict=True) if read and p in self._unasked}
-        self._unasked.difference_update(about)
+        message, told = memoryview(self._message), self._told
+        self._expect(_SIZES)
+        answers, files = _decode_answers(message[:told]), message[told:]
+        for path, answer in zip(self._paths[self._next : self._next + len(answers)], answers, strict=True):
+            if path in self._unasked:
+                self._unasked.discard(path)
+                if answer is not None:
+                    answer.files = files
+                    self._come[path] = answer
         self._next += len(answers)
         while len(self._come) > _KEPT_MAX:
             del self._come[next(iter(self._come))]
@@ -108,26 +156,33 @@ class ReadAhead:
 
     def _receive(self, patiently: bool) -> bool:
         """Whether the next answers have come, all of them."""
-        return self._has_come(_SIZE_BYTES, patiently) and self._has_come(_SIZE_BYTES + self._size(), patiently)
+        if not self._told:
+            if not self._has_come(patiently):
+                return False
+            size, told = reader.SIZES.unpack(self._message)
+            self._expect(size, told)
+        return self._has_come(patiently)
 
-    def _size(self) -> int:
-        (size,) = reader.SIZE_OF_ANSWERS.unpack_from(self._received, self._at)
-        return int(size)
+    def _expect(self, size: int, told: int = 0) -> None:
+        """So many bytes come next: two sizes, or answers, which take the first `told` of them."""
+        self._message, self._filled, self._told = bytearray(size), 0, told
 
-    def _has_come(self, size: int, patiently: bool) -> bool:
-        """Take in what lies in the pipe; whether so many bytes are here then."""
+    def _has_come(self, patiently: bool) -> bool:
+        """Take in what lies in the pipe; whether all that is expected is here then."""
         assert self._process is not None and self._process.stdout is not None
-        while len(self._received) < self._at + size:
+        pipe = self._process.stdout.fileno()
+        while self._filled < len(self._message):
             try:
-                block = os.read(self._process.stdout.fileno(), _BUFFER)
+                count = os.readv(pipe, [memoryview(self._message)[self._filled :]])
             except BlockingIOError:
                 if not patiently:
                     return False
-                select.select([self._process.stdout], [], [])
+                if not select.select([pipe], [], [], _PATIENCE_S)[0]:  # it hangs: we shall not
+                    raise EOFError from None
                 continue
-            if not block:
+            if not count:
                 raise EOFError
-            self._received, self._at = self._received[self._at :] + block, 0
+            self._filled += count
         return True
 
 

@@ -18,12 +18,13 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from holdfast.errors import StorageError
 from holdfast.layout import PACK_SUFFIX, QUARANTINE_DIR, pack_path
 from holdfast.stores import asides, atomic, disk, readable, temporaries
+from holdfast.stores.ahead import Fetched
 from holdfast.stores.loose import LooseObjects, copy_hashing, hash_file
 from holdfast.stores.packs import Pack, encode_header, encode_record, read_exactly
 from holdfast.stores.places import room_for_file
@@ -58,7 +59,7 @@ class ObjectStore:
         self._synced = 0
         self._dir_synced = False
         self._unwritten: set[str] = set()  # objects for the pack that go out together, at the next flush
-        self._pieces: list[bytes] = []  # their records
+        self._pieces: list[bytes | memoryview] = []  # their records
         self._unwritten_bytes = 0
         self._trusted: set[str] = set()  # hashed or written by this process: `put` need not look again
         self._broken = ""
@@ -76,9 +77,20 @@ class ObjectStore:
                 if not self._loose.keeps(sha):
                     self._loose.put(sha, data)
             elif not self._kept_packed(sha):
-                self._append(sha, data)
+                header = encode_header(sha, len(data))
+                self._append(sha, len(header), len(data), (header, data, b"\n"))
             self._trusted.add(sha)
         return sha
+
+    def put_fetched(self, files: Iterable[Fetched]) -> None:
+        """Keep the covered bytes of files that were read ahead: they are hashed, and in the form of a pack."""
+        with self._mutex:
+            self._writable()
+            for file in files:
+                if file.sha256 not in self._trusted:
+                    if not self._kept_packed(file.sha256):
+                        self._append(file.sha256, file.header, file.covered, (file.record,))
+                    self._trusted.add(file.sha256)
 
     def put_file(self, path: Path) -> tuple[str, int]:
         """Keep a file, streaming it if it is large; gives its hash and size."""
@@ -239,19 +251,22 @@ class ObjectStore:
                 raise
             self._synced = goal
 
-    def flush(self) -> None:
-        """Write out what was put: from then on it survives the process, and after a `sync` the machine."""
+    def flush(self) -> int:
+        """Write out what was put: from then on it survives the process, and after a `sync` the machine.
+
+        Gives the number of bytes.
+        """
         with self._mutex:
             records, self._pieces = b"".join(self._pieces), []
             self._unwritten.clear()
             self._unwritten_bytes = 0
-            if not records:
-                return
             try:
-                disk.write_all(self._fd, records, os.fspath(self._own.path))
+                if records:
+                    disk.write_all(self._fd, records, os.fspath(self._own.path))
             except BaseException as error:
                 self._broken = str(error)
                 raise
+            return len(records)
 
     def close(self) -> None:
         """Let go of the pack. What was put and never synced, nobody was told of: it is dropped."""
@@ -294,17 +309,16 @@ class ObjectStore:
         if self._own.end:
             self._appended += 1  # an earlier process may have been killed before its sync
 
-    def _append(self, sha: str, data: bytes) -> None:
-        """Add an object to our pack, which is open and has it not."""
-        size = len(data)
-        header = encode_header(sha, size)
-        self._pieces += (header, data, b"\n")
+    def _append(self, sha: str, header: int, size: int, record: tuple[bytes | memoryview, ...]) -> None:
+        """Add an object's record, with a header of that length, to our pack, which is open and has it not."""
+        self._pieces += record
         self._unwritten.add(sha)
         self._unwritten_bytes += size
-        self._own.add(sha, self._own.end + len(header), size)
+        self._own.add(sha, self._own.end + header, size)
         self._appended += 1
         if self._unwritten_bytes > _UNWRITTEN_MAX:
-            self.flush()
+            written = self.flush()
+            disk.begin_sync(self._fd, self._own.end - written, written)  # the sync will have less to wait for
 
     def _kept_packed(self, sha: str) -> bool:
         """Whether our pack has it, hashed: `put` must not rely on a rotten copy."""

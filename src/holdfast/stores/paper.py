@@ -12,12 +12,13 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from holdfast.stores import asides, readable
-from holdfast.stores.ahead import Read
+from holdfast.stores.ahead import Fetched, Read
 from holdfast.stores.objects import PACKED_MAX, ObjectStore
 from holdfast.stores.places import is_something_else
 from holdfast.stores.tree import WorkTree
@@ -178,6 +179,13 @@ class PaperTree(WorkTree):
         is_as_it_was = rel not in self._gone and rel not in self._new
         return super().take(rel, limit) if is_as_it_was else Read(self.read(rel, limit))
 
+    def fetch_all(self, rels: Iterable[str]) -> list[Fetched | None]:
+        known = list(rels)
+        touched = self._gone | self._new.keys()
+        return [
+            None if rel in touched else file for rel, file in zip(known, super().fetch_all(known), strict=True)
+        ]
+
     def open_read(self, rel: str) -> int:
         held = self._held.get(rel)
         return _descriptor_of(held) if held is not None else super().open_read(self._readable(rel))
@@ -231,6 +239,10 @@ class PaperObjects(ObjectStore):
         self._trusted.add(sha)
         return sha
 
+    def put_fetched(self, files: Iterable[Fetched]) -> None:
+        for file in files:
+            self.put(bytes(file.record[file.header : -1]), file.sha256)
+
     def put_whole(self, reader: int, size: int, sha: str) -> bool:
         if _hash_range(reader, size) != sha:
             return False
@@ -273,8 +285,8 @@ class PaperObjects(ObjectStore):
     def copy_to(self, sha: str, dest: Path) -> bool:
         return self.is_whole(sha)
 
-    def flush(self) -> None:
-        """Nothing is written."""
+    def flush(self) -> int:
+        return 0
 
     def _is_kept(self, sha: str, size: int) -> bool:
         """Whether the object is there already, whole; a rotten one would be out of the way first."""

@@ -4,11 +4,16 @@
 That is why the form of a seal's line is written down here, where both processes have it.
 
 It takes all paths from its standard input, separated by zeros, relative to the folder whose descriptor is its
-first argument, and answers about STRETCH of them at a time, in their order: the size of the answers (4 bytes), and
-an array of them in MessagePack, so that whoever takes it has no work with each. An answer is an array, too:
+first argument, and answers about STRETCH of them at a time, in their order, so that whoever takes the answers has
+little work with each: their size (4 bytes), how much of that an array of them in MessagePack takes (4 bytes), this
+array, and the bytes of all files. An answer is an array, too:
 
-    the bytes, how many of them the hash covers, that hash, when it was read, in seconds that only go forward,
-    and what the seal says (JSON, see `seal_told`)
+    where the file begins among the bytes, how long the header there is, how many of its bytes the hash covers, how
+    many there are, that hash, when it was read, in seconds that only go forward, and what the seal says (JSON, see
+    `seal_told`)
+
+Of each file the covered bytes stand between a header and a newline, as a pack of objects (packs.py) has them:
+whoever believes the file can keep its copy as it came. The rest of it follows.
 
 A path follows a sign: "-" for a file that has its seal inside, and the hash is of everything above the last line,
 where that stands; "=" for one that has it beside, and the hash is of all. Of a file that is large, or cannot be
@@ -26,17 +31,17 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 INSIDE, WHOLE = "-", "="
 SIZE_MAX = 1 << 20
 STRETCH = 32
-SIZE_OF_ANSWERS = struct.Struct(">I")
+SIZES = struct.Struct(">II")
+PACK_HEADER = b'{"sha256":"%b","size":%d}\n'
 SEAL_VERSION = b"1"
 
-UNREAD = b"\xc0"
-_BEFORE = struct.Struct(">BBI")  # an array of five, of which bytes come first: their size
-_BEHIND = struct.Struct(">BIBB64sBdBI")  # an unsigned number, a text, a fraction, and the size of bytes again
+_UNREAD = b"\xc0"
+_ANSWER = struct.Struct(">BBIBBBIBIBB64sBdBI")  # of seven: four numbers, a text, a fraction, the size of bytes
 _ANSWERS = struct.Struct(">BI")
 
 # The words that every seal has, in their order, then those that many have; what follows differs from seal to seal.
@@ -141,29 +146,48 @@ def main() -> None:
     for start in range(0, len(paths), STRETCH):
         begun = time.monotonic()
         stretch = paths[start : start + STRETCH]
-        answers = [_ANSWERS.pack(0xDD, len(stretch)), *_answers(root, stretch, begun, advise=is_slow)]
+        message = _message(root, stretch, begun, advise=is_slow)
         is_slow = time.monotonic() - begun > _SLOW_S
-        message = b"".join([SIZE_OF_ANSWERS.pack(sum(map(len, answers))), *answers])
         while message:
             message = message[os.write(1, message) :]
 
 
-def _answers(root: int, paths: list[str], read_at: float, *, advise: bool) -> Iterator[bytes]:
-    """What is in each file of a stretch; all of them are opened before the first is read.
+def _message(root: int, paths: list[str], read_at: float, *, advise: bool) -> bytes:
+    """The answers about a stretch of files, as they are sent."""
+    told, files, place = [_ANSWERS.pack(0xDD, len(paths))], [b""], 0
+    for path, data in zip(paths, _contents(root, paths, advise=advise), strict=True):
+        if data is None:
+            told.append(_UNREAD)
+            continue
+        covered, line = (len(data), b"") if path[:1] == WHOLE else last_line(data)
+        body = data[:covered]
+        sha256, seal = hashlib.sha256(body).hexdigest().encode(), seal_told(line)
+        header = PACK_HEADER % (sha256, covered)
+        numbers = (0xCE, place, 0xCC, len(header), 0xCE, covered, 0xCE, len(data))
+        told += (_ANSWER.pack(0x97, *numbers, 0xD9, 64, sha256, 0xCB, read_at, 0xC6, len(seal)), seal)
+        files += (header, body, b"\n", data[covered:])
+        place += len(header) + len(data) + 1
+    size = sum(map(len, told))
+    return b"".join((SIZES.pack(size + place, size), *told, *files))
 
-    If they have to be fetched, `advise` has that begin for all at once: the disk is asked for many things together
-    instead of one after the other.
+
+def _contents(root: int, paths: list[str], *, advise: bool) -> Iterator[bytes | None]:
+    """The bytes of each file of a stretch.
+
+    If they have to be fetched, `advise` has all of them opened before the first is read, and that begin for all at
+    once: the disk is asked for many things together instead of one after the other.
     """
-    files = [_opened(file) for file in _found(root, [path[1:] for path in paths])]
-    for file, size in files if advise and hasattr(os, "posix_fadvise") else ():
-        if size > 0:
-            os.posix_fadvise(file, 0, size, os.POSIX_FADV_WILLNEED)
-    for path, (file, size) in zip(paths, files, strict=True):
-        data = _read(file, size)
-        yield UNREAD if data is None else _answer(data, read_at, is_whole=path[:1] == WHOLE)
+    files: Iterable[int | None] = _opened(root, [path[1:] for path in paths])
+    if advise and hasattr(os, "posix_fadvise"):
+        files = list(files)
+        for file in files:
+            if file is not None:
+                _fetch(file)
+    for file in files:
+        yield _read(file) if file is not None else None
 
 
-def _found(root: int, paths: list[str]) -> Iterator[int | None]:
+def _opened(root: int, paths: list[str]) -> Iterator[int | None]:
     """A descriptor of each file that can be opened.
 
     A folder is opened once for a stretch of files: one that is put in its place is noticed by the next.
@@ -193,32 +217,29 @@ def _open_folder(root: int, path: str) -> int:
     return folder
 
 
-def _opened(file: int | None) -> tuple[int, int]:
-    """An open file and its size, -1 if it is not to be read: it is no plain file, or large."""
-    if file is None:
-        return -1, -1
-    status = os.fstat(file)
-    return file, status.st_size if stat.S_ISREG(status.st_mode) and status.st_size <= SIZE_MAX else -1
-
-
-def _read(file: int, size: int) -> bytes | None:
-    """All bytes of an open file, which is closed; None if it is not to be read, cannot be, or is being written."""
-    if file < 0:
-        return None
+def _fetch(file: int) -> None:
     try:
-        data = os.read(file, size + 1) if size >= 0 else b"."
+        os.posix_fadvise(file, 0, SIZE_MAX, os.POSIX_FADV_WILLNEED)
+    except OSError:
+        pass  # it is no file: `_read` finds out
+
+
+def _read(file: int) -> bytes | None:
+    """All bytes of an open file, which is closed; None if it is no plain file, is large, or is being written.
+
+    Where it ends tells what kind of file it is, in a fifth of the time that asking for that takes: in a pipe there
+    is no such place, in a folder it is far away, and of what is empty, as devices are, one must ask all the same.
+    """
+    try:
+        size = os.lseek(file, 0, os.SEEK_END)
+        if size > SIZE_MAX or (not size and not stat.S_ISREG(os.fstat(file).st_mode)):
+            return None
+        data = os.pread(file, size + 1, 0)
         return data if len(data) == size else None
     except OSError:
         return None
     finally:
         os.close(file)
-
-
-def _answer(data: bytes, read_at: float, *, is_whole: bool) -> bytes:
-    start, line = (len(data), b"") if is_whole else last_line(data)
-    seal, sha256 = seal_told(line), hashlib.sha256(data[:start]).hexdigest().encode()
-    behind = _BEHIND.pack(0xCE, start, 0xD9, 64, sha256, 0xCB, read_at, 0xC6, len(seal))
-    return b"".join((_BEFORE.pack(0x95, 0xC6, len(data)), data, behind, seal))
 
 
 if __name__ == "__main__":

@@ -19,13 +19,13 @@ import os
 import shlex
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from holdfast import clock
 from holdfast.errors import StorageError, UsageError
 from holdfast.stores import asides, atomic, disk, readable, temporaries
-from holdfast.stores.ahead import FILES_MIN, Read, ReadAhead
+from holdfast.stores.ahead import FILES_MIN, Fetched, Read, ReadAhead
 
 _FOLDERS_KEPT = 64
 _FRESH_S = 0.05
@@ -175,6 +175,18 @@ class WorkTree:
         """As `read`, for a file that was expected: it may have been read, and hashed, a moment ago."""
         found = self._ahead.take(rel) if self._ahead is not None else None
         return found if found is not None else Read(self.read(rel, limit))
+
+    def fetch_all(self, rels: Iterable[str]) -> list[Fetched | None]:
+        """Expected files as whoever reads ahead gives them, waited for; None for one that has to be read here."""
+        ahead = self._ahead
+        if ahead is None:
+            return [None for _ in rels]
+        return [ahead.fetch(rel) for rel in rels]
+
+    def keep_reading(self) -> None:
+        """Let whoever reads ahead go on while something else is done here."""
+        if self._ahead is not None:
+            self._ahead.make_room()
 
     def open_read(self, rel: str) -> int:
         """A descriptor for reading the regular file."""

@@ -45,6 +45,9 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     looks: Mapping[str, Look] = {}
 
 
+SEALED_WHOLE = Decision(ADOPT, "whole and sealed, only the record was missing", about="sealed")
+"""About nearly every file of a run whose record is lost."""
+
 DAMAGED, VALUE = "damaged", "value"
 """What a redo is about if nothing is wrong with the work but that its files, or its value, are lost."""
 

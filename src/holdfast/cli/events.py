@@ -121,5 +121,7 @@ def readable(event: dict[str, Any]) -> str:
 def _short(name: str, value: Any) -> str:
     if name == "files":
         value = " ".join(str(file.get("path")) for file in value)
+    if name == "tasks":  # adopted at once
+        value = f"{len(value)}: " + " ".join(str(task.get("step_id")) for task in value)
     text = f"{value:g}" if isinstance(value, float) else plain(value)
     return shortened(text, _FIELD_MAX)

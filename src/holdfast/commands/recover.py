@@ -12,7 +12,9 @@ second recovery finds nothing to do, and records nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -135,12 +137,12 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
     advance, committer.on_batch = committer.on_batch, lambda: None
     try:
         opened.say((), durable=False)  # what the run begins with is in the inbox
-        views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
+        views = _views_when_needed(opened)
         before = _statuses(opened.state)
         with seldom():
             walker = _walk(opened, views)
-        wishes = _lost_wishes(opened.layout, walker, views)
-        found = list(disagreements(walker.planned, before, views, turned_back(wishes)))
+        wishes = _lost_wishes(opened.layout, walker, views())
+        found = list(disagreements(walker.planned, before, views(), turned_back(wishes)))
         copies = shelf.copy_pages(_telling_more(opened.layout, found))
         opened.say([*wishes, *_notes(_elsewhere(walker)), _recovered(walker, found)], durable=True)
         _keep_pages(opened, shelf, copies)
@@ -201,27 +203,35 @@ def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Ite
 def _carry_out(opened: OpenRun) -> Recovery:
     state, journal = opened.state, opened.journal
     begun = journal.position.seq
-    views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
+    views_ = _views_when_needed(opened)
     shelf: ViewShelf = opened.closing(ViewShelf(opened.layout, opened.run_layout))
     wishes = _wishes(opened, shelf)
     beginning = opened.declared() if state.run_id else opened.started()
     opened.say(beginning, durable=False)
     before = _statuses(state)
     opened.say([*wishes, *opened.told()], durable=False)
-    walker = _walk(opened, views)
+    walker = _walk(opened, views_)
+    views = views_()
     told = views if state.rebuilt else views.newer_than(begun)
     elsewhere = _elsewhere(walker)
     remarks = [*opened.damage, *elsewhere.values()]
     lost = _lost_wishes(opened.layout, walker, views)
     report = _report(opened.choice, walker, told, before, remarks, turned_back([*wishes, *lost]))
     kept: list[ev.ArtifactSetAside] = []
-    if journal.position.seq > begun or state.rebuilt:
+    has_news = journal.position.seq > begun or state.rebuilt
+    if has_news:
         copies = shelf.copy_pages(_telling_more(opened.layout, report.disagreements)) if state.rebuilt else {}
         notes = [*lost, *_notes(elsewhere), _recovered(walker, report.disagreements)]
         opened.say([*notes, *_stopped(opened, walker)], durable=True)
-        opened.write_snapshot()
         kept = _keep_pages(opened, shelf, copies)
-    kept += _draw_views(opened, walker, shelf)
+    with opened.snapshot_beside() if has_news else nullcontext():
+        shown = state.seq
+        moved = _refresh_views(opened, walker, shelf)
+    if moved:
+        opened.say(moved, durable=False)
+    if state.seq > shown:
+        _refresh_views(opened, walker, shelf)  # no view is older than the journal after a recovery
+    kept += moved
     words = [f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]
     recorded, is_complete = journal.position.seq - begun, state.status == COMPLETED
     behind = note_on_todos(opened.layout, state)
@@ -240,15 +250,6 @@ def _keep_pages(opened: OpenRun, shelf: ViewShelf, copies: Mapping[Path, Path]) 
     kept = kept_events(opened.layout, shelf.keep_pages(copies))
     opened.say(kept, durable=False)
     return kept
-
-
-def _draw_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.ArtifactSetAside]:
-    """Bring the views up to the record; gives what was moved out of their way."""
-    moved = _refresh_views(opened, walker, shelf)
-    if moved:
-        opened.say(moved, durable=False)
-        _refresh_views(opened, walker, shelf)  # they know of it too
-    return moved
 
 
 def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:
@@ -282,13 +283,18 @@ class _Stretch(Entry):
         self.goes_on = self.walker.advance(STRETCH)
 
 
-def _walk(opened: OpenRun, views: Views) -> Walker:
+def _views_when_needed(opened: OpenRun) -> Callable[[], Views]:
+    """What the views of the run claim, read when somebody asks, and once."""
+    return cache(partial(read_views, opened.layout, opened.compiled.spec, opened.choice.run_id))
+
+
+def _walk(opened: OpenRun, views: Callable[[], Views]) -> Walker:
     """Decide about every task and act on it, in batches."""
 
     def make_judge(inputs: Inputs) -> Judge:
         desk = DeafDesk(opened.objects, opened.layout.tmp)
         attempts = Attempts(inputs, opened.compiled, opened.run_layout.quarantine, desk)
-        return opened.judge(inputs, attempts, views.done)
+        return opened.judge(inputs, attempts, views().done)
 
     record = opened.committer.record
     spec, artifacts = opened.compiled.spec, opened.artifacts
@@ -343,7 +349,10 @@ def _only_waits(opened: OpenRun, walker: Walker) -> bool:
 
 
 def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.ArtifactSetAside]:
-    """All views, with the items that are only inferred so far: a view must not know less than before."""
+    """Draw all views, with the items that are only inferred so far: a view must not know less than before.
+
+    Gives what was moved out of their way.
+    """
     state, graph = copied(opened.state), walker.recorded_graph()
     opened.committer.make_durable()  # a view never knows more than the journal keeps
     picture = replace(draw_graph(graph, state), is_left=True)

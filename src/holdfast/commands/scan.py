@@ -7,6 +7,7 @@ files had been accepted: one that has lost its seal is then damaged, and not hal
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from holdfast.pipeline.inferring import Items, is_inferred
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import split_task_id, step_of
 from holdfast.recovery.scan import DAMAGED, HALF, MARKED, FileFinding, Scan, infer, path_values
-from holdfast.recovery.sources import NO_VIEWS, read_views
+from holdfast.recovery.sources import read_views
 from holdfast.recovery.strangers import Stranger, Strangers
 from holdfast.runs.listing import read_run
 from holdfast.runs.looking import artifacts_of, as_recorded
@@ -80,7 +81,7 @@ def _scan(
 ) -> Scanned:
     spec = compiled.spec
     known = known_items(spec, recorded, artifacts)
-    views = read_views(layout, spec, state.run_id) if spec.makes_items else NO_VIEWS
+    views = partial(read_views, layout, spec, state.run_id)
     inferred, sure = infer(spec, known, recorded.tasks, views, artifacts.tree, state)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, layout.root)

@@ -107,7 +107,10 @@ def _not_completed(state: RunState, event: ev.NodeExited) -> None:
 
 
 def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
-    task = state.task(event.step_id)
+    task = state.tasks.get(event.step_id)
+    if task is None:
+        _adopted_unknown(state, event, at)
+        return
     same_round = event.round == task.round
     saved = _saved(state, task) if same_round and task.cut_off_cost_usd else 0.0
     more_usd = event.cost_usd - task.cost_usd if event.cost_usd > task.cost_usd else 0.0
@@ -140,6 +143,36 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
     state.cost_usd += more_usd
     state.input_tokens += more_tokens
     if not same_round:
+        state.once.pop(event.step_id, None)
+    state.last_completed = event.step_id
+
+
+def _adopted_all(state: RunState, event: ev.TasksAdopted, at: float) -> None:
+    for one in event.tasks:
+        _adopted(state, one, at)
+
+
+def _adopted_unknown(state: RunState, event: ev.TaskAdopted, at: float) -> None:
+    """The same for a task of which nothing is on record: of a lost run there are thousands."""
+    state.tasks[event.step_id] = TaskState(
+        status=COMPLETED,
+        round=event.round,
+        completed_at=at,
+        version=event.version,
+        input_digest=event.input_digest,
+        inputs=event.inputs,
+        output_digest=event.output_digest,
+        accepted=Accepted(event.files, NO_VALUE, event.value_ref),
+        input_tokens=event.tokens,
+        cost_usd=event.cost_usd,
+        round_cost_usd=event.cost_usd,
+        loose_cost_usd=event.cost_usd,
+        evidence=event.evidence,
+        value_lost=event.value_lost,
+    )
+    state.cost_usd += event.cost_usd
+    state.input_tokens += event.tokens
+    if event.round:
         state.once.pop(event.step_id, None)
     state.last_completed = event.step_id
 
@@ -276,6 +309,7 @@ HANDLERS: dict[type, Handler] = {
     ev.NodeEntered: _entered,
     ev.NodeExited: _exited,
     ev.TaskAdopted: _adopted,
+    ev.TasksAdopted: _adopted_all,
     ev.TaskInvalidated: invalidated,
     ev.TaskReinstated: _reinstated,
     ev.TaskKept: _kept,

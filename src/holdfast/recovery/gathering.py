@@ -285,13 +285,20 @@ class Gathering:
         commit, would hold all others up. What appears later is met by `Attempts` before it would be written over.
         """
         for path in paths.values():
-            folder, _, name = path.rpartition("/")
-            names = self._listings.get(folder)
-            if names is None:
-                names = self._listings[folder] = self.artifacts.tree.names(folder)
-            if name in names or ("ctx" in node.spec.sources and part_path(name) in names):
+            if self._is_listed(path) or ("ctx" in node.spec.sources and self.has_stream(path)):
                 return False
         return True
+
+    def has_stream(self, path: str) -> bool:
+        """Whether there is a NAME.part; told from a listing, as in `nothing_there`."""
+        return self._is_listed(part_path(path))
+
+    def _is_listed(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        names = self._listings.get(folder)
+        if names is None:
+            names = self._listings[folder] = self.artifacts.tree.names(folder)
+        return name in names
 
 
 def _is_of_others(files: Mapping[str, Look], input_digest: str) -> bool:

@@ -30,6 +30,7 @@ from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import SectionJudge, as_refused_edit, is_memory, other_form
+from holdfast.recovery.shortcut import Shortcut
 from holdfast.state import COMPLETED, LEFT_OUT, NEEDS_REVIEW, PENDING
 
 
@@ -48,6 +49,7 @@ class Judge:
         take_over: bool,
         claims: Mapping[str, str],
         own_file: str,
+        checked: Iterable[str],
     ) -> None:
         self.state = inputs.state
         self.inputs = inputs
@@ -78,6 +80,7 @@ class Judge:
         self.left_alone: dict[str, tuple[str, ...]] = {}  # task -> what is missing of it, and nobody needs now
         self._policies: dict[str, Policy] = {}  # by what is done about half-finished output
         self._claims = {own_file.casefold(): "the pipeline itself"}  # path -> who writes there
+        self.shortcut = Shortcut(inputs, frozenset([*checked, *migrations]), self._gathering.has_stream)
 
     # --- deciding ------------------------------------------------------------------------------------------
 
@@ -163,6 +166,10 @@ class Judge:
         return all(seen.kind == look.SEALED for seen in found) and not any(
             seen.seal is not None and seen.seal.run in self.living_runs for seen in found
         )
+
+    def is_claimed(self, node: Node) -> bool:
+        """Whether another task writes to the same path; from now on this one does, if none did."""
+        return bool(self._claimed_by(node, self.inputs.paths(node)))
 
     def _claimed_by(self, node: Node, paths: Mapping[str, str]) -> str:
         """Another task that writes to the same path: items made at run time cannot be compared at load.

@@ -216,7 +216,12 @@ def _other_version(seal: Seal, node: Node) -> str:
 
 
 def infer(
-    spec: PipelineSpec, known: Items, tasks: Iterable[str], views: Views, tree: WorkTree, state: RunState
+    spec: PipelineSpec,
+    known: Items,
+    tasks: Iterable[str],
+    views: Callable[[], Views],
+    tree: WorkTree,
+    state: RunState,
 ) -> tuple[Items, frozenset[tuple[str, ...]]]:
     """The items that nothing but files, views and task ids tell; and the paths of those that are sure.
 
@@ -224,7 +229,7 @@ def infer(
     """
     if not spec.makes_items:
         return {}, frozenset()
-    listed = [*views.listed, item_paths(spec, tasks)]
+    listed = [*views().listed, item_paths(spec, tasks)]
     sure = frozenset(path for view in listed for paths in view.values() for path in paths)
     return infer_items(spec, known, listed, named_items(spec, tree, state)), sure
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, differing
 from holdfast.artifacts.products import part_path
-from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, Decision
+from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, SEALED_WHOLE, Decision
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.seeing import NOT_JSON
 from holdfast.seals import Seal
@@ -119,7 +121,7 @@ def _adopt_sealed(evidence: Evidence) -> Decision | None:
             return None
     # An answer that was carried out, but for the record of it, holds: whose edit it was is not forgotten.
     about = "kept" if evidence.record.decided == "keep" else "sealed"
-    return Decision(ADOPT, "whole and sealed, only the record was missing", tuple(evidence.files), about)
+    return replace(SEALED_WHOLE, paths=tuple(evidence.files), about=about)
 
 
 def _is_value_due(evidence: Evidence) -> bool:

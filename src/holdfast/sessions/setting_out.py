@@ -54,7 +54,7 @@ def looking(
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
     try:
-        yield make_walker(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
+        yield make_walker(spec, state, artifacts, make_judge, views=lambda: views, rehearses=rehearses)
     finally:
         objects.close()
         tree.close()
@@ -66,16 +66,19 @@ def make_walker(
     artifacts: Artifacts,
     make_judge: Callable[[Inputs], Judge],
     *,
-    views: Views,
+    views: Callable[[], Views],
     record: Record | None = None,
     rehearses: bool = False,
 ) -> Walker:
-    """A walker over all tasks that can be known: also those of items that files and views only suggest."""
+    """A walker over all tasks that can be known: also those of items that files and views only suggest.
+
+    If the items are known without them, the views are read when others are already reading the files.
+    """
     known, inferred, sure = known_items(spec, state, artifacts), Items(), frozenset[tuple[str, ...]]()
     if state.rebuilt or state.tasks:  # a new run has none to be found
         inferred, sure = infer(spec, known, state.tasks, views, artifacts.tree, state)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
-    judge = make_judge(inputs)
     inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
+    judge = make_judge(inputs)
     return Walker(inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses)

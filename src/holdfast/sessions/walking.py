@@ -13,7 +13,7 @@ done is then on record, and is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.parts import UNKNOWN, Ingredients
-from holdfast.decisions import BEHIND, Decision
+from holdfast.decisions import BEHIND, SEALED_WHOLE, Decision
 from holdfast.engine.considering import was_passed
 from holdfast.engine.drawing import recorded_graph
 from holdfast.engine.scheduler import Scheduler, skipped_producer
@@ -32,6 +32,7 @@ from holdfast.pipeline.nodes import OK, OPEN, SKIPPED, Node, step_of, task_id
 from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.sections import is_memory
+from holdfast.recovery.shortcut import Proved
 from holdfast.sessions.guesses import Guesses
 from holdfast.sessions.noting import Notes
 from holdfast.state import COMPLETED, LEFT_OUT, TaskState
@@ -41,6 +42,7 @@ from holdfast.wording import some_of
 Record = Callable[[ev.Event], None]
 
 _NAMED_MAX = 3
+_AT_ONCE = 500
 
 
 class Walker:
@@ -71,6 +73,8 @@ class Walker:
         self._recorder = record
         self._rehearses = rehearses  # to look, migrations are called, too: what they write is wanted
         self._scheduler = Scheduler(self.graph)
+        self._is_lost = self.state.rebuilt and judge.policy.adopt
+        self._has_left_out = False  # anything, in this walk
 
     # --- going ---------------------------------------------------------------------------------------------
 
@@ -82,14 +86,56 @@ class Walker:
     def advance(self, nodes: int) -> bool:
         """Consider at most so many nodes; False when all are through."""
         queue = self._scheduler.to_consider
-        for _ in range(nodes):
+        while nodes > 0:
             if not queue:
                 self._finish()
                 return False
-            node = queue.popleft()
-            if not node.unmet and node.condition == OPEN:
-                self._consider(node)
+            some = [queue.popleft() for _ in range(min(nodes, len(queue), _AT_ONCE))]
+            nodes -= len(some)
+            self._consider_all([node for node in some if _is_due(node)])
         return True
+
+    def _consider_all(self, nodes: Sequence[Node]) -> None:
+        """Consider them in this order; what proves itself one after the other is adopted together."""
+        found = self.judge.shortcut.look(filter(self._may_prove_itself, nodes)) if self._is_lost else {}
+        proved: list[Proved] = []
+        for node in nodes:
+            one = found.pop(node.id, None) if _is_due(node) else None
+            if one is not None:
+                proved.append(one)
+                continue
+            self._adopt(proved)
+            proved = []
+            if _is_due(node):
+                self._consider(node)
+        self._adopt(proved)
+
+    def _may_prove_itself(self, node: Node) -> bool:
+        """Whether a lost run's task may be adopted without more ado, if its file is whole."""
+        if node.kind != "step" or node.id in self.state.tasks or node.id in self.state.recalls:
+            return False
+        if self._guesses.covers(node) or (self.fresh and any(parent.id in self.fresh for parent in node.parents)):
+            return False
+        return not (self._has_left_out and skipped_producer(node))
+
+    def _adopt(self, proved: Sequence[Proved]) -> None:
+        """Do about these what `_consider` would do about each."""
+        if proved and not proved[0].file.is_fresh():  # it was held up, and somebody may have changed them
+            for one in proved:
+                self._consider(one.node)
+            return
+        free = [one for one in proved if not self.judge.is_claimed(one.node)]
+        self.judge.shortcut.keep(free)
+        if len(free) == 1:
+            self._record(free[0].event)
+        elif free:
+            self._record(ev.TasksAdopted(tasks=tuple([one.event for one in free])))
+        for one in free:
+            self.notes.note(one.node, SEALED_WHOLE)
+            self._scheduler.settle(one.node, OK)
+        for one in proved if len(free) < len(proved) else ():
+            if _is_due(one.node):
+                self._consider(one.node)
 
     def _finish(self) -> None:
         self.notes.note_unreached(self.graph)
@@ -180,7 +226,7 @@ class Walker:
         skipped = skipped_producer(node)
         if skipped:
             self.notes.note(node, Decision(decisions.SKIP, f"{skipped} was skipped"))
-            self._scheduler.settle(node, SKIPPED)
+            self._leave_out(node)
             return
         fresh = [parent.id for parent in node.parents if parent.id in self.fresh] if self.fresh else []
         decision = self._decide(node, fresh)
@@ -303,12 +349,16 @@ class Walker:
         elif decision.action in decisions.WAITS:
             self._scheduler.hold(node)
         elif decision.action == decisions.SKIP or status == STATUS_SKIPPED:
-            self._scheduler.settle(node, SKIPPED)
+            self._leave_out(node)
         elif status == COMPLETED and decision.action not in decisions.RUNS:
             self._pass(node, fresh=False)
         else:
             self._bring_back(node, decision)
             self._pass(node, fresh=True)
+
+    def _leave_out(self, node: Node) -> None:
+        self._has_left_out = True
+        self._scheduler.settle(node, SKIPPED)
 
     def _bring_back(self, node: Node, decision: Decision) -> None:
         """A task that must run needs what is lost of those it takes from: they come back first."""
@@ -333,6 +383,11 @@ class Walker:
             self.fresh.add(node.id)
         if node.kind != "items" or node.id in self._known or node.id in self._guesses.inferred:
             self._scheduler.settle(node, OK)
+
+
+def _is_due(node: Node) -> bool:
+    """Whether it is to be considered: it may have been put into the queue twice, or be held by now."""
+    return not node.unmet and node.condition == OPEN
 
 
 def _takers(producer: Node) -> Iterator[Node]:

@@ -1,0 +1,130 @@
+"""The commonest decision about a lost run, for many tasks at once: a whole sealed file is adopted.
+
+Of thousands of files nearly all are whole. For those, gathering all evidence, deciding and acting comes down to
+few comparisons, which are made here. `look` gives the very events that the long way (gathering.py, reconcile.py,
+adopting.py) gives, and leaves out each task of which anything is not as usual: that way is theirs. A test goes
+both.
+
+Crash story: that of adopting.py. Copies come before the events; nothing else is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast import events as ev
+from holdfast import seals
+from holdfast.artifacts.inputs import Inputs
+from holdfast.artifacts.parts import UNKNOWN, digest_of_named, shorten
+from holdfast.pipeline.nodes import Node
+from holdfast.pipeline.spec import StepSpec
+from holdfast.seals import Seal
+from holdfast.stores.ahead import Fetched
+
+
+class Proved(NamedTuple):
+    """A task that is done, the event that adopts it, and its file as it was read."""
+
+    node: Node
+    event: ev.TaskAdopted
+    file: Fetched
+
+
+class _Usual(msgspec.Struct, frozen=True):
+    """What the tasks of one step have in common."""
+
+    identity: str
+    marker: str
+    may_stream: bool
+
+
+class Shortcut:
+    """Adopts what is beyond doubt. `unusual`: steps whose outputs somebody has a say in."""
+
+    def __init__(self, inputs: Inputs, unusual: Container[str], has_stream: Callable[[str], bool]) -> None:
+        self._state = inputs.state
+        self._inputs = inputs
+        self._unusual = unusual
+        self._has_stream = has_stream
+        self._steps: dict[str, _Usual | None] = {}
+
+    def look(self, nodes: Iterable[Node]) -> dict[str, Proved]:
+        """Those of these tasks, none of which is on record, that are proved by their files. Read-only.
+
+        What was read for the others is then gone, and will be read again.
+        """
+        by_step: dict[str, list[Node]] = {}
+        for node in nodes:
+            by_step.setdefault(node.spec.name, []).append(node)
+        return {one.node.id: one for some in by_step.values() for one in self._look_at_step(some)}
+
+    def keep(self, proved: Sequence[Proved]) -> None:
+        """Put copies of what is adopted into objects/, where its steps want them."""
+        self._inputs.artifacts.tree.keep_reading()
+        copied = [one.file for one in proved if one.event.files[0].stored]
+        self._inputs.artifacts.objects.put_fetched(copied)
+
+    def _look_at_step(self, nodes: Sequence[Node]) -> Iterator[Proved]:
+        # One kind of work after the other: for very many files that takes half the time.
+        step = self._usual(nodes[0])
+        found = self._whole(step, nodes) if step is not None else []
+        parts = [self._inputs.parts(one[0]) for one in found]
+        digests = [digest_of_named(step.identity, part) for part in parts] if step is not None else []
+        for (node, path, file, seal), part, digest in zip(found, parts, digests, strict=True):
+            if seal.input_digest == digest and UNKNOWN not in part.values():
+                yield Proved(node, _adoption(node, path, file, seal, part), file)
+
+    def _whole(self, step: _Usual, nodes: Sequence[Node]) -> list[tuple[Node, str, Fetched, Seal]]:
+        """The tasks whose files are whole, and sealed in the usual way, by just this task of this run."""
+        tree, run, marker = self._inputs.artifacts.tree, self._state.run_id, step.marker
+        paths = [self._inputs.paths(node)[""] for node in nodes]
+        files = tree.fetch_all(paths)
+        told = [seals.seal_of(file.seal) if file is not None else None for file in files]
+        return [
+            (node, path, file, seal)
+            for node, path, file, seal in zip(nodes, paths, files, told, strict=True)
+            if file is not None
+            and seal is not None
+            and seal.sha256 == file.sha256
+            and seal.task == node.id
+            and seal.run == run
+            and seal.marker == marker
+            and not (seal.value_digest or seal.set_digest or seal.known_as)
+            and not (step.may_stream and self._has_stream(path))
+        ]
+
+    def _usual(self, node: Node) -> _Usual | None:
+        """What is the same for all tasks of this one's step; None if each of them takes a longer look."""
+        name = node.spec.name
+        if name not in self._steps:
+            self._steps[name] = _usual(node.spec) if name not in self._unusual else None
+        return self._steps[name]
+
+
+def _usual(spec: StepSpec) -> _Usual | None:
+    """What is taken for granted of one file with its seal inside; of anything else nothing is."""
+    is_one_file = isinstance(spec.writes, str) and spec.writes.endswith(seals.INLINE)
+    if not is_one_file or spec.appends is not None:
+        return None
+    return _Usual(spec.identity, spec.marker or "", "ctx" in spec.sources)
+
+
+def _adoption(node: Node, path: str, file: Fetched, seal: Seal, parts: dict[str, str]) -> ev.TaskAdopted:
+    added = seal.newline_added
+    record = ev.FileRecord("", path, file.covered, seal.sha256, seal.kind, added, bool(node.spec.copy))
+    return ev.TaskAdopted(
+        step_id=node.id,
+        node=node.spec.name,
+        evidence="sealed",
+        round=seal.round,
+        version=seal.step_version,
+        input_digest=seal.input_digest,
+        inputs=shorten(parts),
+        output_digest=f"{seal.sha256}-" if added else seal.sha256,
+        files=(record,),
+        cost_usd=seal.cost_usd,
+        tokens=seal.tokens,
+    )

@@ -1,0 +1,221 @@
+"""The short way to a decision: what is taken over at once is what the long way takes over, event for event.
+
+HOLDFAST_DAMAGE_SEEDS=N tries so many projects with other damage.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.engine.projects import events_of
+from tests.scenarios.damages import FILE_DAMAGES
+
+from holdfast import Context, Pipeline
+from holdfast.commands.recover import Recovery, recover
+from holdfast.decisions import SEALED_WHOLE
+from holdfast.layout import ProjectLayout
+from holdfast.recovery.shortcut import Shortcut
+from holdfast.runs.choosing import Request
+from holdfast.stores import ahead, objects
+
+SEEDS = range(int(os.environ.get("HOLDFAST_DAMAGE_SEEDS", "16")))
+WHEN = {"seq", "ts", "v", "prev", "sum", "host", "pid", "to", "findings"}  # what differs between two recoveries
+
+Project = Callable[[str], Path]
+
+
+def pipeline() -> Pipeline:
+    """Steps of every kind: with and without a context, a check, a copy, a value beside the file, several files."""
+    pipe = Pipeline("both", params={"topic": (str, "tides")})
+    pipe.phase("Write")
+    pipe.items("ch", ["one", {"id": "two", "title": "Two"}, "three", "four"])
+
+    @pipe.items("part")
+    def parts(outline: str) -> list[str]:
+        return ["a", "b"]
+
+    @pipe.step(writes="out/outline.md")
+    def outline(topic: str) -> str:
+        return f"# {topic}"
+
+    @pipe.step(each="ch", writes="drafts/{ch}.md", phase="Write")
+    def draft(ctx: Context, ch: str, outline: str) -> str:
+        ctx.usage(cost_usd=0.25, input_tokens=7)
+        return f"{ch} of {outline}\n"
+
+    @pipe.step(each="ch", writes="reviews/{ch}.html", phase="Write", marker=None)
+    def review(draft: str) -> str:
+        return f"<p>{len(draft)}</p>"
+
+    @pipe.step(each="ch", writes="tables/{ch}.csv", phase="Write", copy=False)
+    def table(draft: str) -> str:
+        return f"{len(draft)},1\n"
+
+    @pipe.step(each="ch", writes="checked/{ch}.md", phase="Write", check=lambda output: "checked" in output)
+    def checked(draft: str, review: str) -> str:
+        return f"checked {draft}"
+
+    @pipe.step(each="ch", writes={"text": "pairs/{ch}.md", "more": "pairs/{ch}.svg"}, phase="Write")
+    def pair(draft: str) -> dict[str, Any]:
+        return {"text": draft, "more": "<svg/>\n", "size": len(draft)}
+
+    @pipe.step(each="ch", writes="last/{ch}.md", phase="Write", copy=False, version=2)
+    def last(checked: str, table: str, pair: dict[str, Any], topic: str) -> str:
+        return f"{topic}: {checked}{table}{pair['size']}"
+
+    @pipe.step(each="part", writes="parts/{part}.md")
+    def piece(part: str, draft: dict[str, str]) -> str:
+        return part + "".join(draft.values())
+
+    @pipe.step(writes="out/book.md")
+    def book(last: dict[str, str], piece: dict[str, str]) -> str:
+        return "".join([*last.values(), *piece.values()])
+
+    return pipe
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("finished")
+    assert pipeline().run(dir=root, run_id="ID").status == "completed"
+    return root
+
+
+@pytest.fixture
+def project(finished: Path, tmp_path: Path) -> Project:
+    def copy(name: str) -> Path:
+        shutil.copytree(finished, tmp_path / name)
+        return tmp_path / name
+
+    return copy
+
+
+@pytest.fixture
+def shortened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Counter[str]]:
+    """Has even so few files read ahead; gives a count of the tasks that were taken over at once, by step."""
+    taken: Counter[str] = Counter()
+    look = Shortcut.look
+
+    def counting(self: Shortcut, nodes: Any) -> Any:
+        found = look(self, nodes)
+        taken.update(one.node.spec.name for one in found.values())
+        return found
+
+    def begin() -> Counter[str]:
+        for module in ("artifacts.inputs", "stores.tree"):
+            monkeypatch.setattr(f"holdfast.{module}.FILES_MIN", 1)
+        monkeypatch.setattr(Shortcut, "look", counting)
+        return taken
+
+    return begin
+
+
+def recovered(root: Path) -> Recovery:
+    return recover(pipeline().compile(), ProjectLayout(root), Request())
+
+
+def told(root: Path) -> list[dict[str, Any]]:
+    """The events one by one, also those that were recorded together."""
+    events = [one for event in events_of(root) for one in event.get("tasks", (event,))]
+    return [{key: value for key, value in event.items() if key not in WHEN} for event in events]
+
+
+def lose(root: Path, dice: Random) -> None:
+    """All state, and some artifacts; sometimes views too."""
+    shutil.rmtree(root / ".holdfast")
+    if dice.random() < 0.5:
+        (root / "checkpoint.md").unlink()
+    files = sorted(path for path in root.rglob("*.*") if path.is_file() and path.parent != root)
+    for path in dice.sample(files, dice.randrange(5)):
+        dice.choice(FILE_DAMAGES)(path, dice)
+    if dice.random() < 0.3:
+        (root / "drafts/two.md.part").write_text("half")
+    three, four = root / "reviews/three.html", root / "reviews/four.html"
+    if dice.random() < 0.3 and three.is_file() and not four.is_dir():
+        four.unlink(missing_ok=True)
+        shutil.copy(three, four)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_both_ways_lead_to_the_same(project: Project, shortened: Callable[[], Counter[str]], seed: int) -> None:
+    """Whatever is damaged: the same decisions in the same order, the same events, the same files."""
+    long, short = project("long"), project("short")
+    for root in (long, short):
+        lose(root, random.Random(seed))
+    the_long_way = recovered(long)
+    taken = shortened()
+    in_short = recovered(short)
+    assert taken
+    assert in_short.tasks == the_long_way.tasks
+    assert told(short) == told(long)
+    assert {p.name for p in (short / ".holdfast/objects").iterdir()} == {
+        p.name for p in (long / ".holdfast/objects").iterdir()
+    }
+
+
+def test_only_steps_that_nobody_has_a_say_in_are_taken_over_at_once(
+    project: Project, shortened: Callable[[], Counter[str]]
+) -> None:
+    """Not what a check has to see, what has its seal beside it, several files, or items that are not known."""
+    root = project("short")
+    shutil.rmtree(root / ".holdfast")
+    taken = shortened()
+    recovered(root)
+    assert taken == {"outline": 1, "draft": 4, "review": 4, "last": 4}
+
+
+def test_copies_are_kept_where_their_steps_want_them(
+    project: Project, shortened: Callable[[], Counter[str]]
+) -> None:
+    """Each object is whole, and what comes from the copies is what was there."""
+    root = project("short")
+    before = (root / "drafts/two.md").read_bytes()
+    shutil.rmtree(root / ".holdfast")
+    shortened()
+    recovered(root)
+    (root / "drafts/two.md").unlink()
+    recovered(root)
+    assert (root / "drafts/two.md").read_bytes() == before
+    pack = objects.Pack(root / ".holdfast/objects/ID.pack")
+    pack.refresh()
+    assert pack.damage == []
+    assert all(is_whole for _, is_whole in pack.prove())
+
+
+def test_what_was_read_long_ago_is_read_again(
+    project: Project, shortened: Callable[[], Counter[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever decides may have been held up between reading and adopting, and somebody has edited meanwhile."""
+    root = project("short")
+    shutil.rmtree(root / ".holdfast")
+    taken = shortened()
+    look = Shortcut.look
+
+    def held_up(self: Shortcut, nodes: Any) -> Any:
+        found = look(self, nodes)
+        draft = root / "drafts/two.md"
+        if any(one.node.id == "draft[two]" for one in found.values()):
+            draft.write_bytes(b"Edited. " + draft.read_bytes())
+            monkeypatch.setattr(ahead, "_FRESH_S", -1.0)
+        return found
+
+    monkeypatch.setattr(Shortcut, "look", held_up)
+    actions = {task.id: task.action for task in recovered(root).tasks}
+    assert taken["draft"] == 4
+    assert actions["draft[two]"] == "ask"
+    assert actions["draft[one]"] == "adopt"
+    adopted = [event["step_id"] for event in told(root) if event["event"] == "task_adopted"]
+    assert len(adopted) == len(set(adopted))
+
+
+def test_what_is_adopted_at_once_has_the_words_of_the_long_way() -> None:
+    """A reader of the plan cannot tell which way was gone."""
+    assert SEALED_WHOLE.reason == "whole and sealed, only the record was missing"

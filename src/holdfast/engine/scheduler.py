@@ -178,6 +178,9 @@ class Scheduler:
 
     def _change(self, node: Node, condition: int) -> None:
         """Give `node` its condition and pass on what follows, breadth first (chains are long)."""
+        if not node.consumers:
+            node.condition = condition
+            return
         work: deque[tuple[Node, int]] = deque()
         while True:
             old, node.condition = node.condition, condition

@@ -149,7 +149,7 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
 
 def _adopted_all(state: RunState, event: ev.TasksAdopted, at: float) -> None:
     for one in event.tasks:
-        _adopted(state, one, at)
+        (_adopted if one.step_id in state.tasks else _adopted_unknown)(state, one, at)
 
 
 def _adopted_unknown(state: RunState, event: ev.TaskAdopted, at: float) -> None:

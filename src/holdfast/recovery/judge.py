@@ -167,9 +167,10 @@ class Judge:
             seen.seal is not None and seen.seal.run in self.living_runs for seen in found
         )
 
-    def is_claimed(self, node: Node) -> bool:
-        """Whether another task writes to the same path; from now on this one does, if none did."""
-        return bool(self._claimed_by(node, self.inputs.paths(node)))
+    def claim(self, tasks: Mapping[str, str]) -> set[str]:
+        """Note that these tasks write to these paths; gives those whose path another one has."""
+        owners = [self._claims.setdefault(path.casefold(), task) for task, path in tasks.items()]
+        return {task for task, owner in zip(tasks, owners, strict=True) if task != owner}
 
     def _claimed_by(self, node: Node, paths: Mapping[str, str]) -> str:
         """Another task that writes to the same path: items made at run time cannot be compared at load.

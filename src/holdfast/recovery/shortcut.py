@@ -18,7 +18,7 @@ import msgspec
 from holdfast import events as ev
 from holdfast import seals
 from holdfast.artifacts.inputs import Inputs
-from holdfast.artifacts.parts import UNKNOWN, digest_of_named, shorten
+from holdfast.artifacts.parts import UNKNOWN, digests_of_named, shorten
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
@@ -70,9 +70,11 @@ class Shortcut:
     def _look_at_step(self, nodes: Sequence[Node]) -> Iterator[Proved]:
         # One kind of work after the other: for very many files that takes half the time.
         step = self._usual(nodes[0])
-        found = self._whole(step, nodes) if step is not None else []
+        if step is None:
+            return
+        found = self._whole(step, nodes)
         parts = [self._inputs.parts(one[0]) for one in found]
-        digests = [digest_of_named(step.identity, part) for part in parts] if step is not None else []
+        digests = digests_of_named(step.identity, parts)
         for (node, path, file, seal), part, digest in zip(found, parts, digests, strict=True):
             if seal.input_digest == digest and UNKNOWN not in part.values():
                 yield Proved(node, _adoption(node, path, file, seal, part), file)

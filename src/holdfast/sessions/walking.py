@@ -21,7 +21,7 @@ from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.parts import UNKNOWN, Ingredients
-from holdfast.decisions import BEHIND, SEALED_WHOLE, Decision
+from holdfast.decisions import BEHIND, Decision
 from holdfast.engine.considering import was_passed
 from holdfast.engine.drawing import recorded_graph
 from holdfast.engine.scheduler import Scheduler, skipped_producer
@@ -124,16 +124,17 @@ class Walker:
             for one in proved:
                 self._consider(one.node)
             return
-        free = [one for one in proved if not self.judge.is_claimed(one.node)]
+        others = self.judge.claim({one.event.step_id: one.event.files[0].path for one in proved})
+        free = [one for one in proved if one.event.step_id not in others] if others else proved
         self.judge.shortcut.keep(free)
         if len(free) == 1:
             self._record(free[0].event)
         elif free:
             self._record(ev.TasksAdopted(tasks=tuple([one.event for one in free])))
+        self.notes.note_adopted([one.event.step_id for one in free])
         for one in free:
-            self.notes.note(one.node, SEALED_WHOLE)
             self._scheduler.settle(one.node, OK)
-        for one in proved if len(free) < len(proved) else ():
+        for one in proved if others else ():
             if _is_due(one.node):
                 self._consider(one.node)
 

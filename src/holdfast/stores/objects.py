@@ -86,11 +86,15 @@ class ObjectStore:
         """Keep the covered bytes of files that were read ahead: they are hashed, and in the form of a pack."""
         with self._mutex:
             self._writable()
+            if self._fd < 0:
+                self._open()
+            trusted, kept, append = self._trusted, self._own.objects, self._append
             for file in files:
-                if file.sha256 not in self._trusted:
-                    if not self._kept_packed(file.sha256):
-                        self._append(file.sha256, file.header, file.covered, (file.record,))
-                    self._trusted.add(file.sha256)
+                sha = file.sha256
+                if sha not in trusted:
+                    if sha not in kept or not self._kept_packed(sha):
+                        append(sha, file.header, file.covered, (file.record,))
+                    trusted.add(sha)
 
     def put_file(self, path: Path) -> tuple[str, int]:
         """Keep a file, streaming it if it is large; gives its hash and size."""

@@ -557,3 +557,18 @@ def test_a_gather_shared_by_many_is_not_written_pair_by_pair(project):
     assert project.query("SELECT count(*) FROM todo_deps") == [(0,)]
     assert project.listed() == set(story.picture().ready) == {f"work[i{number}]" for number in range(150)}
     assert project.status()["check[j0]"] == "blocked"
+
+
+def test_an_older_sqlite_is_given_fewer_rows_at_a_time(project, monkeypatch):
+    """Before 3.32 no statement takes more than 999 values: many tasks are written all the same."""
+    connect = sqlite3.connect
+
+    def older(*args, **options):
+        connection = connect(*args, **options)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", older)
+    many = items(*[f"ch{number:04}" for number in range(400)])
+    assert project.update(Story(book()).finish("outline").finish("chapters", value=many))
+    assert len(project.status()) > 800

@@ -374,8 +374,10 @@ def _description(record: TaskState) -> str:
 
 
 def _insert(connection: sqlite3.Connection, head: str, rows: Sequence[tuple[str, ...]], tail: str = "") -> None:
-    """As `executemany`, in half the time: many rows to a statement."""
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        some = rows[start : start + _ROWS_AT_ONCE]
+    """As `executemany`, in half the time: many rows to a statement, within which other threads can go on."""
+    values = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # an older SQLite takes no more than 999
+    at_once = min(_ROWS_AT_ONCE, values // len(rows[0])) if rows else 1
+    for start in range(0, len(rows), at_once):
+        some = rows[start : start + at_once]
         places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
         connection.execute(head + places + tail, list(itertools.chain.from_iterable(some)))

@@ -190,6 +190,24 @@ def test_copies_are_kept_where_their_steps_want_them(
     assert all(is_whole for _, is_whole in pack.prove())
 
 
+def test_where_no_step_wants_copies_no_pack_is_begun(
+    tmp_path: Path, shortened: Callable[[], Counter[str]]
+) -> None:
+    """As the dry run says: nothing is written to objects/."""
+    pipe = Pipeline("uncopied")
+
+    @pipe.step(writes="out/a.md", copy=False)
+    def a() -> str:
+        return "a"
+
+    pipe.run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    taken = shortened()
+    recover(pipe.compile(), ProjectLayout(tmp_path), Request())
+    assert taken == {"a": 1}
+    assert list((tmp_path / ".holdfast/objects").iterdir()) == []
+
+
 def test_what_was_read_long_ago_is_read_again(
     project: Project, shortened: Callable[[], Counter[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

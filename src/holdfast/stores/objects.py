@@ -18,7 +18,7 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from holdfast.errors import StorageError
@@ -82,8 +82,10 @@ class ObjectStore:
             self._trusted.add(sha)
         return sha
 
-    def put_fetched(self, files: Iterable[Fetched]) -> None:
+    def put_fetched(self, files: Sequence[Fetched]) -> None:
         """Keep the covered bytes of files that were read ahead: they are hashed, and in the form of a pack."""
+        if not files:
+            return  # nor is a pack begun
         with self._mutex:
             self._writable()
             if self._fd < 0:

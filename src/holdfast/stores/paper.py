@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -239,7 +239,7 @@ class PaperObjects(ObjectStore):
         self._trusted.add(sha)
         return sha
 
-    def put_fetched(self, files: Iterable[Fetched]) -> None:
+    def put_fetched(self, files: Sequence[Fetched]) -> None:
         for file in files:
             self.put(bytes(file.record[file.header : -1]), file.sha256)
 

@@ -271,6 +271,18 @@ def test_a_project_made_by_agents_with_plain_markers(tmp_path: Path) -> None:
     assert actions(book.recover())["outline"] == "trust"
 
 
+def test_a_run_that_only_its_views_know_of_is_foreseen(book: Book) -> None:
+    """No file proves anything, but the run gets a record again: the dry run does not say that there is nothing."""
+    outline, draft = (book.root / name for name in ("outline.md", "drafts/one.md"))
+    book.lose(".holdfast", "drafts/two.md", "drafts/three.md", "book.md")
+    outline.rename(book.root / "other.md")
+    draft.rename(outline)
+    foreseen, done = book.recover(dry_run=True), book.recover()
+    assert foreseen.found_anything
+    assert foreseen.actions
+    assert foreseen.tasks == done.tasks
+
+
 def test_an_engine_at_work_is_not_disturbed(book: Book) -> None:
     """Recovery needs the engine's lock; looking does not."""
     book.lose()

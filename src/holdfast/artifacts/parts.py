@@ -43,9 +43,12 @@ def digest_of_named(identity: str, parts: Mapping[str, str]) -> str:
 
 def digests_of_named(identity: str, many: Sequence[Mapping[str, str]]) -> list[str]:
     """The same for many tasks of a step."""
-    if not all([part.keys() == many[0].keys() for part in many]):
+    if not many:
+        return []
+    names = many[0].keys()
+    if any(part.keys() != names for part in many):
         return [digest_of_named(identity, part) for part in many]
-    form, pick = _form(identity, tuple(many[0])) if many else ("", dict)
+    form, pick = _form(identity, tuple(names))
     texts = [(form % pick(part)).encode() for part in many]
     return [hashlib.sha256(text).hexdigest() for text in texts]
 

@@ -82,7 +82,7 @@ class Recovery(msgspec.Struct, frozen=True):
     def found_anything(self) -> bool:
         """Whether there is a run here, or something to make one from."""
         telling = (decisions.ADOPT, decisions.ASK)
-        return not self.is_lost or bool(self.recorded) or any(task.action in telling for task in self.tasks)
+        return not self.is_first or bool(self.recorded) or any(task.action in telling for task in self.tasks)
 
     @property
     def exit_code(self) -> int:

@@ -11,6 +11,7 @@ from tests.engine.projects import events_of
 
 from holdfast import Context, Pipeline
 from holdfast.artifacts.inputs import Inputs
+from holdfast.commands.people import decide
 from holdfast.commands.recover import Recovery, recover
 from holdfast.commands.run import RunResult
 from holdfast.errors import LockedError
@@ -281,6 +282,51 @@ def test_a_run_that_only_its_views_know_of_is_foreseen(book: Book) -> None:
     assert foreseen.found_anything
     assert foreseen.actions
     assert foreseen.tasks == done.tasks
+
+
+def two_steps(words: str, *, takes_plan: bool) -> Pipeline:
+    """`text` is made from `plan`, or from the topic alone."""
+    pipe = Pipeline("two", params={"topic": (str, "tides")})
+
+    @pipe.step(writes="plan.md")
+    def plan(topic: str) -> str:
+        return f"{words} {topic}"
+
+    if takes_plan:
+        pipe.step(name="text", writes="text.md")(lambda topic, plan: f"text {topic}")
+    else:
+        pipe.step(name="text", writes="text.md")(lambda topic: f"text {topic}")
+    return pipe
+
+
+def lost_twice(root: Path, pipe: Pipeline) -> tuple[Recovery, Recovery]:
+    """What two recoveries after a loss say, the second of a run that the first one found."""
+    for name in (".holdfast", "checkpoint.md", "RESUME.md"):
+        path = root / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    compiled, layout = pipe.compile(), ProjectLayout(root)
+    return recover(compiled, layout, Request()), recover(compiled, layout, Request())
+
+
+def test_what_does_not_fit_after_a_loss_is_asked_about_at_once(tmp_path: Path) -> None:
+    """It is believed, and then compared, by the same recovery: a second one finds nothing to do."""
+    two_steps("first", takes_plan=True).run(dir=tmp_path, run_id="ID")
+    older = (tmp_path / "plan.md").read_bytes()
+    pipe = two_steps("second", takes_plan=True)
+    decide(ProjectLayout(tmp_path), "ID", "plan", "redo")
+    pipe.run(dir=tmp_path)
+    (tmp_path / "plan.md").write_bytes(older)
+    first, second = lost_twice(tmp_path, pipe)
+    assert actions(first) == actions(second) | {"plan": "adopt"} == {"plan": "adopt", "text": "ask"}
+    assert second.recorded == 0
+
+
+def test_an_input_that_is_new_after_a_loss_is_asked_about(tmp_path: Path) -> None:
+    """What is whole is not run again unasked, though its seal names all inputs that there were."""
+    two_steps("first", takes_plan=False).run(dir=tmp_path)
+    first, second = lost_twice(tmp_path, two_steps("first", takes_plan=True))
+    assert actions(first)["text"] == actions(second)["text"] == "ask"
+    assert second.recorded == 0
 
 
 def test_an_engine_at_work_is_not_disturbed(book: Book) -> None:

@@ -231,8 +231,10 @@ def _compared_later(made_of: Ingredients, seal: Seal) -> dict[str, str]:
     if seal.input_digest == made_of.digest and UNKNOWN not in made_of.parts.values():
         return now
     then = {name: part.removeprefix(UNKNOWN) for name, part in seal.made_from.items()}
+    # A seal that names its inputs names all that were known: another was none, or is not known.
+    same = {name: then.get(name, "") for name in now} if then else now
     return {
-        name: part if part != UNKNOWN and then.get(name, part) == part else f"{UNKNOWN}{then.get(name, '')}"
+        name: part if part != UNKNOWN and same[name] == part else f"{UNKNOWN}{then.get(name, '')}"
         for name, part in now.items()
     }
 

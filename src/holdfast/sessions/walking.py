@@ -268,7 +268,19 @@ class Walker:
         if decision.action in decisions.AGAIN and self.state.task(node.id).status != COMPLETED:
             return decision  # what is half finished stays where it is: the next run may be told to continue it
         self._carry_out(node, decision, made_of)
+        if decision.action == decisions.ADOPT:
+            return self._asked_at_once(node, decision, made_of)
         return self._told(node, decision, fresh) if decision.action == decisions.RUN else decision
+
+    def _asked_at_once(self, node: Node, decision: Decision, made_of: Ingredients) -> Decision:
+        """What a lost run has left is believed first, and then compared: that is not left to the next recovery."""
+        if not self.state.rebuilt or not _is_misfit(self.state.task(node.id), made_of):
+            return decision
+        again = self.judge.decide(node, made_of)
+        if again.action != decisions.ASK:
+            return decision
+        self._carry_out(node, again, made_of)
+        return again
 
     def _reinstate(self, node: Node, fresh: list[str]) -> bool:
         """Whether work that was out of date is so no longer: then it counts as finished from here on."""
@@ -389,6 +401,14 @@ class Walker:
 def _is_due(node: Node) -> bool:
     """Whether it is to be considered: it may have been put into the queue twice, or be held by now."""
     return not node.unmet and node.condition == OPEN
+
+
+def _is_misfit(record: TaskState, made_of: Ingredients) -> bool:
+    """Whether an input is known that is not on record as what it is now: the work says that it was another."""
+    return any(
+        part.startswith(UNKNOWN) and made_of.parts.get(name, UNKNOWN) != UNKNOWN
+        for name, part in record.inputs.items()
+    )
 
 
 def _takers(producer: Node) -> Iterator[Node]:

@@ -71,9 +71,21 @@ def pipeline() -> Pipeline:
     def last(checked: str, table: str, pair: dict[str, Any], topic: str) -> str:
         return f"{topic}: {checked}{table}{pair['size']}"
 
+    @pipe.step(each="ch", phase="Write")
+    def score(draft: str) -> int:
+        return len(draft)
+
+    @pipe.step(each="ch", writes="graded/{ch}.md", phase="Write")
+    def graded(score: int, draft: str) -> str:
+        return f"{draft}{score}\n"
+
     @pipe.step(each="part", writes="parts/{part}.md")
     def piece(part: str, draft: dict[str, str]) -> str:
         return part + "".join(draft.values())
+
+    @pipe.step(each="part", writes="more/{part}.md")
+    def more(piece: str, score: dict[str, int]) -> str:
+        return piece + str(sum(score.values()))
 
     @pipe.step(writes="out/book.md")
     def book(last: dict[str, str], piece: dict[str, str]) -> str:
@@ -104,8 +116,8 @@ def shortened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Counter[str]]:
     taken: Counter[str] = Counter()
     look = Shortcut.look
 
-    def counting(self: Shortcut, nodes: Any) -> Any:
-        found = look(self, nodes)
+    def counting(self: Shortcut, nodes: Any, parts_of: Any) -> Any:
+        found = look(self, nodes, parts_of)
         taken.update(one.node.spec.name for one in found.values())
         return found
 
@@ -164,12 +176,21 @@ def test_both_ways_lead_to_the_same(project: Project, shortened: Callable[[], Co
 def test_only_steps_that_nobody_has_a_say_in_are_taken_over_at_once(
     project: Project, shortened: Callable[[], Counter[str]]
 ) -> None:
-    """Not what a check has to see, what has its seal beside it, several files, or items that are not known."""
+    """Not what a check has to see, what has its seal beside it, or several files; but what unknown inputs made."""
     root = project("short")
     shutil.rmtree(root / ".holdfast")
     taken = shortened()
     recovered(root)
-    assert taken == {"outline": 1, "draft": 4, "review": 4, "last": 4}
+    assert taken == {
+        "outline": 1,
+        "draft": 4,
+        "review": 4,
+        "last": 4,
+        "graded": 4,
+        "piece": 2,
+        "more": 2,
+        "book": 1,
+    }
 
 
 def test_copies_are_kept_where_their_steps_want_them(
@@ -217,8 +238,8 @@ def test_what_was_read_long_ago_is_read_again(
     taken = shortened()
     look = Shortcut.look
 
-    def held_up(self: Shortcut, nodes: Any) -> Any:
-        found = look(self, nodes)
+    def held_up(self: Shortcut, nodes: Any, parts_of: Any) -> Any:
+        found = look(self, nodes, parts_of)
         draft = root / "drafts/two.md"
         if any(one.node.id == "draft[two]" for one in found.values()):
             draft.write_bytes(b"Edited. " + draft.read_bytes())

@@ -107,7 +107,7 @@ class Adopting:
             version=seal.step_version,
             # Where an input is unknown, the seal still knows it: its digest is what it is compared with later.
             input_digest=seal.input_digest,
-            inputs=_compared_later(made_of, seal),
+            inputs=compared_later(made_of.parts, seal, is_same=seal.input_digest == made_of.digest),
             output_digest=seal.known_as or output_digest(files, seal.value_digest),
             files=files,
             value_ref=seal.value_digest if rest != "" else "",
@@ -225,10 +225,10 @@ def _version_of(node: Node, seal: Seal | None) -> int:
     return seal.step_version if seal is not None else int(node.spec.version)
 
 
-def _compared_later(made_of: Ingredients, seal: Seal) -> dict[str, str]:
+def compared_later(parts: Mapping[str, str], seal: Seal, *, is_same: bool) -> dict[str, str]:
     """The inputs of a sealed file; one that is unknown, or another than the seal's: "?" and what the seal says."""
-    now = shorten(made_of.parts)
-    if seal.input_digest == made_of.digest and UNKNOWN not in made_of.parts.values():
+    now = shorten(parts)
+    if is_same and UNKNOWN not in parts.values():
         return now
     then = {name: part.removeprefix(UNKNOWN) for name, part in seal.made_from.items()}
     # A seal that names its inputs names all that were known: another was none, or is not known.

@@ -10,7 +10,7 @@ Crash story: that of adopting.py. Copies come before the events; nothing else is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,11 +18,15 @@ import msgspec
 from holdfast import events as ev
 from holdfast import seals
 from holdfast.artifacts.inputs import Inputs
-from holdfast.artifacts.parts import UNKNOWN, digests_of_named, shorten
+from holdfast.artifacts.parts import UNKNOWN, differing, digests_of_named, shorten
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
+from holdfast.recovery.adopting import compared_later
 from holdfast.seals import Seal
 from holdfast.stores.ahead import Fetched
+
+PartsOf = Callable[[Node], dict[str, str]]
+"""Each input of a task by name, as a digest; what is not known yet, or only inferred, is unknown."""
 
 
 class Proved(NamedTuple):
@@ -51,15 +55,16 @@ class Shortcut:
         self._has_stream = has_stream
         self._steps: dict[str, _Usual | None] = {}
 
-    def look(self, nodes: Iterable[Node]) -> dict[str, Proved]:
+    def look(self, nodes: Iterable[Node], parts_of: PartsOf) -> dict[str, Proved]:
         """Those of these tasks, none of which is on record, that are proved by their files. Read-only.
 
-        What was read for the others is then gone, and will be read again.
+        `parts_of` gives what a task would be made of. What was read for the others is then gone, and will be read
+        again.
         """
         by_step: dict[str, list[Node]] = {}
         for node in nodes:
             by_step.setdefault(node.spec.name, []).append(node)
-        return {one.node.id: one for some in by_step.values() for one in self._look_at_step(some)}
+        return {one.node.id: one for some in by_step.values() for one in self._look_at_step(some, parts_of)}
 
     def keep(self, proved: Sequence[Proved]) -> None:
         """Put copies of what is adopted into objects/, where its steps want them."""
@@ -67,17 +72,22 @@ class Shortcut:
         copied = [one.file for one in proved if one.event.files[0].stored]
         self._inputs.artifacts.objects.put_fetched(copied)
 
-    def _look_at_step(self, nodes: Sequence[Node]) -> Iterator[Proved]:
+    def _look_at_step(self, nodes: Sequence[Node], parts_of: PartsOf) -> Iterator[Proved]:
         # One kind of work after the other: for very many files that takes half the time.
         step = self._usual(nodes[0])
         if step is None:
             return
         found = self._whole(step, nodes)
-        parts = [self._inputs.parts(one[0]) for one in found]
+        parts = [parts_of(one[0]) for one in found]
         digests = digests_of_named(step.identity, parts)
         for (node, path, file, seal), part, digest in zip(found, parts, digests, strict=True):
             if seal.input_digest == digest and UNKNOWN not in part.values():
-                yield Proved(node, _adoption(node, path, file, seal, part), file)
+                inputs = shorten(part)
+            elif _fits_as_far_as_known(seal, part, node):
+                inputs = compared_later(part, seal, is_same=False)
+            else:
+                continue
+            yield Proved(node, _adoption(node, path, file, seal, inputs), file)
 
     def _whole(self, step: _Usual, nodes: Sequence[Node]) -> list[tuple[Node, str, Fetched, Seal]]:
         """The tasks whose files are whole, and sealed in the usual way, by just this task of this run."""
@@ -114,7 +124,14 @@ def _usual(spec: StepSpec) -> _Usual | None:
     return _Usual(spec.identity, spec.marker or "", "ctx" in spec.sources)
 
 
-def _adoption(node: Node, path: str, file: Fetched, seal: Seal, parts: dict[str, str]) -> ev.TaskAdopted:
+def _fits_as_far_as_known(seal: Seal, parts: Mapping[str, str], node: Node) -> bool:
+    """Whether inputs are unknown, and the seal names all that are known as they are."""
+    if UNKNOWN not in parts.values() or not seal.inputs or seal.input_digest == UNKNOWN:
+        return False
+    return seal.step_version == node.spec.version and not differing(seal.made_from, parts)
+
+
+def _adoption(node: Node, path: str, file: Fetched, seal: Seal, inputs: dict[str, str]) -> ev.TaskAdopted:
     added = seal.newline_added
     record = ev.FileRecord("", path, file.covered, seal.sha256, seal.kind, added, bool(node.spec.copy))
     return ev.TaskAdopted(
@@ -124,7 +141,7 @@ def _adoption(node: Node, path: str, file: Fetched, seal: Seal, parts: dict[str,
         round=seal.round,
         version=seal.step_version,
         input_digest=seal.input_digest,
-        inputs=shorten(parts),
+        inputs=inputs,
         output_digest=f"{seal.sha256}-" if added else seal.sha256,
         files=(record,),
         cost_usd=seal.cost_usd,

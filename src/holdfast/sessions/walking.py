@@ -97,7 +97,9 @@ class Walker:
 
     def _consider_all(self, nodes: Sequence[Node]) -> None:
         """Consider them in this order; what proves itself one after the other is adopted together."""
-        found = self.judge.shortcut.look(filter(self._may_prove_itself, nodes)) if self._is_lost else {}
+        found: dict[str, Proved] = {}
+        if self._is_lost:
+            found = self.judge.shortcut.look(filter(self._may_prove_itself, nodes), self._parts)
         proved: list[Proved] = []
         for node in nodes:
             one = found.pop(node.id, None) if _is_due(node) else None
@@ -113,8 +115,6 @@ class Walker:
     def _may_prove_itself(self, node: Node) -> bool:
         """Whether a lost run's task may be adopted without more ado, if its file is whole."""
         if node.kind != "step" or node.id in self.state.tasks or node.id in self.state.recalls:
-            return False
-        if self._guesses.covers(node) or (self.fresh and any(parent.id in self.fresh for parent in node.parents)):
             return False
         return not (self._has_left_out and skipped_producer(node))
 
@@ -132,6 +132,7 @@ class Walker:
         elif free:
             self._record(ev.TasksAdopted(tasks=tuple([one.event for one in free])))
         self.notes.note_adopted([one.event.step_id for one in free])
+        self._guesses.prove([one.node for one in free])
         for one in free:
             self._scheduler.settle(one.node, OK)
         for one in proved if others else ():
@@ -243,9 +244,9 @@ class Walker:
         if record is None:
             return self._judged(node, fresh, "")
         may_count = record.before is not None or record.kind == LEFT_OUT
-        news = decisions.BACK_AGAIN if may_count and self._reinstate(node, fresh) else ""
+        news = decisions.BACK_AGAIN if may_count and self._reinstate(node) else ""
         record = self.state.tasks[node.id]
-        finished = self._finished(node, record, fresh) if fresh else None
+        finished = self._finished(node, record) if fresh else None
         if finished is not None:
             return self._decide_behind(node, finished, fresh)
         decision = self._judged(node, fresh, "the pipeline names another path" if self._bring_home(node) else news)
@@ -255,7 +256,7 @@ class Walker:
 
     def _judged(self, node: Node, fresh: list[str], news: str) -> Decision:
         """What record and files say of a task, carried out; `news` is why finished work is trusted again."""
-        made_of = self._ingredients(node, fresh)
+        made_of = self._ingredients(node)
         decision = self.judge.decide(node, made_of)
         if news and decision.action == decisions.TRUST:
             decision = replace(decision, reason=news)
@@ -282,10 +283,10 @@ class Walker:
         self._carry_out(node, again, made_of)
         return again
 
-    def _reinstate(self, node: Node, fresh: list[str]) -> bool:
+    def _reinstate(self, node: Node) -> bool:
         """Whether work that was out of date is so no longer: then it counts as finished from here on."""
         before = self.recorded
-        for event in self.judge.reinstate(node, self._ingredients(node, fresh)):
+        for event in self.judge.reinstate(node, self._ingredients(node)):
             self._record(event)
         return self.recorded > before
 
@@ -310,15 +311,15 @@ class Walker:
         fresh = fresh or [source.id for source in node.material if source.id in self.fresh]
         return replace(decision, reason=f"after {some_of(fresh, _NAMED_MAX)}") if fresh else decision
 
-    def _finished(self, node: Node, record: TaskState, fresh: list[str]) -> TaskState | None:
+    def _finished(self, node: Node, record: TaskState) -> TaskState | None:
         """Finished work behind a task that will run; also what was out of date, and may be so no longer then."""
         if record.status == COMPLETED or record.before is None:
             return record if record.status == COMPLETED else None
-        return record.before if self.judge.may_reinstate(node, self._ingredients(node, fresh)) else None
+        return record.before if self.judge.may_reinstate(node, self._ingredients(node)) else None
 
     def _decide_behind(self, node: Node, record: TaskState, fresh: list[str]) -> Decision:
         """Finished work behind a task that will run: compared when that is through, and left alone until then."""
-        made_of = self._ingredients(node, fresh)
+        made_of = self._ingredients(node)
         if self.state.task(node.id).status == COMPLETED:
             decision = self.judge.decide(node, made_of)
             if decision.action == decisions.REDO:
@@ -343,17 +344,21 @@ class Walker:
         seals = [found.seal for found in decision.looks.values() if found.seal is not None]
         return any(seal.input_digest != UNKNOWN for seal in seals)
 
-    def _ingredients(self, node: Node, fresh: list[str]) -> Ingredients:
+    def _ingredients(self, node: Node) -> Ingredients:
+        parts = self._parts(node)
+        return Ingredients(parts, self.inputs.digest(node, parts))
+
+    def _parts(self, node: Node) -> dict[str, str]:
         """What a task would be made of; what is not known yet, or only inferred, is unknown."""
         parts = self.inputs.parts(node)
-        for parent in node.parents if fresh else ():
+        for parent in node.parents if self.fresh else ():
             if parent.id in self.fresh:
                 parts[parent.part] = UNKNOWN
         if self._guesses.covers(node):
             parts["item"] = UNKNOWN
             # Nor is it known which items its own comes after: names have no order.
             parts |= {parent.part: UNKNOWN for parent in node.parents if parent.kind == "past"}
-        return Ingredients(parts, self.inputs.digest(node, parts))
+        return parts
 
     def _move_on(self, node: Node, decision: Decision) -> None:
         status = self.state.task(node.id).status

@@ -108,11 +108,17 @@ class ViewShelf:
         `sync` at a stop, when they may be all that someone reads.
         """
         self._kept, self._kept_beside = [], []
-        todos = self._todos_view()
-        drawn = todos.draw(picture, lambda: _edges(graph))  # here, so that little but SQLite is left to do beside
-        begun = todos.begin(drawn)
-        with threads.beside(lambda: todos.store(drawn, begun)):
+        if sync:
+            todos = self._todos_view()
+            drawn = todos.draw(
+                picture, lambda: _edges(graph)
+            )  # now, so that little but SQLite is left to do beside
+            begun = todos.begin(drawn)
+            with threads.beside(lambda: todos.store(drawn, begun)):
+                self._write_pages(picture, sync)
+        else:  # it may be killed at any moment, and then it is RESUME.md that somebody needs
             self._write_pages(picture, sync)
+            self._todos_view().update(picture, lambda: _edges(graph))
         return self._kept + self._kept_beside
 
     def _write_pages(self, picture: Picture, sync: bool) -> None:

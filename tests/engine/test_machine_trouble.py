@@ -326,16 +326,21 @@ def test_what_a_step_leaves_at_ctx_out_does_not_stay_on_the_disk(
     tmp_path: Path, end: Callable[[Shop, Context], Path]
 ) -> None:
     """No attempt is ever given it, and a process that runs one pipeline after another would never be rid of it."""
-    shop, left = Shop(is_async=False), []
+    shop, left, is_left = Shop(is_async=False), [], threading.Event()
 
     def film(ctx: Context) -> Path:
         ctx.out.write_bytes(b"film" * 1000)
         left.append(ctx.out)
+        is_left.set()
         return end(shop, ctx)
+
+    def fail_then(*_: Any, **__: Any) -> Any:
+        assert is_left.wait(PATIENCE_S)
+        return shop.fail()
 
     shop.pipe.step(name="film", writes="film.bin", retries=0)(film)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageError, match="Input/output error"):
-        patch.setattr(*((Artifacts, "load") if end is cut_off_by_the_stop else (Artifacts, "store")), shop.fail)
+        patch.setattr(*((Artifacts, "load") if end is cut_off_by_the_stop else (Artifacts, "store")), fail_then)
         shop.pipe.run(dir=tmp_path)
     assert "film" in {event["step_id"] for event in events_of(tmp_path, "cut_off")}
     assert not left[0].exists()

@@ -8,6 +8,7 @@ no HTML. What was harmless stays as it was, so that ordinary names read as they 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -53,6 +54,12 @@ def terminal(text: str, *, multiline: bool = False) -> str:
     text = _SEQUENCE.sub("", text)
     text = _NEWLINE.sub("\n" if multiline else " ", text)
     return _UNSAFE.sub(_visible, text)
+
+
+def terminal_all(texts: Sequence[str]) -> Sequence[str]:
+    """Each of these as `terminal` gives it. Nearly always they are harmless, and one look at all of them tells."""
+    together = "".join(texts)
+    return texts if terminal(together) == together else [terminal(text) for text in texts]
 
 
 def markdown_cell(text: str) -> str:

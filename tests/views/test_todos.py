@@ -183,11 +183,11 @@ def test_phases_gates_and_batches_hold_tasks_back(project):
 
 
 def test_a_dependency_that_names_nothing_is_not_done(project):
-    """A dangling or nameless dependency keeps its task from being listed, and breaks no foreign key."""
+    """A dangling dependency keeps its task from being listed, and breaks no foreign key."""
     story = Story(ordered()).tell(ev.PhaseStarted(step_id="phase:Work"))
-    assert project.update(story, extra=[("work[a]", "gone[a]"), ("work[b]", None)])
+    assert project.update(story, extra=[("work[a]", "gone[a]"), ("work[b]", "gone[b]")])
     assert project.listed() == set()
-    assert (project.status()["gone[a]"], project.status()["missing:work[b]"]) == ("blocked", "blocked")
+    assert (project.status()["gone[a]"], project.status()["gone[b]"]) == ("blocked", "blocked")
     assert project.query("PRAGMA foreign_key_check") == []
 
 

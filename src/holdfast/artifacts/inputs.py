@@ -41,7 +41,7 @@ class Inputs:
         self._taken: dict[str, list[tuple[str, str]]] = {}  # by step: see `_params_of`
         self._texts: dict[str, str] | None = None  # the parameters as templates take them
         self._memory_paths: dict[tuple[str, ...], str] = {}
-        self._paths: dict[str, dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
+        self._paths: dict[str, str | dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
         self._paths_max = PATHS_KEPT
 
     @property
@@ -282,6 +282,17 @@ class Inputs:
 
     def paths(self, node: Node) -> dict[str, str]:
         """Output key -> the file this task writes, relative to the project."""
+        known = self._written(node)
+        return {"": known} if isinstance(known, str) else known
+
+    def only_path(self, node: Node) -> str:
+        """The file of a task whose step writes one, and no more than one."""
+        known = self._written(node)
+        assert isinstance(known, str), "a task of several files"
+        return known
+
+    def _written(self, node: Node) -> str | dict[str, str]:
+        """What a task writes: the path of its only file, or those of several."""
         known = self._paths.get(node.id)
         if known is not None:
             return known
@@ -289,7 +300,7 @@ class Inputs:
         if not isinstance(spec, StepSpec) or spec.writes is None:
             return _NO_PATHS
         if isinstance(spec.writes, str):
-            known = {"": self._path(node, spec.writes)}
+            known = self._path(node, spec.writes)
         else:
             known = {key: self._path(node, template) for key, template in spec.writes.items()}
         if len(self._paths) >= self._paths_max:
@@ -322,11 +333,14 @@ class Inputs:
             self._paths_max = len(self.graph.nodes)  # all of them are asked for again in a moment
         expected: list[str] = []
         for node in nodes:
-            record = tasks.get(node.id) if node.is_task else None
+            if not node.is_task:
+                continue
+            record = tasks.get(node.id)
             if record is not None and record.accepted is not None:
                 expected += [file.path for file in record.accepted.files]
-            elif node.is_task and (unrecorded or record is not None):
-                expected += self.paths(node).values()
+            elif unrecorded or record is not None:
+                paths = self._written(node)
+                expected += (paths,) if isinstance(paths, str) else paths.values()
         self.artifacts.files.expect(expected)
 
     def expect_no_more(self) -> None:

@@ -14,7 +14,6 @@ nodes wait for the items function itself, so that nothing can gather a part of t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -348,11 +347,14 @@ def build_graph(spec: PipelineSpec, items: Mapping[str, Sequence[Mapping[str, An
 
 def in_order(graph: Graph) -> list[Node]:
     """All nodes, each after those it waits for."""
-    unmet = Counter([consumer for node in graph.nodes.values() for consumer, _ in node.consumers])
-    ordered = [node for node in graph.nodes.values() if node not in unmet]
+    unmet = [0] * len(graph.nodes)  # by their places in the graph
+    for node in graph.nodes.values():
+        for consumer, _ in node.consumers:
+            unmet[consumer.order] += 1
+    ordered = [node for node in graph.nodes.values() if not unmet[node.order]]
     for node in ordered:  # it grows meanwhile
         for consumer, _ in node.consumers:
-            unmet[consumer] -= 1
-            if not unmet[consumer]:
+            unmet[consumer.order] -= 1
+            if not unmet[consumer.order]:
                 ordered.append(consumer)
     return ordered

@@ -10,8 +10,8 @@ Crash story: that of adopting.py. Copies come before the events; nothing else is
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -29,7 +29,7 @@ PartsOf = Callable[[Node], dict[str, str]]
 """Each input of a task by name, as a digest; what is not known yet, or only inferred, is unknown."""
 
 
-class Proved(NamedTuple):
+class Proved(msgspec.Struct, frozen=True):
     """A task that is done, the event that adopts it, and its file as it was read."""
 
     node: Node
@@ -61,9 +61,9 @@ class Shortcut:
         `parts_of` gives what a task would be made of. What was read for the others is then gone, and will be read
         again.
         """
-        by_step: dict[str, list[Node]] = {}
+        by_step: defaultdict[str, list[Node]] = defaultdict(list)
         for node in nodes:
-            by_step.setdefault(node.spec.name, []).append(node)
+            by_step[node.spec.name].append(node)
         return {one.node.id: one for some in by_step.values() for one in self._look_at_step(some, parts_of)}
 
     def keep(self, proved: Sequence[Proved]) -> None:
@@ -92,7 +92,7 @@ class Shortcut:
     def _whole(self, step: _Usual, nodes: Sequence[Node]) -> list[tuple[Node, str, Fetched, Seal]]:
         """The tasks whose files are whole, and sealed in the usual way, by just this task of this run."""
         tree, run, marker = self._inputs.artifacts.tree, self._state.run_id, step.marker
-        paths = [self._inputs.paths(node)[""] for node in nodes]
+        paths = [self._inputs.only_path(node) for node in nodes]
         files = tree.fetch_all(paths)
         told = [seals.seal_of(file.seal) if file is not None else None for file in files]
         return [

@@ -75,8 +75,11 @@ class Notes:
 
     def note_unreached(self, graph: Graph) -> None:
         """What was never reached stands behind something that waits for a person, or for unknown items."""
+        missing = graph.nodes.keys() - self.planned.keys()
+        if not missing:
+            return
         held = _held_by(graph)
-        unreached = [node for node in graph.tasks() if node.id not in self.planned]
+        unreached = [node for node in graph.tasks() if node.id in missing]
         loop = find_standstill(graph) if any(node.id not in held for node in unreached) else []
         for node in unreached:
             record = self._state.task(node.id)

@@ -188,7 +188,7 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _needs(self) -> list[Need]:
-        found = needs_of(self.state, self.spec)
+        found = needs_of(self.state, self.spec, but=self.settled)
         gone = {*self.orphans(), *self._orphaned_gates()} if found else ()
         return [need for need in found if need.task not in gone]
 
@@ -215,9 +215,9 @@ def is_sent_back(state: RunState, task: str) -> bool:
     return task in state.recalls and state.task(task).status == COMPLETED
 
 
-def needs_of(state: RunState, spec: PipelineSpec) -> list[Need]:
-    """Everything that waits for a person; no graph is needed to tell."""
-    return [*_task_needs(state), *_gate_needs(state, spec), *_phase_needs(state), *_budget_needs(state)]
+def needs_of(state: RunState, spec: PipelineSpec, but: Collection[str] = ()) -> list[Need]:
+    """Everything that waits for a person; no graph is needed to tell. `but`: tasks of which nothing is asked."""
+    return [*_task_needs(state, but), *_gate_needs(state, spec), *_phase_needs(state), *_budget_needs(state)]
 
 
 def _is_hidden(
@@ -232,9 +232,9 @@ def _is_hidden(
     return False
 
 
-def _task_needs(state: RunState) -> Iterator[Need]:
+def _task_needs(state: RunState, but: Collection[str]) -> Iterator[Need]:
     for task, record in state.tasks.items():
-        if not record.question and record.status != NEEDS_REVIEW:
+        if task in but or (not record.question and record.status != NEEDS_REVIEW):
             continue
         choices = answers(record)
         if choices:

@@ -61,7 +61,7 @@ _FAILED_READS = (
     sqlite3.SQLITE_NOMEM,
 )
 _CLAIMED = {TODO: PENDING, WAITING: PENDING, GOING: IN_PROGRESS, DONE: COMPLETED}
-_NO_TASKS = ("phase:", "fanout:", "missing:")
+_NO_TASKS = ("phase:", "fanout:")
 _ID_MAX = 4096
 _WAL = b"\x02\x02"  # bytes 18 and 19 of a database whose changes are in a file beside it
 _NOT_OURS = "it is no database of ours"

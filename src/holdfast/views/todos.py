@@ -25,7 +25,7 @@ import msgspec
 
 from holdfast.clock import iso
 from holdfast.errors import HoldfastError
-from holdfast.escaping import terminal
+from holdfast.escaping import terminal, terminal_all
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import SETTLE, Node, step_of
 from holdfast.pipeline.spec import PipelineSpec
@@ -36,7 +36,7 @@ from holdfast.views.claims import Claims
 from holdfast.views.picture import Picture, is_sent_back
 from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Edge, Found, Row, UnusableError
 
-Edges = Callable[[], Iterable[tuple[str, str | None]]]  # (task, what it depends on; None: something nameless)
+Edges = Callable[[], Iterable[Edge]]  # (task, what it depends on)
 
 _INSERT_TODOS = "INSERT INTO todos (id, title, description, status, created_at, updated_at) VALUES "
 _OR_UPDATE = (
@@ -255,7 +255,7 @@ class TodosView:
         rows = _own_rows(picture)
         drawn = hash(frozenset(rows))
         if drawn != self._drawn or self._rows is None:
-            self._edges = {edge for edge in map(_named, edges()) if edge[0] in rows}
+            self._edges = {edge for edge in edges() if edge[0] in rows}
             self._drawn = drawn
         unknown = {named for _, named in self._edges if named not in rows}
         rows |= dict.fromkeys(sorted(unknown), ("unknown", "a dependency that names nothing", WAITING))
@@ -274,11 +274,6 @@ class TodosView:
         return rows, self._edges - satisfied if satisfied else self._edges
 
 
-def _named(edge: tuple[str, str | None]) -> Edge:
-    task, named = edge
-    return edge if named else (task, f"missing:{task}")  # type: ignore[return-value]
-
-
 def graph_edges(graph: Graph) -> Iterator[Edge]:
     """(task, what it depends on) by data and `after`, for `update`; gathers are passed through.
 
@@ -286,13 +281,12 @@ def graph_edges(graph: Graph) -> Iterator[Edge]:
     those tasks show as blocked until they can start.
     """
     nodes = list(graph.nodes.values())
-    members = Counter([consumer.id for node in nodes for consumer, _ in node.consumers if consumer.is_virtual])
-    if not members:  # nothing is virtual here: whoever takes from a node does so directly
+    if any(node.is_virtual for node in nodes):
+        virtual = [taker.id for node in nodes for taker, _ in node.consumers if taker.is_virtual]
+        members = Counter(virtual)
+        yield from [(one.id, node.id) for node in nodes if not node.is_virtual for one in _behind(node, members)]
+    else:  # whoever takes from a node does so directly
         yield from [(taker.id, node.id) for node in nodes for taker, kind in node.consumers if kind != SETTLE]
-    for node in nodes if members else ():
-        if not node.is_virtual:
-            for consumer in _behind(node, members):
-                yield consumer.id, node.id
     for fan in graph.spec.items:
         if fan.given is None and not any(var == fan.var for var, _ in graph.items):
             yield f"fanout:{fan.var}", fan.name if fan.each is None else f"fanout:{fan.each}"
@@ -324,10 +318,12 @@ def _own_rows(picture: Picture) -> dict[str, Row]:
         status = DONE if standing in ("started", "approved") else WAITING
         rows[f"phase:{phase.name}"] = (phase.name, terminal(standing), status)
     titles = {step.name: terminal(step.title) for step in picture.spec.steps}
-    for task in picture.tasks:
+    told = [_told(picture, task) for task in picture.tasks]
+    texts = terminal_all([text for text, _ in told])
+    for task, text, (_, status) in zip(picture.tasks, texts, told, strict=True):
         name, bracket, rest = task.partition("[")
         title = titles.get(name, name) + (f": {rest[:-1]}" if bracket else "")
-        rows[task] = _task_row(picture, task, title)
+        rows[task] = (title, text, status)
     asks = {gate.name: gate.ask for gate in picture.spec.gates}
     for gate, standing in matrix.gates(picture).items():
         ask = asks.get(step_of(gate), "")
@@ -344,30 +340,31 @@ def _cut_off(picture: Picture) -> list[str]:
     return [task for task in picture.tasks if picture.state.task(task).status == IN_PROGRESS]
 
 
-def _task_row(picture: Picture, task: str, title: str) -> Row:
+def _told(picture: Picture, task: str) -> tuple[str, str]:
+    """What a task's row says of it, not escaped yet, and its status."""
     record = picture.state.tasks.get(task)
     if record is not None and task in picture.settled:
-        return title, _description(record), DONE
+        return _description(record), DONE
     if record is None:
-        return title, "", WAITING if task in picture.blocked else TODO
+        return "", WAITING if task in picture.blocked else TODO
     if picture.state.recalls and is_sent_back(picture.state, task):
         feedback = [text for text in picture.state.recalls[task].feedback if text]
         words = f"sent back: {'; '.join(feedback)}" if feedback else "sent back"
-        return title, terminal(words), WAITING if task in picture.blocked else TODO
+        return words, WAITING if task in picture.blocked else TODO
     if record.status == IN_PROGRESS and picture.is_at_rest:
-        return title, "an earlier attempt was cut off", TODO
+        return "an earlier attempt was cut off", TODO
     held = bool(record.question) or (record.status in (PENDING, FAILED) and task in picture.blocked)
-    return title, _description(record), WAITING if held else _STATUS[record.status]
+    return _description(record), WAITING if held else _STATUS[record.status]
 
 
 def _description(record: TaskState) -> str:
     """What went wrong or why it is done again; else what it wrote."""
     if record.error:
-        return terminal(record.error)
+        return record.error
     if record.status == COMPLETED and record.accepted is not None:
         files = record.accepted.files
-        return terminal(files[0].path) if len(files) == 1 else ", ".join([terminal(file.path) for file in files])
-    return terminal(record.redo_reason)
+        return files[0].path if len(files) == 1 else ", ".join([file.path for file in files])
+    return record.redo_reason
 
 
 # --- the database ----------------------------------------------------------------------------------------

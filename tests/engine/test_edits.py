@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.artifacts import inputs
 from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
 from holdfast.stores import ahead, tree
@@ -306,8 +305,7 @@ def test_a_large_file_is_healed_from_its_copy_else_made_again(tmp_path: Path, ro
 
 def three_steps(texts: list[str], at_work: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """`b` is made from `a`, during which somebody acts; even so few files are read ahead, and waited for."""
-    for module in (inputs, tree):
-        monkeypatch.setattr(module, "FILES_MIN", 2)
+    monkeypatch.setattr(tree, "FILES_MIN", 2)
     monkeypatch.setattr(ahead, "_FRESH_S", math.inf)  # however fast the steps are
     monkeypatch.setattr(ReadAhead, "take", lambda ahead, path: (found := ahead.fetch(path)) and found.read())
     pipe = Pipeline("p")

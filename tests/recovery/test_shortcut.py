@@ -122,8 +122,7 @@ def shortened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Counter[str]]:
         return found
 
     def begin() -> Counter[str]:
-        for module in ("artifacts.inputs", "stores.tree"):
-            monkeypatch.setattr(f"holdfast.{module}.FILES_MIN", 1)
+        monkeypatch.setattr("holdfast.stores.tree.FILES_MIN", 1)
         monkeypatch.setattr(Shortcut, "look", counting)
         return taken
 

@@ -16,7 +16,7 @@ import pytest
 from holdfast.seals import Seal, Sealed, name_inputs, seal_of, take_apart, write_seal
 from holdfast.stores import ahead as ahead_module
 from holdfast.stores import reader
-from holdfast.stores.ahead import Read, ReadAhead
+from holdfast.stores.ahead import Read, ReadAhead, records_of
 from holdfast.stores.packs import encode_record
 
 Start = Callable[[Sequence[str]], ReadAhead]
@@ -31,6 +31,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     def start(paths: Sequence[str]) -> ReadAhead:
         started.append(ReadAhead(root))
         started[-1].send(paths, [path.endswith(".csv") for path in paths])
+        started[-1].send_no_more()
         return started[-1]
 
     yield start
@@ -164,7 +165,7 @@ def test_the_process_ends_when_nobody_listens(tmp_path: Path) -> None:
     with subprocess.Popen(command, pass_fds=(root,), **pipes) as process:
         assert process.stdin and process.stdout and process.stderr
         process.stdout.close()
-        process.stdin.write(b"-a.md")
+        process.stdin.write(b"-a.md\0")
         process.stdin.close()
         assert process.stderr.read() == b""
     os.close(root)
@@ -196,7 +197,7 @@ def test_a_process_that_hangs_is_not_waited_for_for_ever(
     (tmp_path / "a.md").write_bytes(b"text\n")
     root = os.open(tmp_path, os.O_RDONLY)
     ahead = ReadAhead(root)  # it waits to be told which files
-    ahead._paths, ahead._unasked = ["a.md"], {"a.md"}
+    ahead._paths, ahead._unasked = ["a.md"], {"a.md"}  # though it is told nothing
     assert ahead.fetch("a.md") is None
     assert ahead._process is None
     os.close(root)
@@ -211,15 +212,23 @@ def test_what_has_come_is_taken_in_before_it_is_wanted(tmp_path: Path, start: St
     assert ahead.fetch(names[0]) is not None
     while ahead._process is not None:
         ahead.make_room()
-    assert [one.size for name in names[1:] if (one := ahead.fetch(name))] == [20_000] * 299
+    assert [len(one.read().data) for name in names[1:] if (one := ahead.fetch(name))] == [20_000] * 299
 
 
 def test_the_covered_bytes_come_as_a_pack_has_them(tmp_path: Path, start: Start) -> None:
-    """Whoever keeps a copy need not put it together."""
-    (tmp_path / "a.md").write_bytes(b"text\nmore\nthe seal\n")
-    found = start(["a.md"]).fetch("a.md")
-    assert found is not None
-    assert bytes(found.record) == encode_record(hashed(b"text\nmore\n"), b"text\nmore\n")
+    """Whoever keeps copies need not put them together: of neighbours they are one piece."""
+    names = [f"{number:02}.md" for number in range(reader.STRETCH + 3)]
+    texts = {name: f"text\n{name}\n".encode() for name in names}
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text + b"the seal\n")
+    ahead = start(names)
+    found = [one for name in names if (one := ahead.fetch(name)) is not None]
+    assert [one.read().data for one in found] == [text + b"the seal\n" for text in texts.values()]
+    chosen = [*found[:4], *found[5:8], found[9], found[8], *found[10:]]
+    pieces = [bytes(piece) for piece in records_of(chosen)]
+    wanted = [names[found.index(one)] for one in chosen]
+    assert b"".join(pieces) == b"".join([encode_record(hashed(texts[name]), texts[name]) for name in wanted])
+    assert len(pieces) == 6
 
 
 def test_what_was_read_long_ago_is_not_told(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_a_folder_that_was_removed_does_not_end_the_reading_ahead(tree, root, mo
     """Whoever writes is one thread, and whoever takes what was read ahead may be another."""
     monkeypatch.setattr(tree_module, "_FRESH_S", math.inf)
     tree.write("drafts/a.md", b"text", sync=False)
-    tree.prepare()
+    tree.prepare(tree_module.FILES_MIN)
     shutil.rmtree(root / "drafts")
     tree.write("drafts/b.md", b"text", sync=False)
     assert tree._ahead is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -52,15 +52,15 @@ class Files:
         self.has_large = False  # whether any file was met that consumers read themselves
         self._proved: dict[str, str] = {}  # the marks of large files that were read in full, and are whole
 
-    def prepare(self) -> None:
-        """Very many files are going to be expected in a moment."""
+    def prepare(self, count: int) -> None:
+        """About so many files are going to be expected in a moment."""
         if not self.quick:
-            self.tree.prepare()
+            self.tree.prepare(count)
 
-    def expect(self, paths: Sequence[str]) -> None:
-        """These files are going to be looked at in their turn, in this order: read ahead, if they are many."""
-        if not self.quick or not paths:
-            self.tree.expect(paths, [not seals.is_inline(path) for path in paths])
+    def expect(self, paths: Iterable[str]) -> None:
+        """These files are going to be looked at in their turn, in this order, and may be read ahead."""
+        if not self.quick:
+            self.tree.expect(paths, lambda path: not seals.is_inline(path))
 
     def look(
         self,

@@ -18,7 +18,6 @@ from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, Source, StepSpec
 from holdfast.pipeline.templates import SEGMENT_BYTES_MAX, around, as_fields, is_plain, render_path
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState
-from holdfast.stores.ahead import FILES_MIN
 from holdfast.values import digest, digest_of_fields, encode_json
 
 PATHS_KEPT = 4096
@@ -324,28 +323,26 @@ class Inputs:
 
         Those of tasks without any record only if `unrecorded`: in most runs such a task has not begun.
         """
-        tasks = self.state.tasks
-        if (len(self.graph.nodes) if unrecorded else len(tasks)) < FILES_MIN:
-            self.expect_no_more()
-            return
-        self.artifacts.files.prepare()
         if unrecorded:
-            self._paths_max = len(self.graph.nodes)  # all of them are asked for again in a moment
-        expected: list[str] = []
+            self._paths_max = max(PATHS_KEPT, len(self.graph.nodes))  # all of them are asked for again in a moment
+        self.artifacts.files.prepare(len(self.graph.nodes if unrecorded else self.state.tasks))
+        self.artifacts.files.expect(self._files_of(nodes, unrecorded=unrecorded))
+
+    def _files_of(self, nodes: Iterable[Node], *, unrecorded: bool) -> Iterator[str]:
+        tasks = self.state.tasks
         for node in nodes:
             if not node.is_task:
                 continue
             record = tasks.get(node.id)
             if record is not None and record.accepted is not None:
-                expected += [file.path for file in record.accepted.files]
+                yield from [file.path for file in record.accepted.files]
             elif unrecorded or record is not None:
                 paths = self._written(node)
-                expected += (paths,) if isinstance(paths, str) else paths.values()
-        self.artifacts.files.expect(expected)
+                yield from (paths,) if isinstance(paths, str) else paths.values()
 
     def expect_no_more(self) -> None:
         """Whatever was read ahead is forgotten: somebody may have changed it since."""
-        self.artifacts.files.expect(())
+        self.artifacts.tree.expect_no_more()
 
     # --- arguments -----------------------------------------------------------------------------------------
 

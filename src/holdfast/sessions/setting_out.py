@@ -15,7 +15,7 @@ from holdfast.engine.desk import DeafDesk
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph, in_order
-from holdfast.pipeline.inferring import Items
+from holdfast.pipeline.inferring import Items, count_writers
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import infer
@@ -77,7 +77,10 @@ def make_walker(
     known, inferred, sure = known_items(spec, state, artifacts), Items(), frozenset[tuple[str, ...]]()
     if state.rebuilt or state.tasks:  # a new run has none to be found
         inferred, sure = infer(spec, known, state.tasks, views, artifacts.tree, state)
-    graph = build_graph(spec, {**known, **inferred})
+    items = {**known, **inferred}
+    if state.rebuilt:
+        artifacts.files.prepare(count_writers(spec, items))  # before they can be named: that takes a while, too
+    graph = build_graph(spec, items)
     inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
     inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
     judge = make_judge(inputs)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -47,53 +47,96 @@ class Fetched(msgspec.Struct, array_like=True, gc=False):
     begin: int
     header: int
     covered: int
-    size: int
+    rest: int
+    left: int
     sha256: str
     read_at: float
     seal: bytes
-    files: memoryview = memoryview(b"")
+    message: Message | None = None
 
     def is_fresh(self) -> bool:
         """Whether it was read a moment ago."""
         return clock.monotonic() - self.read_at < _FRESH_S
 
-    @property
-    def record(self) -> memoryview:
-        """The covered bytes as a pack has them: header, bytes, newline."""
-        return self.files[self.begin : self.begin + self.header + self.covered + 1]
-
     def read(self) -> Read:
+        assert self.message is not None
         body = self.begin + self.header
-        rest = body + self.covered + 1
-        data = b"".join((self.files[body : rest - 1], self.files[rest : rest + self.size - self.covered]))
+        above = self.message.records[body : body + self.covered]
+        data = b"".join((above, self.message.rests[self.rest : self.rest + self.left]))
         return Read(data, self.covered, self.sha256, self.seal)
+
+
+class Message(NamedTuple):
+    """The bytes of some files that came together."""
+
+    records: memoryview
+    rests: memoryview
+
+
+def records_of(files: Iterable[Fetched]) -> Iterator[memoryview]:
+    """The covered bytes of each file as a pack has them, in this order: of neighbours all in one piece."""
+    message: Message | None = None
+    begin = end = 0
+    for file in files:
+        if file.message is not message or file.begin != end:
+            if message is not None:
+                yield message.records[begin:end]
+            message, begin = file.message, file.begin
+        end = file.begin + file.header + file.covered + 1
+    if message is not None:
+        yield message.records[begin:end]
 
 
 _decode_answers = msgspec.msgpack.Decoder(list[Fetched | None]).decode
 
 
 class ReadAhead:
-    """A second process that reads files of the open folder `root`: those that `send` names, in that order."""
+    """A second process that reads files of the open folder `root`: those that `send` names, in that order.
+
+    All of them are named before the first is asked for.
+    """
 
     def __init__(self, root: int) -> None:
-        self._paths: Sequence[str] = ()
+        self._paths: list[str] = []
+        self._unsent = bytearray()  # what the process had no room for yet
+        self._is_all = False  # there are no more paths than these
         self._unasked: set[str] = set()  # of those that have not come
         self._come: dict[str, Fetched] = {}  # answers that nobody has asked for yet
         self._next = 0  # the place of the file whose answer comes next
         self._expect(_SIZES)
         self._process = _start(root)
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether it waits to be told which files to read."""
+        return not (self._paths or self._is_all or self._process is None)
+
     def send(self, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
-        """Say, once, which files to read; those `whole` have no seal inside."""
-        self._paths, self._unasked = paths, set(paths)
+        """Say which files to read next; those `whole` have no seal inside."""
+        self._paths += paths
+        self._unasked.update(paths)
         signs = [reader.WHOLE if whole else reader.INSIDE for whole in is_whole]
-        wanted = [sign + path for sign, path in zip(signs, paths, strict=True)]
-        if self._process is not None and self._process.stdin is not None:
-            try:
-                with self._process.stdin as requests:
-                    requests.write("\0".join(wanted).encode())
-            except OSError:  # it has ended already: its first answer is the end of the file
-                pass
+        self._unsent += "".join([f"{sign}{path}\0" for sign, path in zip(signs, paths, strict=True)]).encode()
+        self._send_on()
+
+    def send_no_more(self) -> None:
+        """Those were all."""
+        self._is_all = True
+        self._send_on()
+
+    def _send_on(self) -> None:
+        """Send what the process has room for. Nobody waits here: it may be waiting for us to take its answers."""
+        if self._process is None or self._process.stdin is None or self._process.stdin.closed:
+            return
+        try:
+            while self._unsent:
+                del self._unsent[: os.write(self._process.stdin.fileno(), self._unsent)]
+            if self._is_all:
+                self._process.stdin.close()
+        except BlockingIOError:
+            pass
+        except OSError:  # it has ended already: its first answer is the end of the file
+            self._unsent.clear()
 
     def take(self, path: str) -> Read | None:
         """The file, once; None if it has not come, and whoever asks must read it."""
@@ -139,33 +182,34 @@ class ReadAhead:
 
     def _take_in(self) -> None:
         """Keep the answers that have come for whoever asks; of very many, the oldest are let go."""
-        message, told = memoryview(self._message), self._told
+        come, (told, recorded, _) = memoryview(self._message), self._parts
         self._expect(_SIZES)
-        answers, files = _decode_answers(message[:told]), message[told:]
+        answers = _decode_answers(come[:told])
+        message = Message(come[told : told + recorded], come[told + recorded :])
         for path, answer in zip(self._paths[self._next : self._next + len(answers)], answers, strict=True):
             if path in self._unasked:
                 self._unasked.discard(path)
                 if answer is not None:
-                    answer.files = files
+                    answer.message = message
                     self._come[path] = answer
         self._next += len(answers)
         while len(self._come) > _KEPT_MAX:
             del self._come[next(iter(self._come))]
-        if self._next == len(self._paths):
+        if self._is_all and self._next == len(self._paths):
             self.close()
 
     def _receive(self, patiently: bool) -> bool:
         """Whether the next answers have come, all of them."""
-        if not self._told:
+        if not self._parts:
             if not self._has_come(patiently):
                 return False
-            size, told = reader.SIZES.unpack(self._message)
-            self._expect(size, told)
+            parts = reader.SIZES.unpack(self._message)
+            self._expect(sum(parts), parts)
         return self._has_come(patiently)
 
-    def _expect(self, size: int, told: int = 0) -> None:
-        """So many bytes come next: two sizes, or answers, which take the first `told` of them."""
-        self._message, self._filled, self._told = bytearray(size), 0, told
+    def _expect(self, size: int, parts: tuple[int, ...] = ()) -> None:
+        """So many bytes come next: the sizes of a message, or a message, with parts of these sizes."""
+        self._message, self._filled, self._parts = bytearray(size), 0, parts
 
     def _has_come(self, patiently: bool) -> bool:
         """Take in what lies in the pipe; whether all that is expected is here then."""
@@ -175,15 +219,25 @@ class ReadAhead:
             try:
                 count = os.readv(pipe, [memoryview(self._message)[self._filled :]])
             except BlockingIOError:
+                self._send_on()
                 if not patiently:
                     return False
-                if not select.select([pipe], [], [], _PATIENCE_S)[0]:  # it hangs: we shall not
-                    raise EOFError from None
+                self._wait()
                 continue
             if not count:
                 raise EOFError
             self._filled += count
         return True
+
+    def _wait(self) -> None:
+        """Until the process has said something, or has room for what it is to be told."""
+        assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
+        watch = select.poll()
+        watch.register(self._process.stdout.fileno(), select.POLLIN)
+        if self._unsent:
+            watch.register(self._process.stdin.fileno(), select.POLLOUT)
+        if not watch.poll(_PATIENCE_S * 1000):  # it hangs: we shall not
+            raise EOFError
 
 
 def _start(root: int) -> subprocess.Popen[bytes] | None:
@@ -199,11 +253,12 @@ def _start(root: int) -> subprocess.Popen[bytes] | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             pass_fds=(root,),
-            bufsize=_BUFFER,
+            bufsize=0,
             pipesize=_BUFFER,
         )
     except OSError:
         return None
-    assert process.stdout is not None
+    assert process.stdin is not None and process.stdout is not None
+    os.set_blocking(process.stdin.fileno(), False)
     os.set_blocking(process.stdout.fileno(), False)
     return process

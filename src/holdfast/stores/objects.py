@@ -18,13 +18,13 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.errors import StorageError
 from holdfast.layout import PACK_SUFFIX, QUARANTINE_DIR, pack_path
 from holdfast.stores import asides, atomic, disk, readable, temporaries
-from holdfast.stores.ahead import Fetched
+from holdfast.stores.ahead import Fetched, records_of
 from holdfast.stores.loose import LooseObjects, copy_hashing, hash_file
 from holdfast.stores.packs import Pack, encode_header, encode_record, read_exactly
 from holdfast.stores.places import room_for_file
@@ -78,7 +78,8 @@ class ObjectStore:
                     self._loose.put(sha, data)
             elif not self._kept_packed(sha):
                 header = encode_header(sha, len(data))
-                self._append(sha, len(header), len(data), (header, data, b"\n"))
+                self._expect(sha, len(header), len(data))
+                self._append((header, data, b"\n"))
             self._trusted.add(sha)
         return sha
 
@@ -90,13 +91,15 @@ class ObjectStore:
             self._writable()
             if self._fd < 0:
                 self._open()
-            trusted, kept, append = self._trusted, self._own.objects, self._append
+            fresh, trusted, kept = [], self._trusted, self._own.objects
             for file in files:
                 sha = file.sha256
                 if sha not in trusted:
                     if sha not in kept or not self._kept_packed(sha):
-                        append(sha, file.header, file.covered, (file.record,))
+                        self._expect(sha, file.header, file.covered)
+                        fresh.append(file)
                     trusted.add(sha)
+            self._append(records_of(fresh))
 
     def put_file(self, path: Path) -> tuple[str, int]:
         """Keep a file, streaming it if it is large; gives its hash and size."""
@@ -315,13 +318,16 @@ class ObjectStore:
         if self._own.end:
             self._appended += 1  # an earlier process may have been killed before its sync
 
-    def _append(self, sha: str, header: int, size: int, record: tuple[bytes | memoryview, ...]) -> None:
-        """Add an object's record, with a header of that length, to our pack, which is open and has it not."""
-        self._pieces += record
+    def _expect(self, sha: str, header: int, size: int) -> None:
+        """Note the object whose record, with a header of that length, our pack, which has it not, gets next."""
         self._unwritten.add(sha)
         self._unwritten_bytes += size
         self._own.add(sha, self._own.end + header, size)
         self._appended += 1
+
+    def _append(self, records: Iterable[bytes | memoryview]) -> None:
+        """Add the records, or pieces of them, that our pack gets next."""
+        self._pieces += records
         if self._unwritten_bytes > _UNWRITTEN_MAX:
             written = self.flush()
             disk.begin_sync(self._fd, self._own.end - written, written)  # the sync will have less to wait for

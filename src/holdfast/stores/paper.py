@@ -241,7 +241,7 @@ class PaperObjects(ObjectStore):
 
     def put_fetched(self, files: Sequence[Fetched]) -> None:
         for file in files:
-            self.put(bytes(file.record[file.header : -1]), file.sha256)
+            self.put(file.read().data[: file.covered], file.sha256)
 
     def put_whole(self, reader: int, size: int, sha: str) -> bool:
         if _hash_range(reader, size) != sha:

@@ -3,17 +3,16 @@
 `ahead.py` starts it without site packages, so that it is there in a moment: nothing of Holdfast is imported here.
 That is why the form of a seal's line is written down here, where both processes have it.
 
-It takes all paths from its standard input, separated by zeros, relative to the folder whose descriptor is its
-first argument, and answers about STRETCH of them at a time, in their order, so that whoever takes the answers has
-little work with each: their size (4 bytes), how much of that an array of them in MessagePack takes (4 bytes), this
-array, and the bytes of all files. An answer is an array, too:
+It takes paths from its standard input until that ends, a zero behind each, relative to the folder whose
+descriptor is its first argument, and answers in their order, about some at a time (up to STRETCH), so that whoever
+takes the answers has little work with each. A message is three sizes (4 bytes each), and three parts of these
+sizes: an array of answers in MessagePack, records, and rests. Of each file the bytes that its hash covers are a
+record, between a header and a newline, as a pack of objects (packs.py) has them: whoever believes many files can
+keep the copies of all of them as they came. What is left of the file is a rest. An answer is an array, too:
 
-    where the file begins among the bytes, how long the header there is, how many of its bytes the hash covers, how
-    many there are, that hash, when it was read, in seconds that only go forward, and what the seal says (JSON, see
-    `seal_told`)
-
-Of each file the covered bytes stand between a header and a newline, as a pack of objects (packs.py) has them:
-whoever believes the file can keep its copy as it came. The rest of it follows.
+    where the file's record begins, how long the header there is, how many of its bytes the hash covers, where its
+    rest begins, how long that is, the hash, when it was read, in seconds that only go forward, and what the seal
+    says (JSON, see `seal_told`)
 
 A path follows a sign: "-" for a file that has its seal inside, and the hash is of everything above the last line,
 where that stands; "=" for one that has it beside, and the hash is of all. Of a file that is large, or cannot be
@@ -31,17 +30,18 @@ import stat
 import struct
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 INSIDE, WHOLE = "-", "="
 SIZE_MAX = 1 << 20
 STRETCH = 32
-SIZES = struct.Struct(">II")
+SIZES = struct.Struct(">III")
 PACK_HEADER = b'{"sha256":"%b","size":%d}\n'
 SEAL_VERSION = b"1"
 
 _UNREAD = b"\xc0"
-_ANSWER = struct.Struct(">BBIBBBIBIBB64sBdBI")  # of seven: four numbers, a text, a fraction, the size of bytes
+_ANSWER = struct.Struct(">BBIBBBIBIBIBB64sBdBI")  # of eight: five numbers, a text, a fraction, the size of bytes
 _ANSWERS = struct.Struct(">BI")
 
 # The words that every seal has, in their order, then those that many have; what follows differs from seal to seal.
@@ -60,6 +60,8 @@ _WITHOUT_SUM = frozenset([*_ALWAYS, b"eol", b"set", b"value", b"version", b"kind
 _NOT_IN_JSON = b'"\\' + bytes(range(32))
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_ASKED_MAX = 1 << 16
+_WAITING_MAX = 1 << 23
 _SLOW_S = 0.002  # a stretch of files that are in memory takes less
 
 
@@ -141,34 +143,76 @@ def _is_sound(line: bytes) -> bool:
 def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     root = int(sys.argv[1])
-    paths = sys.stdin.buffer.read().decode().split("\0")
     is_slow = False
-    for start in range(0, len(paths), STRETCH):
+    out = _Out()
+    for stretch in _stretches():
         begun = time.monotonic()
-        stretch = paths[start : start + STRETCH]
         message = _message(root, stretch, begun, advise=is_slow)
         is_slow = time.monotonic() - begun > _SLOW_S
-        while message:
-            message = message[os.write(1, message) :]
+        out.put(message)
+    out.close()
+
+
+class _Out:
+    """Standard output. A pipe holds little: while nobody takes anything out of it, some more waits here."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[memoryview] = deque()
+        self._size = 0
+
+    def put(self, message: bytes) -> None:
+        self._waiting.append(memoryview(message))
+        self._size += len(message)
+        while self._write_some(patiently=self._size > _WAITING_MAX):
+            pass
+
+    def close(self) -> None:
+        while self._write_some(patiently=True):
+            pass
+
+    def _write_some(self, *, patiently: bool) -> bool:
+        if not self._waiting:
+            return False
+        os.set_blocking(1, patiently)
+        try:
+            count = os.write(1, self._waiting[0])
+        except BlockingIOError:
+            return False
+        self._size -= count
+        self._waiting[0] = self._waiting[0][count:]
+        if not self._waiting[0]:
+            self._waiting.popleft()
+        return True
+
+
+def _stretches() -> Iterator[list[str]]:
+    """The paths as they come in; whatever is here is not kept waiting for more."""
+    rest = b""
+    while data := os.read(0, _ASKED_MAX):
+        whole, _, rest = (rest + data).rpartition(b"\0")
+        paths = whole.decode().split("\0") if whole else []
+        yield from [paths[start : start + STRETCH] for start in range(0, len(paths), STRETCH)]
 
 
 def _message(root: int, paths: list[str], read_at: float, *, advise: bool) -> bytes:
     """The answers about a stretch of files, as they are sent."""
-    told, files, place = [_ANSWERS.pack(0xDD, len(paths))], [b""], 0
+    told, records, rests = [_ANSWERS.pack(0xDD, len(paths))], [b""], [b""]
+    place = rest = 0
     for path, data in zip(paths, _contents(root, paths, advise=advise), strict=True):
         if data is None:
             told.append(_UNREAD)
             continue
         covered, line = (len(data), b"") if path[:1] == WHOLE else last_line(data)
-        body = data[:covered]
+        body, left = data[:covered], len(data) - covered
         sha256, seal = hashlib.sha256(body).hexdigest().encode(), seal_told(line)
         header = PACK_HEADER % (sha256, covered)
-        numbers = (0xCE, place, 0xCC, len(header), 0xCE, covered, 0xCE, len(data))
-        told += (_ANSWER.pack(0x97, *numbers, 0xD9, 64, sha256, 0xCB, read_at, 0xC6, len(seal)), seal)
-        files += (header, body, b"\n", data[covered:])
-        place += len(header) + len(data) + 1
-    size = sum(map(len, told))
-    return b"".join((SIZES.pack(size + place, size), *told, *files))
+        numbers = (0xCE, place, 0xCC, len(header), 0xCE, covered, 0xCE, rest, 0xCE, left)
+        told += (_ANSWER.pack(0x98, *numbers, 0xD9, 64, sha256, 0xCB, read_at, 0xC6, len(seal)), seal)
+        records += (header, body, b"\n")
+        rests.append(data[covered:])
+        place += len(header) + covered + 1
+        rest += left
+    return b"".join((SIZES.pack(sum(map(len, told)), place, rest), *told, *records, *rests))
 
 
 def _contents(root: int, paths: list[str], *, advise: bool) -> Iterator[bytes | None]:

@@ -14,12 +14,13 @@ were there already. They may have been made for a file that needs no sync, or by
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import shlex
 import stat
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from holdfast import clock
@@ -29,6 +30,7 @@ from holdfast.stores.ahead import FILES_MIN, Fetched, Read, ReadAhead
 
 _FOLDERS_KEPT = 64
 _FRESH_S = 0.05
+_NAMED_AT_ONCE = 500
 _NO_NAMES = ("", ".", "..")
 _AS_WE_ARE = os.access in os.supports_effective_ids
 
@@ -151,20 +153,29 @@ class WorkTree:
             error.filename = rel
             raise
 
-    def prepare(self) -> None:
-        """Very many files are going to be expected in a moment: who reads them ahead takes a while to start."""
-        self._read_no_more()
-        self._ahead = ReadAhead(self._root.fd)
+    def prepare(self, files: int) -> None:
+        """About so many files are going to be expected in a moment: whoever reads them ahead has to start."""
+        if files < FILES_MIN:
+            self._read_no_more()
+        elif self._ahead is None or not self._ahead.is_unused:
+            self._read_no_more()
+            self._ahead = ReadAhead(self._root.fd)
 
-    def expect(self, paths: Sequence[str], is_whole: Sequence[bool]) -> None:
+    def expect(self, paths: Iterable[str], is_whole: Callable[[str], bool]) -> None:
         """These files, and no others, are going to be taken, in this order; see `prepare`.
 
         Those `whole` have no seal inside: they are hashed with their last line.
         """
-        if self._ahead is not None and len(paths) >= FILES_MIN:
-            self._ahead.send(paths, is_whole)
-        else:
-            self._read_no_more()
+        ahead, rest = self._ahead, iter(paths)
+        if ahead is None:
+            return
+        while some := list(itertools.islice(rest, _NAMED_AT_ONCE)):
+            ahead.send(some, [is_whole(path) for path in some])
+        ahead.send_no_more()
+
+    def expect_no_more(self) -> None:
+        """Whatever was read ahead is forgotten."""
+        self._read_no_more()
 
     def _read_no_more(self) -> None:
         ahead, self._ahead = self._ahead, None

@@ -7,6 +7,7 @@ else than Holdfast counts executions; `wishes.json` says what a task is to do in
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,21 @@ def work(ctx: Context, text: str) -> str:
 def finish(ctx: Context, text: str) -> str:
     wish = WISHES.get(ctx.task_id)
     if wish == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     if wish == "hang":
         hang(ctx)
     if wish == "fail":
         raise RuntimeError(f"no luck with {ctx.task_id}")
     ctx.usage(input_tokens=10, output_tokens=5, cost_usd=0.01)
     return wish["text"] if isinstance(wish, dict) and "text" in wish else text
+
+
+def die() -> None:
+    """Be killed, once there is a page for whoever finds the project: on a busy machine that takes a while."""
+    until = time.monotonic() + 30
+    while not (Path(__file__).parent / "RESUME.md").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def hang(ctx: Context) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import StorageError
+from holdfast.tuning import by_turns
 
 
 def start(thread: threading.Thread) -> None:
@@ -42,9 +43,10 @@ def beside(work: Callable[[], object]) -> Iterator[None]:
         do()
         yield
     else:
-        try:
-            yield
-        finally:
-            thread.join()
+        with by_turns():
+            try:
+                yield
+            finally:
+                thread.join()
     if failed:
         raise failed[0]

@@ -9,7 +9,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,8 +19,11 @@ from tests.engine.projects import events_of
 from tests.scenarios.damages import FILE_DAMAGES
 
 from holdfast import Context, Pipeline
+from holdfast import events as ev
 from holdfast.commands.recover import Recovery, recover
+from holdfast.commands.run import Hooks, execute
 from holdfast.decisions import SEALED_WHOLE
+from holdfast.engine.commit import Recorded
 from holdfast.layout import ProjectLayout
 from holdfast.recovery.shortcut import Shortcut
 from holdfast.runs.choosing import Request
@@ -252,6 +255,24 @@ def test_what_was_read_long_ago_is_read_again(
     assert actions["draft[one]"] == "adopt"
     adopted = [event["step_id"] for event in told(root) if event["event"] == "task_adopted"]
     assert len(adopted) == len(set(adopted))
+
+
+def test_observers_hear_of_each_task(project: Project, shortened: Callable[[], Counter[str]]) -> None:
+    """That some were recorded together is nobody's business but the journal's."""
+    heard: dict[str, list[str]] = {}
+    for name in ("long", "short"):
+        root = project(name)
+        shutil.rmtree(root / ".holdfast")
+        adopted = heard[name] = []
+
+        def observe(recorded: Sequence[Recorded], adopted: list[str] = adopted) -> None:
+            adopted += [one.event.step_id for one in recorded if isinstance(one.event, ev.TaskAdopted)]
+
+        execute(pipeline().compile(), ProjectLayout(root), Request(), Hooks(on_events=observe))
+        taken = shortened()
+    assert taken["draft"] == 4
+    assert sorted(heard["short"]) == sorted(heard["long"])
+    assert "draft[two]" in heard["short"]
 
 
 def test_what_is_adopted_at_once_has_the_words_of_the_long_way() -> None:

@@ -29,7 +29,6 @@ from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Entry
 from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph
-from holdfast.engine.garbage import seldom
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
@@ -49,6 +48,7 @@ from holdfast.sessions.setting_out import looking, make_walker
 from holdfast.sessions.walking import Walker
 from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, WAITS_FOR_PERSON, RunState
 from holdfast.stores.paper import Action
+from holdfast.tuning import seldom
 from holdfast.views.picture import decode_spec, needs_of
 from holdfast.views.shelf import ViewShelf
 from holdfast.views.soundness import note_on_todos

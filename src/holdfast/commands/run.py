@@ -30,7 +30,6 @@ from holdfast.engine.board import Board
 from holdfast.engine.desk import EngineDesk, LookingDesk
 from holdfast.engine.drawing import draw_both, draw_graph
 from holdfast.engine.forked import have_children_take
-from holdfast.engine.garbage import seldom
 from holdfast.engine.keeper import Keeper
 from holdfast.engine.runner import Limits, Observer, Runner
 from holdfast.engine.tasklogs import LogObserver, TaskLogs
@@ -59,6 +58,7 @@ from holdfast.sessions.session import OpenRun, copied, locked, make_folders
 from holdfast.settings import load_settings
 from holdfast.signals import to_be_heard
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
+from holdfast.tuning import seldom
 from holdfast.values import is_same
 from holdfast.views.matrix import shown_status
 from holdfast.views.picture import Picture, decode_spec

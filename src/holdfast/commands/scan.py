@@ -16,7 +16,6 @@ from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.desk import DeafDesk
-from holdfast.engine.garbage import seldom
 from holdfast.errors import StorageError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -31,6 +30,7 @@ from holdfast.runs.listing import read_run
 from holdfast.runs.looking import artifacts_of, as_recorded
 from holdfast.sessions.judging import checker_of
 from holdfast.state import COMPLETED, RunState
+from holdfast.tuning import seldom
 
 
 class Scanned(msgspec.Struct, frozen=True):

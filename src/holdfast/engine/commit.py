@@ -164,10 +164,7 @@ class Committer:
         assert batch is not None, "record outside a batch"
         seq = batch.add(bodies.encode(event), self._ts)
         fold(self.state, event, seq, at)
-        if type(event) is ev.TasksAdopted:
-            self._recorded += [Recorded(at, one) for one in event.tasks]
-        else:
-            self._recorded.append(Recorded(at, event))
+        self._recorded.append(Recorded(at, event))
 
     def _commit_some(self) -> None:
         entries = self._take()

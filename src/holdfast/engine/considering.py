@@ -22,7 +22,6 @@ from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Asking, Board
-from holdfast.engine.garbage import seldom
 from holdfast.engine.scheduler import skipped_producer
 from holdfast.engine.survey import Survey
 from holdfast.errors import StorageError
@@ -30,6 +29,7 @@ from holdfast.pipeline.compiling import Check
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
 from holdfast.state import COMPLETED, RunState, TaskState, fits
 from holdfast.state import SKIPPED as STATUS_SKIPPED
+from holdfast.tuning import seldom
 
 
 class Judge(Protocol):

@@ -171,11 +171,13 @@ class Graph:
         self.items[var, parent] = listed
         batches = batch_numbers(listed)
         held = waiting_items(listed)
-        maker = self._maker(var, parent)
+        maker, steps = self._maker(var, parent), self._steps_of_fan.get(var, ())
         for item in listed:
             path = (*parent, item["id"])
-            for step in self._steps_of_fan.get(var, ()):
-                self._made_by(maker, self._add_task(step, path, item, held[item["id"]]))
+            for step in steps:
+                node = self._add_task(step, path, item, held[item["id"]])
+                if maker is not None:
+                    self._made_by(maker, node)
             self._expand_inner(var, path, item, maker)
         self._close_gathers(var, parent, listed)
         barriers.hold_unfolded(self, var, parent)
@@ -191,7 +193,9 @@ class Graph:
             if fan.given is not None:
                 self._unfold(fan.var, path, fan.given)
             else:
-                self._made_by(maker, self._add_task(fan, path, item))
+                node = self._add_task(fan, path, item)
+                if maker is not None:
+                    self._made_by(maker, node)
             for step in self.spec.memories:
                 if step.each == fan.var and step.head:
                     self._add_head(step, path)
@@ -207,10 +211,9 @@ class Graph:
         fan = self.fan_specs[var]
         return None if fan.given is not None else self.nodes[task_id(fan.name, parent)]
 
-    def _made_by(self, maker: Node | None, node: Node) -> None:
+    def _made_by(self, maker: Node, node: Node) -> None:
         """A task of an item waits for the function that made the item: it may make others, when it runs again."""
-        if maker is not None:
-            self._edge(maker, node, AFTER)
+        self._edge(maker, node, AFTER)
 
     def _close_gathers(self, var: str, parent: Path, items: list[dict[str, Any]]) -> None:
         """Give every gather that waits for these items its edges from them."""

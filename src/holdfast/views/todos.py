@@ -38,7 +38,8 @@ from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Edge, Found, Row
 
 Edges = Callable[[], Iterable[Edge]]  # (task, what it depends on)
 
-_INSERT_TODOS = "INSERT INTO todos (id, title, description, status, created_at, updated_at) VALUES "
+_INSERT_TODOS = "INSERT INTO todos (created_at, updated_at, id, title, description, status) VALUES "
+_NOW = "?1, ?1, "  # the time is given once
 _OR_UPDATE = (
     " ON CONFLICT (id) DO UPDATE SET title = excluded.title, description = excluded.description,"
     " status = excluded.status, updated_at = excluded.updated_at"
@@ -202,13 +203,13 @@ class TodosView:
         return True
 
     def _begin(self, connection: sqlite3.Connection, drawn: Drawn) -> _Change:
-        rows, now = drawn.rows, drawn.at
+        rows = drawn.rows
         connection.execute("BEGIN IMMEDIATE")
         old, old_deps = self._on_file(connection, drawn.run_id)
         connection.execute("DELETE FROM todo_view")
         return _Change(
             connection,
-            rows=[(name, *row, now, now) for name, row in rows.items() if old.get(name) != row],
+            rows=[(name, *row) for name, row in rows.items() if old.get(name) != row],
             gone=[(name,) for name in old if name not in rows],
             deps=sorted(drawn.deps - old_deps),
             old_deps=list(old_deps - drawn.deps),
@@ -220,7 +221,7 @@ class TodosView:
             connection.executemany("DELETE FROM todo_deps WHERE todo_id = ? AND depends_on = ?", change.old_deps)
         if change.gone:
             connection.executemany("DELETE FROM todos WHERE id = ?", change.gone)
-        _insert(connection, _INSERT_TODOS, change.rows, _OR_UPDATE)
+        _insert(connection, _INSERT_TODOS, change.rows, first=_NOW, given=(drawn.at,), tail=_OR_UPDATE)
         _insert(connection, _INSERT_DEPS, change.deps)
         connection.execute("INSERT INTO todo_view VALUES (?, ?, ?)", (drawn.run_id, drawn.seq, drawn.digest))
         connection.execute("COMMIT")
@@ -370,11 +371,22 @@ def _description(record: TaskState) -> str:
 # --- the database ----------------------------------------------------------------------------------------
 
 
-def _insert(connection: sqlite3.Connection, head: str, rows: Sequence[tuple[str, ...]], tail: str = "") -> None:
-    """As `executemany`, in half the time: many rows to a statement, within which other threads can go on."""
-    values = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # an older SQLite takes no more than 999
-    at_once = min(_ROWS_AT_ONCE, values // len(rows[0])) if rows else 1
+def _insert(
+    connection: sqlite3.Connection,
+    head: str,
+    rows: Sequence[tuple[str, ...]],
+    *,
+    first: str = "",
+    given: tuple[str, ...] = (),
+    tail: str = "",
+) -> None:
+    """As `executemany`, in half the time: many rows to a statement, within which other threads can go on.
+
+    Each row begins with what `first` says, in SQL, of the values `given`.
+    """
+    most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # an older SQLite takes no more than 999
+    at_once = min(_ROWS_AT_ONCE, (most - len(given)) // len(rows[0])) if rows else 1
     for start in range(0, len(rows), at_once):
         some = rows[start : start + at_once]
-        places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
-        connection.execute(head + places + tail, list(itertools.chain.from_iterable(some)))
+        places = ", ".join([f"({first}{', '.join('?' * len(some[0]))})"] * len(some))
+        connection.execute(head + places + tail, [*given, *itertools.chain.from_iterable(some)])

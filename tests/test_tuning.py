@@ -1,10 +1,13 @@
-"""Garbage collection is the program's: whoever makes it rarer gives it back as it was."""
+"""The interpreter's settings are the program's: whoever changes them for a while gives them back as they were."""
 
 from __future__ import annotations
 
 import gc
+import sys
 
-from holdfast.engine.garbage import seldom
+import pytest
+
+from holdfast.tuning import by_turns, seldom
 
 
 def test_two_runs_at_once_give_the_collector_back_as_it_was() -> None:
@@ -29,3 +32,18 @@ def test_a_collector_that_is_off_stays_off() -> None:
         assert gc.get_threshold()[0] == 0
     finally:
         gc.set_threshold(*before)
+
+
+def test_threads_take_turns_sooner_for_a_while() -> None:
+    """Never later than the program itself wants it."""
+    before = sys.getswitchinterval()
+    try:
+        for own, within in ((0.25, 0.0005), (0.0001, 0.0001)):
+            sys.setswitchinterval(own)
+            known = sys.getswitchinterval()
+            for _ in range(3):
+                with by_turns():
+                    assert sys.getswitchinterval() == pytest.approx(within, abs=2e-6)
+                assert sys.getswitchinterval() == known
+    finally:
+        sys.setswitchinterval(before)

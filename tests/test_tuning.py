@@ -34,6 +34,22 @@ def test_a_collector_that_is_off_stays_off() -> None:
         gc.set_threshold(*before)
 
 
+def test_what_was_made_meanwhile_is_looked_through_with_all_that_is_old() -> None:
+    """And what the program keeps from being looked at stays so."""
+    with seldom():
+        made = [[] for _ in range(3000)]
+    assert not any(one is made for one in gc.get_objects(generation=0))
+    assert any(one is made for one in gc.get_objects(generation=2))
+    gc.freeze()
+    try:
+        many = gc.get_freeze_count() // 2
+        with seldom():
+            pass
+        assert gc.get_freeze_count() > many > 0
+    finally:
+        gc.unfreeze()
+
+
 def test_threads_take_turns_sooner_for_a_while() -> None:
     """Never later than the program itself wants it."""
     before = sys.getswitchinterval()

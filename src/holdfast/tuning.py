@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-_RARELY = 50_000
+_RARELY = 500_000
 _OFTEN_S = 0.0005
 
 T = TypeVar("T")
@@ -51,12 +51,23 @@ def _set_interval(pause: float) -> None:
     sys.setswitchinterval(pause + 0.0000005)  # it takes whole microseconds, and rounds down what it gave itself
 
 
-seldom = _Setting(gc.get_threshold, lambda threshold: gc.set_threshold(*threshold), _rarely).changed
-"""Look for garbage less often while very many small things are made that are all kept.
+_collecting = _Setting(gc.get_threshold, lambda threshold: gc.set_threshold(*threshold), _rarely)
 
-A graph, its records and its findings grow and stay: looking through them every few hundred objects, as the
-collector does by itself, finds nothing and takes a tenth of the time.
-"""
+
+@contextmanager
+def seldom() -> Iterator[None]:
+    """Look for garbage less often while very many small things are made that are all kept.
+
+    A graph, its records and its findings grow and stay: looking through them every few hundred objects, as the
+    collector does by itself, finds nothing and takes a tenth of the time. So they count as old when they are made:
+    else it would look through all of them as soon as it may.
+    """
+    with _collecting.changed():
+        yield
+        if not gc.get_freeze_count():  # nobody else keeps objects from being looked at
+            gc.freeze()
+            gc.unfreeze()
+
 
 by_turns = _Setting(sys.getswitchinterval, _set_interval, lambda pause: min(pause, _OFTEN_S)).changed
 """Let a thread that wants the interpreter have it soon. One that asks for it often, and needs it only for moments

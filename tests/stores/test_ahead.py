@@ -215,6 +215,35 @@ def test_what_has_come_is_taken_in_before_it_is_wanted(tmp_path: Path, start: St
     assert [len(one.read().data) for name in names[1:] if (one := ahead.fetch(name))] == [20_000] * 299
 
 
+def test_what_nobody_asks_for_is_let_go_of(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of large files those that were passed over are forgotten, the oldest first: memory has an end."""
+    monkeypatch.setattr(ahead_module, "HELD_MAX", 100_000)
+    names = [f"{number}.md" for number in range(reader.STRETCH + 8)]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(20_000))
+    ahead = start(names)
+    assert ahead.fetch(names[-1]) is not None
+    assert [name for name in names if ahead.fetch(name)] == names[-8:-1]
+    assert ahead._held == 0
+
+
+def test_so_many_files_may_be_open_that_numbers_of_others_are_large(tmp_path: Path, start: Start) -> None:
+    """A program around us may have thousands of connections."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip("this machine allows no more than a few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    (tmp_path / "a.md").write_bytes(b"text\n")
+    opened = [os.open(tmp_path / "a.md", os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert told(start(["a.md"]), "a.md") == (b"text\n", 0, hashed(b""))
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_the_covered_bytes_come_as_a_pack_has_them(tmp_path: Path, start: Start) -> None:
     """Whoever keeps copies need not put them together: of neighbours they are one piece."""
     names = [f"{number:02}.md" for number in range(reader.STRETCH + 3)]

@@ -98,6 +98,19 @@ def test_a_folder_that_was_removed_does_not_end_the_reading_ahead(tree, root, mo
     assert (root / "drafts/b.md").read_bytes() == b"text"
 
 
+def test_large_files_are_not_all_fetched_at_once(tree, root, monkeypatch):
+    """What comes behind the first few is there when it is taken."""
+    monkeypatch.setattr(tree_module, "HELD_MAX", 50_000)
+    names = [f"{number}.md" for number in range(10)]
+    for name in names:
+        (root / name).write_bytes(name.encode() * 5_000)
+    tree.prepare(tree_module.FILES_MIN)
+    tree.expect(names, lambda path: True)
+    found = tree.fetch_all(names)
+    assert [one is not None for one in found] == [True] * 3 + [False] * 7
+    assert [tree.take(name).data for name in names[3:]] == [name.encode() * 5_000 for name in names[3:]]
+
+
 def test_a_folder_that_was_removed_is_made_again(tree, root):
     """A kept descriptor of a deleted folder is not written to."""
     tree.write("a/one", b"1", sync=False)

@@ -27,7 +27,9 @@ FILES_MIN = 1000
 
 _FRESH_S = 0.5
 _PATIENCE_S = 5.0
-_KEPT_MAX = 2000
+HELD_MAX = 32 << 20
+"""So many bytes of files are held in memory for whoever is going to ask for them."""
+
 _BUFFER = 1 << 20
 _SIZES = reader.SIZES.size
 
@@ -53,6 +55,10 @@ class Fetched(msgspec.Struct, array_like=True, gc=False):
     read_at: float
     seal: bytes
     message: Message | None = None
+
+    @property
+    def size(self) -> int:
+        return self.covered + self.left
 
     def is_fresh(self) -> bool:
         """Whether it was read a moment ago."""
@@ -102,6 +108,7 @@ class ReadAhead:
         self._is_all = False  # there are no more paths than these
         self._unasked: set[str] = set()  # of those that have not come
         self._come: dict[str, Fetched] = {}  # answers that nobody has asked for yet
+        self._held = 0  # so many bytes are theirs
         self._next = 0  # the place of the file whose answer comes next
         self._expect(_SIZES)
         self._process = _start(root)
@@ -150,26 +157,28 @@ class ReadAhead:
     def make_room(self) -> None:
         """Take in all that has come: else the process would wait for whoever has other things to do."""
         try:
-            while self._process is not None and len(self._come) < _KEPT_MAX // 2 and self._receive(False):
+            while self._process is not None and self._held < HELD_MAX // 2 and self._receive(False):
                 self._take_in()
         except EOFError:
             self.close()
 
     def _taken(self, path: str, *, patiently: bool) -> Fetched | None:
+        if path not in self._come and path in self._unasked:
+            self._receive_now(path, patiently)
         found = self._come.pop(path, None)
-        if found is None and path in self._unasked:
-            found = self._received_now(path, patiently)
-        return found if found is not None and found.is_fresh() else None
+        if found is None:
+            return None
+        self._held -= found.size
+        return found if found.is_fresh() else None
 
-    def _received_now(self, path: str, patiently: bool) -> Fetched | None:
-        """The answer about a file, if it comes now; if not, it is not wanted any more."""
+    def _receive_now(self, path: str, patiently: bool) -> None:
+        """Take in the answer about a file, if it comes now; if not, it is not wanted any more."""
         try:
             while path in self._unasked and self._process is not None and self._receive(patiently):
                 self._take_in()
         except EOFError:
             self.close()
         self._unasked.discard(path)
-        return self._come.pop(path, None)
 
     def close(self) -> None:
         """Let the process go; from now on everybody reads for themselves."""
@@ -192,9 +201,10 @@ class ReadAhead:
                 if answer is not None:
                     answer.message = message
                     self._come[path] = answer
+                    self._held += answer.size
         self._next += len(answers)
-        while len(self._come) > _KEPT_MAX:
-            del self._come[next(iter(self._come))]
+        while self._held > HELD_MAX and len(self._come) > len(answers):
+            self._held -= self._come.pop(next(iter(self._come))).size
         if self._is_all and self._next == len(self._paths):
             self.close()
 

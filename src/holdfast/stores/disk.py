@@ -62,7 +62,7 @@ def open_file(path: str, flags: int, *, dir_fd: int | None = None) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=dir_fd)
 
 
-def write_all(fd: int, data: bytes, path: str = "") -> None:
+def write_all(fd: int, data: bytes | memoryview, path: str = "") -> None:
     """Write all of `data`; a short write is legal and simply continued."""
     torn = _about_to_write(path)
     if torn is not None:

@@ -59,7 +59,7 @@ class ObjectStore:
         self._synced = 0
         self._dir_synced = False
         self._unwritten: set[str] = set()  # objects for the pack that go out together, at the next flush
-        self._pieces: list[bytes | memoryview] = []  # their records
+        self._pieces: list[bytes] = []  # their records
         self._unwritten_bytes = 0
         self._trusted: set[str] = set()  # hashed or written by this process: `put` need not look again
         self._broken = ""
@@ -77,29 +77,32 @@ class ObjectStore:
                 if not self._loose.keeps(sha):
                     self._loose.put(sha, data)
             elif not self._kept_packed(sha):
-                header = encode_header(sha, len(data))
-                self._expect(sha, len(header), len(data))
-                self._append((header, data, b"\n"))
+                self._append(sha, data)
             self._trusted.add(sha)
         return sha
 
     def put_fetched(self, files: Sequence[Fetched]) -> None:
-        """Keep the covered bytes of files that were read ahead: they are hashed, and in the form of a pack."""
+        """Keep the covered bytes of files that were read ahead: they are hashed, and in the form of a pack.
+
+        They are written at once: there are many.
+        """
         if not files:
             return  # nor is a pack begun
         with self._mutex:
             self._writable()
             if self._fd < 0:
                 self._open()
+            self.flush()  # what was put before stands before it
             fresh, trusted, kept = [], self._trusted, self._own.objects
             for file in files:
                 sha = file.sha256
                 if sha not in trusted:
                     if sha not in kept or not self._kept_packed(sha):
-                        self._expect(sha, file.header, file.covered)
+                        self._own.add(sha, self._own.end + file.header, file.covered)
                         fresh.append(file)
                     trusted.add(sha)
-            self._append(records_of(fresh))
+            self._appended += len(fresh)
+            self._write(records_of(fresh))
 
     def put_file(self, path: Path) -> tuple[str, int]:
         """Keep a file, streaming it if it is large; gives its hash and size."""
@@ -260,22 +263,27 @@ class ObjectStore:
                 raise
             self._synced = goal
 
-    def flush(self) -> int:
-        """Write out what was put: from then on it survives the process, and after a `sync` the machine.
-
-        Gives the number of bytes.
-        """
+    def flush(self) -> None:
+        """Write out what was put: from then on it survives the process, and after a `sync` the machine."""
         with self._mutex:
             records, self._pieces = b"".join(self._pieces), []
             self._unwritten.clear()
             self._unwritten_bytes = 0
-            try:
-                if records:
-                    disk.write_all(self._fd, records, os.fspath(self._own.path))
-            except BaseException as error:
-                self._broken = str(error)
-                raise
-            return len(records)
+            if records:
+                self._write([records])
+
+    def _write(self, records: Iterable[bytes | memoryview]) -> None:
+        """Append these to our pack, which counts them as there already."""
+        path, written = os.fspath(self._own.path), 0
+        try:
+            for piece in records:
+                disk.write_all(self._fd, piece, path)
+                written += len(piece)
+        except BaseException as error:
+            self._broken = str(error)
+            raise
+        if written > _UNWRITTEN_MAX:  # the sync will have less to wait for
+            disk.begin_sync(self._fd, self._own.end - written, written)
 
     def close(self) -> None:
         """Let go of the pack. What was put and never synced, nobody was told of: it is dropped."""
@@ -318,19 +326,16 @@ class ObjectStore:
         if self._own.end:
             self._appended += 1  # an earlier process may have been killed before its sync
 
-    def _expect(self, sha: str, header: int, size: int) -> None:
-        """Note the object whose record, with a header of that length, our pack, which has it not, gets next."""
+    def _append(self, sha: str, data: bytes) -> None:
+        """Have our pack, which is open and has it not, get an object with the next flush."""
+        header = encode_header(sha, len(data))
+        self._pieces += (header, data, b"\n")
         self._unwritten.add(sha)
-        self._unwritten_bytes += size
-        self._own.add(sha, self._own.end + header, size)
+        self._unwritten_bytes += len(data)
+        self._own.add(sha, self._own.end + len(header), len(data))
         self._appended += 1
-
-    def _append(self, records: Iterable[bytes | memoryview]) -> None:
-        """Add the records, or pieces of them, that our pack gets next."""
-        self._pieces += records
         if self._unwritten_bytes > _UNWRITTEN_MAX:
-            written = self.flush()
-            disk.begin_sync(self._fd, self._own.end - written, written)  # the sync will have less to wait for
+            self.flush()
 
     def _kept_packed(self, sha: str) -> bool:
         """Whether our pack has it, hashed: `put` must not rely on a rotten copy."""

@@ -285,8 +285,8 @@ class PaperObjects(ObjectStore):
     def copy_to(self, sha: str, dest: Path) -> bool:
         return self.is_whole(sha)
 
-    def flush(self) -> int:
-        return 0
+    def flush(self) -> None:
+        """Nothing is written."""
 
     def _is_kept(self, sha: str, size: int) -> bool:
         """Whether the object is there already, whole; a rotten one would be out of the way first."""

@@ -307,7 +307,9 @@ def three_steps(texts: list[str], at_work: list[Callable[[], None]], monkeypatch
     """`b` is made from `a`, during which somebody acts; even so few files are read ahead, and waited for."""
     monkeypatch.setattr(tree, "FILES_MIN", 2)
     monkeypatch.setattr(ahead, "_FRESH_S", math.inf)  # however fast the steps are
-    monkeypatch.setattr(ReadAhead, "take", lambda ahead, path: (found := ahead.fetch(path)) and found.read())
+    monkeypatch.setattr(
+        ReadAhead, "take", lambda ahead, path: (found := ahead.fetch_all([path])[0]) and found.read()
+    )
     pipe = Pipeline("p")
 
     @pipe.step(writes="a.md")

@@ -16,7 +16,7 @@ import pytest
 from holdfast.seals import Seal, Sealed, name_inputs, seal_of, take_apart, write_seal
 from holdfast.stores import ahead as ahead_module
 from holdfast.stores import reader
-from holdfast.stores.ahead import Read, ReadAhead, records_of
+from holdfast.stores.ahead import Fetched, Read, ReadAhead, records_of
 from holdfast.stores.packs import encode_record
 
 Start = Callable[[Sequence[str]], ReadAhead]
@@ -45,9 +45,15 @@ def told(ahead: ReadAhead, path: str) -> tuple[bytes, int, str] | None:
     return None if found is None else (found.data, found.covered, found.sha256)
 
 
+def fetch(ahead: ReadAhead, path: str) -> Fetched | None:
+    """The file as it came, waited for."""
+    (found,) = ahead.fetch_all([path])
+    return found
+
+
 def read(ahead: ReadAhead, path: str) -> Read | None:
     """The file, waited for."""
-    found = ahead.fetch(path)
+    found = fetch(ahead, path)
     return found.read() if found is not None else None
 
 
@@ -105,7 +111,7 @@ def test_what_is_no_plain_file_is_left_to_whoever_asks(tmp_path: Path, start: St
     (tmp_path / "large.md").write_bytes(bytes(reader.SIZE_MAX + 1))
     odd = ["missing.md", "link.md", "folder.md", "linked/whole.md", "pipe.md", "large.md", "whole.md/x.md"]
     ahead = start([*odd, "whole.md"])
-    assert [ahead.fetch(path) for path in odd] == [None] * len(odd)
+    assert [fetch(ahead, path) for path in odd] == [None] * len(odd)
     assert told(ahead, "whole.md") == (b"text\n", 0, hashed(b""))
 
 
@@ -119,8 +125,8 @@ def test_files_may_be_asked_for_in_another_order(tmp_path: Path, start: Start) -
         found = read(ahead, name)
         assert found is not None
         assert found.data == name.encode()
-        assert ahead.fetch(name) is None
-    assert ahead.fetch("other.md") is None
+        assert fetch(ahead, name) is None
+    assert fetch(ahead, "other.md") is None
 
 
 def test_more_is_sent_than_a_pipe_holds(tmp_path: Path, start: Start) -> None:
@@ -139,10 +145,10 @@ def test_a_process_that_was_killed_answers_nothing(tmp_path: Path, start: Start)
     for name in names:
         (tmp_path / name).write_bytes(bytes(100_000))
     ahead = start(names)
-    assert ahead.fetch("0.md") is not None
+    assert fetch(ahead, "0.md") is not None
     assert ahead._process is not None
     os.kill(ahead._process.pid, signal.SIGKILL)
-    assert None in [ahead.fetch(name) for name in names[1:]]
+    assert None in [fetch(ahead, name) for name in names[1:]]
     assert ahead._process is None
 
 
@@ -153,7 +159,7 @@ def test_where_no_process_can_be_started_nothing_is_read_ahead(
     (tmp_path / "a.md").write_bytes(b"text\n")
     for executable in ("", "/nowhere/python"):
         monkeypatch.setattr(sys, "executable", executable)
-        assert start(["a.md"]).fetch("a.md") is None
+        assert fetch(start(["a.md"]), "a.md") is None
 
 
 def test_the_process_ends_when_nobody_listens(tmp_path: Path) -> None:
@@ -186,7 +192,7 @@ def test_nobody_waits_for_an_answer_that_has_not_come(tmp_path: Path, start: Sta
     assert first is None or first.data == b"0.md"
     assert last is not None
     assert last.data == b"9.md"
-    assert ahead.fetch("0.md") is None
+    assert fetch(ahead, "0.md") is None
 
 
 def test_a_process_that_hangs_is_not_waited_for_for_ever(
@@ -198,7 +204,7 @@ def test_a_process_that_hangs_is_not_waited_for_for_ever(
     root = os.open(tmp_path, os.O_RDONLY)
     ahead = ReadAhead(root)  # it waits to be told which files
     ahead._paths, ahead._unasked = ["a.md"], {"a.md"}  # though it is told nothing
-    assert ahead.fetch("a.md") is None
+    assert fetch(ahead, "a.md") is None
     assert ahead._process is None
     os.close(root)
 
@@ -209,21 +215,21 @@ def test_what_has_come_is_taken_in_before_it_is_wanted(tmp_path: Path, start: St
     for name in names:
         (tmp_path / name).write_bytes(bytes(20_000))
     ahead = start(names)
-    assert ahead.fetch(names[0]) is not None
+    assert fetch(ahead, names[0]) is not None
     while ahead._process is not None:
         ahead.make_room()
-    assert [len(one.read().data) for name in names[1:] if (one := ahead.fetch(name))] == [20_000] * 299
+    assert [len(one.read().data) for name in names[1:] if (one := fetch(ahead, name))] == [20_000] * 299
 
 
 def test_what_nobody_asks_for_is_let_go_of(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of large files those that were passed over are forgotten, the oldest first: memory has an end."""
-    monkeypatch.setattr(ahead_module, "HELD_MAX", 100_000)
+    monkeypatch.setattr(ahead_module, "_HELD_MAX", 100_000)
     names = [f"{number}.md" for number in range(reader.STRETCH + 8)]
     for name in names:
         (tmp_path / name).write_bytes(bytes(20_000))
     ahead = start(names)
-    assert ahead.fetch(names[-1]) is not None
-    assert [name for name in names if ahead.fetch(name)] == names[-8:-1]
+    assert fetch(ahead, names[-1]) is not None
+    assert [name for name in names if fetch(ahead, name)] == names[-8:-1]
     assert ahead._held == 0
 
 
@@ -251,7 +257,7 @@ def test_the_covered_bytes_come_as_a_pack_has_them(tmp_path: Path, start: Start)
     for name, text in texts.items():
         (tmp_path / name).write_bytes(text + b"the seal\n")
     ahead = start(names)
-    found = [one for name in names if (one := ahead.fetch(name)) is not None]
+    found = [one for name in names if (one := fetch(ahead, name)) is not None]
     assert [one.read().data for one in found] == [text + b"the seal\n" for text in texts.values()]
     chosen = [*found[:4], *found[5:8], found[9], found[8], *found[10:]]
     pieces = [bytes(piece) for piece in records_of(chosen)]
@@ -265,10 +271,10 @@ def test_what_was_read_long_ago_is_not_told(tmp_path: Path, start: Start, monkey
     for name in ("a.md", "b.md", "c.md"):
         (tmp_path / name).write_bytes(b"text\n")
     ahead = start(["a.md", "b.md", "c.md"])
-    assert ahead.fetch("b.md") is not None
+    assert fetch(ahead, "b.md") is not None
     monkeypatch.setattr(ahead_module, "_FRESH_S", -1.0)
-    assert ahead.fetch("a.md") is None
-    assert ahead.fetch("c.md") is None
+    assert fetch(ahead, "a.md") is None
+    assert fetch(ahead, "c.md") is None
 
 
 def test_files_that_are_fetched_all_at_once_say_the_same(tmp_path: Path) -> None:

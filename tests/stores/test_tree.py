@@ -100,7 +100,7 @@ def test_a_folder_that_was_removed_does_not_end_the_reading_ahead(tree, root, mo
 
 def test_large_files_are_not_all_fetched_at_once(tree, root, monkeypatch):
     """What comes behind the first few is there when it is taken."""
-    monkeypatch.setattr(tree_module, "HELD_MAX", 50_000)
+    monkeypatch.setattr("holdfast.stores.ahead._HELD_MAX", 50_000)
     names = [f"{number}.md" for number in range(10)]
     for name in names:
         (root / name).write_bytes(name.encode() * 5_000)

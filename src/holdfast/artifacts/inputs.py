@@ -42,6 +42,7 @@ class Inputs:
         self._memory_paths: dict[tuple[str, ...], str] = {}
         self._paths: dict[str, str | dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
         self._paths_max = PATHS_KEPT
+        self._sides: dict[str, tuple[str, str] | None] = {}  # by step: what its only path has around an item
 
     @property
     def artifacts(self) -> Artifacts:
@@ -299,7 +300,7 @@ class Inputs:
         if not isinstance(spec, StepSpec) or spec.writes is None:
             return _NO_PATHS
         if isinstance(spec.writes, str):
-            known = self._path(node, spec.writes)
+            known = self._plain_path(node) or self._path(node, spec.writes)
         else:
             known = {key: self._path(node, template) for key, template in spec.writes.items()}
         if len(self._paths) >= self._paths_max:
@@ -307,15 +308,19 @@ class Inputs:
         self._paths[node.id] = known
         return known
 
+    def _plain_path(self, node: Node) -> str:
+        """The path of a task's only file where nothing is in it but its own item, as in most; else ""."""
+        name = node.spec.name
+        if name not in self._sides:
+            fan = self.graph.fans[name]
+            self._sides[name] = around(node.spec.writes, fan[0]) if len(fan) == 1 else None
+        sides = self._sides[name]
+        if sides is None or not is_plain(node.path[0]):
+            return ""
+        path = f"{sides[0]}{node.path[0]}{sides[1]}"
+        return path if len(path) <= SEGMENT_BYTES_MAX else ""
+
     def _path(self, node: Node, template: str) -> str:
-        """A template rendered for a task; in the common case there is nothing in it but the task's own item."""
-        if len(node.path) == 1:
-            (word,), (name,) = node.path, self.graph.fans[node.spec.name]
-            sides = around(template, name)
-            if sides is not None and is_plain(word):
-                path = f"{sides[0]}{word}{sides[1]}"
-                if len(path) <= SEGMENT_BYTES_MAX:
-                    return path
         return render_path(template, self.fields(node))
 
     def expect_files(self, nodes: Iterable[Node], *, unrecorded: bool) -> None:
@@ -329,16 +334,17 @@ class Inputs:
         self.artifacts.files.expect(self._files_of(nodes, unrecorded=unrecorded))
 
     def _files_of(self, nodes: Iterable[Node], *, unrecorded: bool) -> Iterator[str]:
-        tasks = self.state.tasks
+        tasks, written = self.state.tasks, self._written
         for node in nodes:
-            if not node.is_task:
-                continue
-            record = tasks.get(node.id)
+            record = tasks.get(node.id) if tasks else None
             if record is not None and record.accepted is not None:
                 yield from [file.path for file in record.accepted.files]
-            elif unrecorded or record is not None:
-                paths = self._written(node)
-                yield from (paths,) if isinstance(paths, str) else paths.values()
+            elif node.is_task and (unrecorded or record is not None):
+                paths = written(node)
+                if isinstance(paths, str):
+                    yield paths
+                else:
+                    yield from paths.values()
 
     def expect_no_more(self) -> None:
         """Whatever was read ahead is forgotten: somebody may have changed it since."""

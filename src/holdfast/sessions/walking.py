@@ -354,7 +354,7 @@ class Walker:
         for parent in node.parents if self.fresh else ():
             if parent.id in self.fresh:
                 parts[parent.part] = UNKNOWN
-        if self._guesses.covers(node):
+        if self._guesses.inferred and self._guesses.covers(node):
             parts["item"] = UNKNOWN
             # Nor is it known which items its own comes after: names have no order.
             parts |= {parent.part: UNKNOWN for parent in node.parents if parent.kind == "past"}

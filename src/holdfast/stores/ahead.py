@@ -27,9 +27,7 @@ FILES_MIN = 1000
 
 _FRESH_S = 0.5
 _PATIENCE_S = 5.0
-HELD_MAX = 32 << 20
-"""So many bytes of files are held in memory for whoever is going to ask for them."""
-
+_HELD_MAX = 32 << 20  # so many bytes of files are held in memory
 _BUFFER = 1 << 20
 _SIZES = reader.SIZES.size
 
@@ -55,10 +53,6 @@ class Fetched(msgspec.Struct, array_like=True, gc=False):
     read_at: float
     seal: bytes
     message: Message | None = None
-
-    @property
-    def size(self) -> int:
-        return self.covered + self.left
 
     def is_fresh(self) -> bool:
         """Whether it was read a moment ago."""
@@ -147,29 +141,36 @@ class ReadAhead:
 
     def take(self, path: str) -> Read | None:
         """The file, once; None if it has not come, and whoever asks must read it."""
-        found = self._taken(path, patiently=False)
+        (found,) = self._taken([path], patiently=False)
         return found.read() if found is not None else None
 
-    def fetch(self, path: str) -> Fetched | None:
-        """The file, once, waited for; None if whoever asks must read it."""
-        return self._taken(path, patiently=True)
+    def fetch_all(self, paths: Iterable[str]) -> list[Fetched | None]:
+        """These files, once, waited for; None for one that whoever asks must read.
+
+        So it is for all behind the first few if they are large: they need not be in memory all at once.
+        """
+        return self._taken(paths, patiently=True)
 
     def make_room(self) -> None:
         """Take in all that has come: else the process would wait for whoever has other things to do."""
         try:
-            while self._process is not None and self._held < HELD_MAX // 2 and self._receive(False):
+            while self._process is not None and self._held < _HELD_MAX // 2 and self._receive(False):
                 self._take_in()
         except EOFError:
             self.close()
 
-    def _taken(self, path: str, *, patiently: bool) -> Fetched | None:
-        if path not in self._come and path in self._unasked:
-            self._receive_now(path, patiently)
-        found = self._come.pop(path, None)
-        if found is None:
-            return None
-        self._held -= found.size
-        return found if found.is_fresh() else None
+    def _taken(self, paths: Iterable[str], *, patiently: bool) -> list[Fetched | None]:
+        come, found, taken = self._come, [], 0
+        for path in paths:
+            if path not in come and path in self._unasked and taken < _HELD_MAX:
+                self._receive_now(path, patiently)
+            one = come.pop(path, None) if taken < _HELD_MAX else None
+            if one is not None:
+                taken += one.covered + one.left
+            found.append(one)
+        self._held -= taken
+        oldest = min([one.read_at for one in found if one is not None], default=0.0)
+        return found if clock.monotonic() - oldest < _FRESH_S else [_if_fresh(one) for one in found]
 
     def _receive_now(self, path: str, patiently: bool) -> None:
         """Take in the answer about a file, if it comes now; if not, it is not wanted any more."""
@@ -201,10 +202,11 @@ class ReadAhead:
                 if answer is not None:
                     answer.message = message
                     self._come[path] = answer
-                    self._held += answer.size
+                    self._held += answer.covered + answer.left
         self._next += len(answers)
-        while self._held > HELD_MAX and len(self._come) > len(answers):
-            self._held -= self._come.pop(next(iter(self._come))).size
+        while self._held > _HELD_MAX and len(self._come) > len(answers):
+            oldest = self._come.pop(next(iter(self._come)))
+            self._held -= oldest.covered + oldest.left
         if self._is_all and self._next == len(self._paths):
             self.close()
 
@@ -248,6 +250,10 @@ class ReadAhead:
             watch.register(self._process.stdin.fileno(), select.POLLOUT)
         if not watch.poll(_PATIENCE_S * 1000):  # it hangs: we shall not
             raise EOFError
+
+
+def _if_fresh(found: Fetched | None) -> Fetched | None:
+    return found if found is not None and found.is_fresh() else None
 
 
 def _start(root: int) -> subprocess.Popen[bytes] | None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from holdfast import clock
 from holdfast.errors import StorageError, UsageError
 from holdfast.stores import asides, atomic, disk, readable, temporaries
-from holdfast.stores.ahead import FILES_MIN, HELD_MAX, Fetched, Read, ReadAhead
+from holdfast.stores.ahead import FILES_MIN, Fetched, Read, ReadAhead
 
 _FOLDERS_KEPT = 64
 _FRESH_S = 0.05
@@ -188,16 +188,8 @@ class WorkTree:
         return found if found is not None else Read(self.read(rel, limit))
 
     def fetch_all(self, rels: Iterable[str]) -> list[Fetched | None]:
-        """Expected files as whoever reads ahead gives them, waited for; None for one that has to be read here.
-
-        So it is for all behind the first few if they are large: they need not be in memory all at once.
-        """
-        ahead, found, held = self._ahead, [], 0
-        for rel in rels:
-            one = ahead.fetch(rel) if ahead is not None and held < HELD_MAX else None
-            held += one.size if one is not None else 0
-            found.append(one)
-        return found
+        """Expected files as whoever reads ahead gives them, waited for; None for one that has to be read here."""
+        return self._ahead.fetch_all(rels) if self._ahead is not None else [None for _ in rels]
 
     def keep_reading(self) -> None:
         """Let whoever reads ahead go on while something else is done here."""

@@ -184,8 +184,12 @@ class Scheduler:
         work: deque[tuple[Node, int]] = deque()
         while True:
             old, node.condition = node.condition, condition
-            if old != condition:
-                for consumer, kind in node.consumers:
+            is_through = old == OPEN and condition == OK
+            for consumer, kind in node.consumers if old != condition else ():
+                if is_through and consumer.condition == OPEN and not (consumer.stuck or consumer.blockers):
+                    consumer.unmet -= 1  # far the commonest: nothing else about it changes
+                    self._reconsider(consumer)
+                else:
                     self._pass_on(consumer, kind, old, condition, work)
             if not work:
                 return

@@ -10,8 +10,10 @@ Crash story: that of adopting.py. Copies come before the events; nothing else is
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -62,8 +64,8 @@ class Shortcut:
         again.
         """
         by_step: defaultdict[str, list[Node]] = defaultdict(list)
-        for node in nodes:
-            by_step[node.spec.name].append(node)
+        for spec, some in itertools.groupby(nodes, key=attrgetter("spec")):  # mostly many in a row
+            by_step[spec.name] += some
         return {one.node.id: one for some in by_step.values() for one in self._look_at_step(some, parts_of)}
 
     def keep(self, proved: Sequence[Proved]) -> None:

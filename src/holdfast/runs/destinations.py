@@ -78,9 +78,12 @@ def _writes_to(spec: PipelineSpec, step: StepSpec, path: str, values: Mapping[st
     return False
 
 
-def given_paths(spec: PipelineSpec, var: str | None) -> list[tuple[str, ...]]:
+def given_paths(spec: PipelineSpec, var: str | None) -> Iterator[tuple[str, ...]]:
     """The paths of a fan-out's items that are given in the pipeline; none of one that a function makes."""
     if var is None:
-        return [()]
+        yield ()
+        return
     fan = next(items for items in spec.items if items.var == var)
-    return [(*parent, item["id"]) for parent in given_paths(spec, fan.each) for item in fan.given or ()]
+    for parent in given_paths(spec, fan.each):
+        for item in fan.given or ():
+            yield (*parent, item["id"])

@@ -99,7 +99,7 @@ class Walker:
         """Consider them in this order; what proves itself one after the other is adopted together."""
         found: dict[str, Proved] = {}
         if self._is_lost:
-            found = self.judge.shortcut.look(filter(self._may_prove_itself, nodes), self._parts)
+            found = self.judge.shortcut.look(self._may_prove_themselves(nodes), self._parts)
         proved: list[Proved] = []
         for node in nodes:
             one = found.pop(node.id, None) if _is_due(node) else None
@@ -112,11 +112,11 @@ class Walker:
                 self._consider(node)
         self._adopt(proved)
 
-    def _may_prove_itself(self, node: Node) -> bool:
-        """Whether a lost run's task may be adopted without more ado, if its file is whole."""
-        if node.kind != "step" or node.id in self.state.tasks or node.id in self.state.recalls:
-            return False
-        return not (self._has_left_out and skipped_producer(node))
+    def _may_prove_themselves(self, nodes: Sequence[Node]) -> list[Node]:
+        """Those of a lost run's tasks that may be adopted without more ado, if their files are whole."""
+        tasks, recalls = self.state.tasks, self.state.recalls
+        found = [n for n in nodes if n.kind == "step" and n.id not in tasks and n.id not in recalls]
+        return [node for node in found if not skipped_producer(node)] if self._has_left_out else found
 
     def _adopt(self, proved: Sequence[Proved]) -> None:
         """Do about these what `_consider` would do about each."""

@@ -93,16 +93,18 @@ class ObjectStore:
             if self._fd < 0:
                 self._open()
             self.flush()  # what was put before stands before it
-            fresh, trusted, kept = [], self._trusted, self._own.objects
-            for file in files:
-                sha = file.sha256
-                if sha not in trusted:
-                    if sha not in kept or not self._kept_packed(sha):
-                        self._own.add(sha, self._own.end + file.header, file.covered)
-                        fresh.append(file)
-                    trusted.add(sha)
-            self._appended += len(fresh)
-            self._write(records_of(fresh))
+            trusted, kept, end = self._trusted, self._own.objects, self._own.end
+            new = {file.sha256: file for file in files if file.sha256 not in trusted}
+            for sha in kept.keys() & new.keys():
+                if self._kept_packed(sha):
+                    del new[sha]
+            for sha, file in new.items():
+                kept[sha] = (end + file.header, file.covered)
+                end += file.header + file.covered + 1
+            self._own.end = end
+            self._appended += len(new)
+            trusted.update(new)
+            self._write(records_of(new.values()))
 
     def put_file(self, path: Path) -> tuple[str, int]:
         """Keep a file, streaming it if it is large; gives its hash and size."""

@@ -213,7 +213,9 @@ class _Reader:
                 meant = True
                 place = f"[{'/'.join(path)}]"
                 for name, cell, status in said:
-                    self._claim(name + place, cell, status)
+                    task = name + place
+                    if status is None or self._torn or self.tasks.setdefault(task, status) != status:
+                        self._claim(task, cell, status)
         if not meant:
             self.ignored.add(f"row {printable(markdown_text(cells[0]))}")
 

@@ -139,15 +139,16 @@ def _standing(picture: Picture) -> Json:
 
 def _steps(picture: Picture) -> list[Json]:
     """The steps that have begun, in the pipeline's order."""
-    entries = []
+    entries, known, nothing = [], picture.state.tasks, TaskState()
     for step in picture.spec.steps:
         tasks = picture.by_step.get(step.name, [])
-        records = [picture.state.tasks.get(task) for task in tasks]
+        records = [known.get(task, nothing) for task in tasks]
+        if not any(_has_begun(record) for record in records):
+            continue
         if step.each is None:
-            if records and records[0] is not None and _has_begun(records[0]):
-                entries.append(_single_step(picture, step, records[0]))
-        elif any(record is not None and _has_begun(record) for record in records):
-            entries.append(_fanned_out(picture, step, tasks))
+            entries.append(_single_step(picture, step, records[0]))
+        else:
+            entries.append(_fanned_out(picture, step, tasks, records))
     return entries
 
 
@@ -174,11 +175,11 @@ def _single_step(picture: Picture, step: StepSpec, record: TaskState) -> Json:
     }
 
 
-def _fanned_out(picture: Picture, step: StepSpec, tasks: Sequence[str]) -> Json:
+def _fanned_out(picture: Picture, step: StepSpec, tasks: Sequence[str], records: Sequence[TaskState]) -> Json:
     assert step.each is not None
-    records = [picture.state.task(task) for task in tasks]
+    settled = picture.settled
     statuses = [
-        COMPLETED if task in picture.settled else _shown(record, picture.status(task))
+        COMPLETED if task in settled else _shown(record, picture.status(task))
         for task, record in zip(tasks, records, strict=True)
     ]
     finished = {*statuses} <= {COMPLETED, SKIPPED} and is_expanded(picture, step.each)
@@ -255,7 +256,7 @@ def _value(accepted: Accepted | None, kept: Kept) -> Any:
     return decode_json(data) if data else None
 
 
-def _metrics(records: list[TaskState]) -> Json:
+def _metrics(records: Sequence[TaskState]) -> Json:
     return {
         "input_tokens": sum([record.input_tokens for record in records]),
         "output_tokens": sum([record.output_tokens for record in records]),

@@ -319,7 +319,10 @@ def _own_rows(picture: Picture) -> dict[str, Row]:
         status = DONE if standing in ("started", "approved") else WAITING
         rows[f"phase:{phase.name}"] = (phase.name, terminal(standing), status)
     titles = {step.name: terminal(step.title) for step in picture.spec.steps}
-    told = [_told(picture, task) for task in picture.tasks]
+    records, settled = state.tasks, picture.settled
+    told = [
+        (_description(records[task]), DONE) if task in settled else _told(picture, task) for task in picture.tasks
+    ]
     texts = terminal_all([text for text, _ in told])
     for task, text, (_, status) in zip(picture.tasks, texts, told, strict=True):
         name, bracket, rest = task.partition("[")
@@ -342,10 +345,8 @@ def _cut_off(picture: Picture) -> list[str]:
 
 
 def _told(picture: Picture, task: str) -> tuple[str, str]:
-    """What a task's row says of it, not escaped yet, and its status."""
+    """What the row of a task that is not settled says of it, not escaped yet, and its status."""
     record = picture.state.tasks.get(task)
-    if record is not None and task in picture.settled:
-        return _description(record), DONE
     if record is None:
         return "", WAITING if task in picture.blocked else TODO
     if picture.state.recalls and is_sent_back(picture.state, task):

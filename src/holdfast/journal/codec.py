@@ -49,16 +49,17 @@ def encode_line(seq: int, ts: str, body: bytes, prev: str) -> tuple[bytes, str]:
     """The line for the JSON object `body` (without envelope), and its sum."""
     if body[:1] != b"{" or b"\n" in body:
         raise ValueError("the body of a line must be one JSON object on one line")
-    members = body[1:-1]
+    members = memoryview(body)[1:-1]
     head = f'{{"seq":{seq},"ts":"{ts}","v":{FORMAT}{"," if members else ""}'
-    return close_line(head.encode() + members, prev)
+    return close_line(b"".join((head.encode(), members)), prev)
 
 
 def close_line(head: bytes, prev: str) -> tuple[bytes, str]:
     """`head`, everything before `,"prev":`, as a whole line chained to `prev`; and its sum."""
-    covered = head + f',"prev":"{prev}"'.encode()
-    digest = sha256(covered).hexdigest()[:16]
-    line = covered + f',"sum":"{digest}"}}\n'.encode()
+    chained, hashed = f',"prev":"{prev}"'.encode(), sha256(head)
+    hashed.update(chained)
+    digest = hashed.hexdigest()[:16]
+    line = b"".join((head, chained, f',"sum":"{digest}"}}\n'.encode()))
     if len(line) > LINE_MAX:
         raise ValueRefusedError(
             f"An event of {len(line)} bytes is larger than {LINE_MAX}.",

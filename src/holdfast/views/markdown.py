@@ -61,6 +61,8 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def _may_be_row(line: str) -> bool:
+    if line[:1] == "|":
+        return True
     return "|" in line and (line.lstrip(" ").startswith("|") or not (_ITEM.match(line) or _HEADING.match(line)))
 
 
@@ -103,7 +105,9 @@ def _margin_lines(text: str) -> Iterator[str]:
     """The lines that are no code and no comment; for each of those an empty one, which ends a table."""
     fence, in_comment = "", False
     for line in text.replace("\r\n", "\n").split("\n"):
-        if in_comment:
+        if line[:1] == "|" and not (in_comment or fence or "<!--" in line):
+            yield line  # nearly all of a long page
+        elif in_comment:
             in_comment = "-->" not in line
             yield ""
         elif fence:

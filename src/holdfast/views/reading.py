@@ -84,15 +84,15 @@ class Items:
         known = self.paths[var].get(key)
         if known is None:
             parent = self.path(self._fans[var].each, written[:-1])
-            own = self._id(var, written[-1])
+            own = self._id(var, written[-1], key[-1])
             if parent is None or own is None:
                 return None
             known = self.paths[var][key] = (*parent, own)
         return known
 
-    def _id(self, var: str, written: str) -> str | None:
+    def _id(self, var: str, written: str, folded: str) -> str | None:
         if var in self._given:
-            return self._given[var].get(fold(written))
+            return self._given[var].get(folded)
         return written if check_item_id(written) is None else None
 
 
@@ -221,17 +221,18 @@ class _Reader:
 
     def _said(self, depth: int, cells: tuple[str, ...]) -> list[_Said]:
         """What a row's cells say of the steps of each fan-out that has items of that depth; most are alike."""
-        known = self._table.rows
-        if (depth, cells) not in known:
+        known, key = self._table.rows, (depth, cells)
+        found = known.get(key)
+        if found is None:
             if len(known) > _ROWS_KEPT:
                 known.clear()
-            known[depth, cells] = []
+            found = known[key] = []
             for var, steps in self._table.steps.get(depth, {}).items():
                 heard = [(name, cells[index - 1]) for index, name in steps if index <= len(cells)]
                 said = [(name, cell, self._status(cell)) for name, cell in heard if cell]
                 if any(status for _, _, status in said):
-                    known[depth, cells].append((var, said))
-        return known[depth, cells]
+                    found.append((var, said))
+        return found
 
     def _claim(self, task: str, cell: str, status: str | None) -> None:
         if status is None:

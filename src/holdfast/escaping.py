@@ -68,6 +68,13 @@ def markdown_cell(text: str) -> str:
     return line if _is_plain(line) else _ANYWHERE.sub(_escaped, line)
 
 
+def markdown_cells(texts: Sequence[str]) -> Sequence[str]:
+    """Each of these as `markdown_cell` gives it; as in `terminal_all`, one look may tell."""
+    together = "".join(texts)
+    is_plain = " " not in together and _is_plain(together) and terminal(together) == together
+    return texts if is_plain else [markdown_cell(text) for text in texts]
+
+
 def markdown_line(text: str) -> str:
     """`text` as one line of running Markdown, also where a line or a list item begins."""
     line = markdown_cell(text)

@@ -264,7 +264,7 @@ def _start(root: int) -> subprocess.Popen[bytes] | None:
         return None
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", reader.__file__, str(root)],
+            [sys.executable, "-I", "-S", _program(), str(root)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -278,3 +278,9 @@ def _start(root: int) -> subprocess.Popen[bytes] | None:
     os.set_blocking(process.stdin.fileno(), False)
     os.set_blocking(process.stdout.fileno(), False)
     return process
+
+
+def _program() -> str:
+    """The file that the process runs: as it was compiled when we loaded it, where that was kept."""
+    compiled = reader.__spec__.cached if reader.__spec__ is not None else None
+    return compiled if compiled and os.path.exists(compiled) else reader.__file__

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from holdfast import layout
 from holdfast.clock import iso
-from holdfast.escaping import markdown_cell, markdown_code, markdown_line
+from holdfast.escaping import markdown_cell, markdown_cells, markdown_code, markdown_line
 from holdfast.pipeline.nodes import Path, step_of
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SKIPPED
@@ -231,12 +231,10 @@ def _heading(table: Matrix) -> list[str]:
 
 def _drawn(picture: Picture, table: Matrix, paths: Iterable[Path]) -> tuple[list[str], str]:
     """The rows of one matrix, and one symbol for all of it with its meaning."""
-    lines: list[str] = []
-    seen: list[str] = []
-    for row in matrix.cells(picture, table, paths):
-        lines.append(f"| {markdown_cell(row.label)} | {' | '.join(row.marks)} |")
-        seen += row.marks
-    return lines, _standing(seen)
+    rows = list(matrix.cells(picture, table, paths))
+    labels = markdown_cells([row.label for row in rows])
+    lines = [f"| {label} | {' | '.join(row.marks)} |" for label, row in zip(labels, rows, strict=True)]
+    return lines, _standing([one for row in rows for one in row.marks])
 
 
 def _standing(marks: list[str]) -> str:

@@ -23,15 +23,16 @@ def issue_lines(picture: Picture) -> list[str]:
     impacts: dict[str, str] = {}
     unfinished = _unfinished_steps(picture)
     errors = []
-    for task in picture.tasks:
-        record = state.tasks.get(task)
-        if record is not None and record.error and record.status != SKIPPED:
+    records = picture.talked_about
+    for task in [task for task in picture.tasks if task in records] if records else ():
+        record = records[task]
+        if record.error and record.status != SKIPPED:
             name = step_of(task)
             impacts[name] = impacts.get(name) or _impact(picture, name, unfinished)
             words = f"{state_words(picture, task)}: {markdown_words(record.error)}; impact: {impacts[name]}"
             errors.append(f"- {markdown_code(task)} {words}")
     notes = [_note(note) for note in state.notes]
-    open_errors = {(task, record.error) for task, record in state.tasks.items() if record.question}
+    open_errors = {(task, record.error) for task, record in records.items() if record.question}
     told = [note for note in state.surprises if (note.task, note.text) not in open_errors]
     surprises = [_note(note) for note in _joined(_once(told))[-_SURPRISES_SHOWN:]]
     return [*and_more(errors), *_latest(notes), *surprises]

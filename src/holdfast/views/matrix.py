@@ -109,7 +109,7 @@ def overall(marks: Sequence[str]) -> str:
     for loud in (FAILED_MARK, REVIEW_MARK, GOING_MARK):
         if loud in marks:
             return loud
-    waiting = sum(1 for one in marks if one in (NOT_STARTED_MARK, MARKS[BLOCKED]))
+    waiting = marks.count(NOT_STARTED_MARK) + marks.count(MARKS[BLOCKED])
     if not waiting and marks:
         return DONE_MARK
     return NOT_STARTED_MARK if waiting == len(marks) else GOING_MARK

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -81,16 +82,22 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def by_step(self) -> dict[str, list[str]]:
         """The known tasks of each step and items function that has any."""
-        found: dict[str, list[str]] = {}
+        found: defaultdict[str, list[str]] = defaultdict(list)
         for task in self.tasks:
-            found.setdefault(step_of(task), []).append(task)
-        return found
+            found[task.partition("[")[0]].append(task)
+        return dict(found)
 
     @cached_property
     def settled(self) -> frozenset[str]:
         """The tasks that are completed, and nothing is asked about them or sent back: mostly nearly all."""
         found = [task for task, r in self.state.tasks.items() if r.status == COMPLETED and not r.question]
         return frozenset(found).difference(self.state.recalls)
+
+    @cached_property
+    def talked_about(self) -> dict[str, TaskState]:
+        """The records of tasks of which there is more to say than that they are done: mostly few."""
+        settled = self.settled
+        return {task: r for task, r in self.state.tasks.items() if task not in settled or r.error or r.cut_off}
 
     @cached_property
     def open_tasks(self) -> list[str]:
@@ -188,7 +195,7 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _needs(self) -> list[Need]:
-        found = needs_of(self.state, self.spec, but=self.settled)
+        found = _needs_among(self.state, self.spec, self.talked_about)
         gone = {*self.orphans(), *self._orphaned_gates()} if found else ()
         return [need for need in found if need.task not in gone]
 
@@ -215,9 +222,14 @@ def is_sent_back(state: RunState, task: str) -> bool:
     return task in state.recalls and state.task(task).status == COMPLETED
 
 
-def needs_of(state: RunState, spec: PipelineSpec, but: Collection[str] = ()) -> list[Need]:
-    """Everything that waits for a person; no graph is needed to tell. `but`: tasks of which nothing is asked."""
-    return [*_task_needs(state, but), *_gate_needs(state, spec), *_phase_needs(state), *_budget_needs(state)]
+def needs_of(state: RunState, spec: PipelineSpec) -> list[Need]:
+    """Everything that waits for a person; no graph is needed to tell."""
+    return _needs_among(state, spec, state.tasks)
+
+
+def _needs_among(state: RunState, spec: PipelineSpec, tasks: Mapping[str, TaskState]) -> list[Need]:
+    told = _task_needs(state, tasks)
+    return [*told, *_gate_needs(state, spec), *_phase_needs(state), *_budget_needs(state)]
 
 
 def _is_hidden(
@@ -232,9 +244,9 @@ def _is_hidden(
     return False
 
 
-def _task_needs(state: RunState, but: Collection[str]) -> Iterator[Need]:
-    for task, record in state.tasks.items():
-        if task in but or (not record.question and record.status != NEEDS_REVIEW):
+def _task_needs(state: RunState, tasks: Mapping[str, TaskState]) -> Iterator[Need]:
+    for task, record in tasks.items():
+        if not record.question and record.status != NEEDS_REVIEW:
             continue
         choices = answers(record)
         if choices:

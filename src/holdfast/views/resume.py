@@ -59,9 +59,9 @@ def priorities(picture: Picture) -> dict[str, str]:
     """
     awaited, ready = _awaited(picture), set(picture.ready)
     found: dict[str, list[str]] = {HIGH: [], MEDIUM: [], LOW: []}
-    asked = {task for task, record in picture.state.tasks.items() if record.question}
+    asked = {task for task, record in picture.talked_about.items() if record.question}
     undone = asked.union(picture.open_tasks)
-    for task in [task for task in picture.tasks if task in undone]:
+    for task in [task for task in picture.tasks if task in undone] if undone else ():
         record = picture.state.task(task)
         half = record.cut_off or bool(record.question) or record.status in (FAILED, IN_PROGRESS, NEEDS_REVIEW)
         urgent = (half or task in ready) and step_of(task) in awaited
@@ -229,8 +229,8 @@ def _next_steps(picture: Picture) -> str:
 
 def _cut_off(picture: Picture) -> str:
     """The tasks whose last attempt may have left something behind."""
-    records = picture.state.tasks
-    begun = [task for task in picture.tasks if task in records]
+    records = picture.talked_about
+    begun = [task for task in picture.tasks if task in records] if records else []
     half = [task for task in begun if records[task].cut_off or records[task].status == IN_PROGRESS]
     return f" (expected of {some_of([*map(markdown_code, half)])})" if half else ""
 

@@ -320,14 +320,12 @@ def _own_rows(picture: Picture) -> dict[str, Row]:
         rows[f"phase:{phase.name}"] = (phase.name, terminal(standing), status)
     titles = {step.name: terminal(step.title) for step in picture.spec.steps}
     records, settled = state.tasks, picture.settled
-    told = [
-        (_description(records[task]), DONE) if task in settled else _told(picture, task) for task in picture.tasks
-    ]
+    told = [(_description(records[t]), DONE) if t in settled else _told(picture, t) for t in picture.tasks]
     texts = terminal_all([text for text, _ in told])
     for task, text, (_, status) in zip(picture.tasks, texts, told, strict=True):
         name, bracket, rest = task.partition("[")
-        title = titles.get(name, name) + (f": {rest[:-1]}" if bracket else "")
-        rows[task] = (title, text, status)
+        title = titles.get(name, name)
+        rows[task] = (f"{title}: {rest[:-1]}" if bracket else title, text, status)
     asks = {gate.name: gate.ask for gate in picture.spec.gates}
     for gate, standing in matrix.gates(picture).items():
         ask = asks.get(step_of(gate), "")

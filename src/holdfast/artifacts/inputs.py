@@ -53,15 +53,13 @@ class Inputs:
 
     def parts(self, node: Node, version: int | None = None) -> dict[str, str]:
         """Every input of a task by name, each as a digest. What changed between two of these is why it runs."""
-        spec, is_step = node.spec, node.kind == "step"
-        parts: dict[str, str] = {}
-        if is_step:
-            parts["version"] = str(version or spec.version)
+        spec, is_step, tasks = node.spec, node.kind == "step", self.state.tasks
+        parts = {"version": str(version or spec.version)} if is_step else {}
         if node.item is not None:
             is_bare = len(node.item) == 1 == len(node.path)
             parts["item"] = node.path[0] if is_bare else self._item_digest(node)
         for parent in node.parents:
-            record = self.state.tasks.get(parent.id)
+            record = tasks.get(parent.id)
             known = record.output_digest if record is not None else ""
             parts[parent.part] = known or self._output_digest(parent)
         for key, name in self._params_of(spec):

@@ -99,8 +99,14 @@ class Walker:
         """Consider them in this order; what proves itself one after the other is adopted together."""
         found: dict[str, Proved] = {}
         if self._is_lost:
-            found = self.judge.shortcut.look(self._may_prove_themselves(nodes), self._parts)
-        proved: list[Proved] = []
+            is_sure = not (self.fresh or self._guesses.inferred)
+            parts_of = self.inputs.parts if is_sure else self._parts  # of what is sure both say the same
+            found = self.judge.shortcut.look(self._may_prove_themselves(nodes), parts_of)
+        proved = list(found.values())
+        if [one.node for one in proved] == nodes:
+            self._adopt(proved)
+            return
+        proved = []
         for node in nodes:
             one = found.pop(node.id, None) if _is_due(node) else None
             if one is not None:

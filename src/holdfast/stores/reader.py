@@ -31,7 +31,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 INSIDE, WHOLE = "-", "="
 SIZE_MAX = 1 << 20
@@ -216,35 +216,35 @@ def _message(root: int, paths: list[str], read_at: float, *, advise: bool) -> by
 
 
 def _contents(root: int, paths: list[str], *, advise: bool) -> Iterator[bytes | None]:
-    """The bytes of each file of a stretch.
+    """The bytes of each file of a stretch, as they are asked for.
 
     If they have to be fetched, `advise` has all of them opened before the first is read, and that begin for all at
     once: the disk is asked for many things together instead of one after the other.
     """
-    files: Iterable[int | None] = _opened(root, [path[1:] for path in paths])
     if advise and hasattr(os, "posix_fadvise"):
-        files = list(files)
+        files = list(_opened(root, paths))
         for file in files:
-            if file is not None:
+            if file >= 0:
                 _fetch(file)
-    for file in files:
-        yield _read(file) if file is not None else None
+        return map(_read, files)
+    return map(_read, _opened(root, paths))
 
 
-def _opened(root: int, paths: list[str]) -> Iterator[int | None]:
-    """A descriptor of each file that can be opened.
+def _opened(root: int, paths: list[str]) -> Iterator[int]:
+    """A descriptor of each file; -1 if it cannot be opened.
 
     A folder is opened once for a stretch of files: one that is put in its place is noticed by the next.
     """
     folders: dict[str, int] = {}
     for path in paths:
-        above, _, name = path.rpartition("/")
+        above, _, name = path[1:].rpartition("/")
         try:
             if above not in folders:
                 folders[above] = _open_folder(root, above)
-            yield os.open(name, _FILE_FLAGS, dir_fd=folders[above])
+            file = os.open(name, _FILE_FLAGS, dir_fd=folders[above])
         except OSError:
-            yield None
+            file = -1
+        yield file
     for folder in folders.values():
         os.close(folder)
 
@@ -269,11 +269,13 @@ def _fetch(file: int) -> None:
 
 
 def _read(file: int) -> bytes | None:
-    """All bytes of an open file, which is closed; None if it is no plain file, is large, or is being written.
+    """All bytes of an open file, which is closed; None if there is none, or it is not plain, large, or written to.
 
     Where it ends tells what kind of file it is, in a fifth of the time that asking for that takes: in a pipe there
     is no such place, in a folder it is far away, and of what is empty, as devices are, one must ask all the same.
     """
+    if file < 0:
+        return None
     try:
         size = os.lseek(file, 0, os.SEEK_END)
         if size > SIZE_MAX or (not size and not stat.S_ISREG(os.fstat(file).st_mode)):

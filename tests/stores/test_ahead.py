@@ -162,6 +162,31 @@ def test_where_no_process_can_be_started_nothing_is_read_ahead(
         assert fetch(start(["a.md"]), "a.md") is None
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"not what we wait for" * 100,
+        reader.SIZES.pack(1, 0, 0) + b"\xc1",
+        reader.SIZES.pack(3, 0, 0) + b"\x92\xc0\xc0",
+        b"\xff" * 100,
+    ],
+    ids=["nothing", "words", "no array", "too many", "too much"],
+)
+def test_a_process_of_another_version_is_not_understood(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """An upgrade while we run may put another program in its place: then everybody reads for themselves."""
+    program = tmp_path / "program.py"
+    program.write_text(f"import os\nos.read(0, 100)\nos.write(1, {said!r})\n")
+    monkeypatch.setattr(ahead_module, "_program", lambda: str(program))
+    (tmp_path / "a.md").write_bytes(b"text\n")
+    ahead = start(["a.md"])
+    assert fetch(ahead, "a.md") is None
+    ahead.make_room()
+    assert ahead._process is None
+
+
 def test_the_process_ends_when_nobody_listens(tmp_path: Path) -> None:
     """It outlives nobody who was killed: its first write into a pipe without a reader ends it, without a word."""
     (tmp_path / "a.md").write_bytes(b"text\n")

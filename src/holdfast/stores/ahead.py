@@ -29,6 +29,8 @@ _FRESH_S = 0.5
 _PATIENCE_S = 5.0
 _HELD_MAX = 32 << 20  # so many bytes of files are held in memory
 _BUFFER = 1 << 20
+# It has ended, or says what makes no sense: another version, put there since this one was loaded.
+_ENDED = (EOFError, ValueError, MemoryError, msgspec.MsgspecError)
 _SIZES = reader.SIZES.size
 
 
@@ -156,7 +158,7 @@ class ReadAhead:
         try:
             while self._process is not None and self._held < _HELD_MAX // 2 and self._receive(False):
                 self._take_in()
-        except EOFError:
+        except _ENDED:
             self.close()
 
     def _taken(self, paths: Iterable[str], *, patiently: bool) -> list[Fetched | None]:
@@ -177,7 +179,7 @@ class ReadAhead:
         try:
             while path in self._unasked and self._process is not None and self._receive(patiently):
                 self._take_in()
-        except EOFError:
+        except _ENDED:
             self.close()
         self._unasked.discard(path)
 

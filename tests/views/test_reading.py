@@ -117,6 +117,33 @@ def test_everything_that_was_written_comes_back(story):
     assert claims.pipeline == story.spec.name
 
 
+def mangled(text, dice):
+    """A page in which somebody has repeated rows, given them other labels, or other cells."""
+    lines = text.split("\n")
+    rows = [number for number, line in enumerate(lines) if line.startswith("| ")]
+    for _ in range(dice.randrange(4) if rows else 0):
+        to, source = dice.choice(rows), dice.choice(rows)
+        label, bar, rest = lines[to].partition(" | ")
+        other_label, _, other_rest = lines[source].partition(" | ")
+        lines[to] = dice.choice(
+            [lines[source], label + bar + other_rest, other_label + bar + rest, label.swapcase() + bar + rest]
+        )
+        if dice.random() < 0.3:
+            lines[to] = lines[to].replace("—", "✅", 1)
+    return "\n".join(lines)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(stories(), st.randoms(use_true_random=False))
+def test_rows_that_are_alike_are_read_as_each_of_them_would_be(story, dice):
+    """What another row said is looked up: every claim is the same then, and so is every remark."""
+    text = mangled(render(story.picture()), dice)
+    short = parse(text, story.spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holdfast.views.reading._ROWS_KEPT", 0)
+        assert parse(text, story.spec) == short
+
+
 # --- what others wrote -----------------------------------------------------------------------------------
 
 

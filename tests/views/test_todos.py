@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from documented import READY
 from holdfast import events as ev
 from holdfast.pipeline.definition import Pipeline
+from holdfast.views import todofile
 from holdfast.views.todos import TodosView, graph_edges
 
 from .runs import Story, book, half_written_book, items
@@ -361,6 +362,29 @@ def test_what_an_earlier_version_wrote_is_no_edit(project):
     assert project.kept() == []
 
 
+def test_a_database_that_an_earlier_version_made_is_written_on(project):
+    """Its tables said the same in other words: it stays where it is, with all that a person sees in it."""
+    with closing(sqlite3.connect(project.path)) as connection, connection:
+        for table, statement in (todofile.SCHEMA | todofile._EARLIER).items():
+            assert table in statement
+            connection.execute(statement)
+    inode = project.path.stat().st_ino
+    assert project.update(half_written_book())
+    assert project.status()["outline"] == "done"
+    assert project.path.stat().st_ino == inode
+    assert not project.aside.exists()
+
+
+def test_a_table_of_another_form_is_not_ours(project):
+    """One that lets every word stand as a status is set aside, not trusted with rows."""
+    with closing(sqlite3.connect(project.path)) as connection, connection:
+        for statement in (todofile.SCHEMA | {"todos": "CREATE TABLE todos (id TEXT, status TEXT)"}).values():
+            connection.execute(statement)
+    assert project.update(half_written_book())
+    assert project.status()["outline"] == "done"
+    assert project.aside.exists()
+
+
 def test_an_edit_of_what_an_earlier_version_wrote_is_told(project):
     """Its stamp gives away a changed status, as it always did."""
     story = half_written_book()
@@ -545,6 +569,20 @@ def test_hostile_text_is_stored_as_plain_text(project):
     assert description == "bad \\ud800 \\u202e'); DROP TABLE todos;--"
 
 
+@pytest.mark.parametrize("item", ["caf\u00e9", "\u4e66", "12", "null"])
+@pytest.mark.parametrize("title", ["Work", 'it\'s "so" \\n', "$[0]", "\U0001f4d5", "12", "null", "{}"])
+def test_words_stand_in_their_rows_as_they_are(project, item, title):
+    """Nothing in an id or a title is taken for a part of the language that brings it there."""
+    pipe = Pipeline("p")
+    pipe.items("x", [item])
+    pipe.step(each="x", title=title)(work)
+    pipe.step(each="x")(check)
+    assert project.update(Story(pipe))
+    (row,) = project.query(f"SELECT title, typeof(title), status FROM todos WHERE id = 'work[{item}]'")
+    assert row == (f"{title}: {item}", "text", "pending")
+    assert project.query("SELECT * FROM todo_deps") == [(f"check[{item}]", f"work[{item}]")]
+
+
 def test_a_gather_shared_by_many_is_not_written_pair_by_pair(project):
     """Where every item takes all of another step, the edges stay few and the query stays exact."""
     pipe = Pipeline("p")
@@ -557,18 +595,3 @@ def test_a_gather_shared_by_many_is_not_written_pair_by_pair(project):
     assert project.query("SELECT count(*) FROM todo_deps") == [(0,)]
     assert project.listed() == set(story.picture().ready) == {f"work[i{number}]" for number in range(150)}
     assert project.status()["check[j0]"] == "blocked"
-
-
-def test_an_older_sqlite_is_given_fewer_rows_at_a_time(project, monkeypatch):
-    """Before 3.32 no statement takes more than 999 values: many tasks are written all the same."""
-    connect = sqlite3.connect
-
-    def older(*args, **options):
-        connection = connect(*args, **options)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
-        return connection
-
-    monkeypatch.setattr(sqlite3, "connect", older)
-    many = items(*[f"ch{number:04}" for number in range(400)])
-    assert project.update(Story(book()).finish("outline").finish("chapters", value=many))
-    assert len(project.status()) > 800

@@ -222,7 +222,7 @@ def _carry_out(opened: OpenRun) -> Recovery:
     if has_news:
         copies = shelf.copy_pages(_telling_more(opened.layout, report.disagreements)) if state.rebuilt else {}
         notes = [*lost, *_notes(elsewhere), _recovered(walker, report.disagreements)]
-        opened.say([*notes, *_stopped(opened, walker)], durable=True)
+        opened.say([*notes, *_stopped(opened, walker)], durable=bool(copies))
         kept = _keep_pages(opened, shelf, copies)
     with opened.snapshot_beside() if has_news else nullcontext():
         shown = state.seq
@@ -354,9 +354,9 @@ def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev
     Gives what was moved out of their way.
     """
     state, graph = copied(opened.state), walker.recorded_graph()
-    opened.committer.make_durable()  # a view never knows more than the journal keeps
     picture = replace(draw_graph(graph, state), is_left=True)
-    return kept_events(opened.layout, shelf.write(picture, graph, sync=True))
+    # A view never knows more than the journal keeps.
+    return kept_events(opened.layout, shelf.write(picture, graph, sync=True, first=opened.committer.make_durable))
 
 
 # --- telling -----------------------------------------------------------------------------------------------

@@ -233,7 +233,8 @@ def _drawn(picture: Picture, table: Matrix, paths: Iterable[Path]) -> tuple[list
     """The rows of one matrix, and one symbol for all of it with its meaning."""
     rows = list(matrix.cells(picture, table, paths))
     labels = markdown_cells([row.label for row in rows])
-    lines = [f"| {label} | {' | '.join(row.marks)} |" for label, row in zip(labels, rows, strict=True)]
+    joined = {marks: " | ".join(marks) for marks in {row.marks for row in rows}}  # most rows are alike
+    lines = [f"| {label} | {joined[row.marks]} |" for label, row in zip(labels, rows, strict=True)]
     return lines, _standing([one for row in rows for one in row.marks])
 
 

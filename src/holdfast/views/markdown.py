@@ -36,7 +36,11 @@ class TableHead(msgspec.Struct, frozen=True):
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    cells: list[str]
+    line: str
+
+    @property
+    def cells(self) -> list[str]:
+        return cells(self.line)
 
 
 Block = Heading | Item | TableHead | TableRow
@@ -51,7 +55,7 @@ def blocks(text: str) -> Iterator[Block]:
         if skip:  # the line of dashes below a head
             skip = False
         elif in_table and _may_be_row(line):
-            yield TableRow(cells(line))
+            yield TableRow(line)
         elif _may_be_row(line) and is_delimiter(below):
             in_table = skip = True
             yield TableHead(cells(line))

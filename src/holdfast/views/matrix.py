@@ -75,8 +75,12 @@ def matrices(picture: Picture) -> Iterator[Matrix]:
 def cells(picture: Picture, table: Matrix, rows: Iterable[Path] | None = None) -> Iterator[Row]:
     """Each row's label and symbols; all rows of the table, or those given."""
     names, settled = [column.name for column in table.columns], picture.settled
+    done = (DONE_MARK,) * len(names) if picture.is_settled else ()
     for path in table.rows if rows is None else rows:
         label = "/".join(path)
+        if done:
+            yield Row(label, done)
+            continue
         place = f"[{label}]" if path else ""
         tasks = [name + place for name in names]
         yield Row(label, tuple([DONE_MARK if task in settled else mark(picture, task) for task in tasks]))

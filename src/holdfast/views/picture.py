@@ -94,14 +94,21 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
         return frozenset(found).difference(self.state.recalls)
 
     @cached_property
+    def is_settled(self) -> bool:
+        """Whether that is so of all known tasks."""
+        return self.settled.issuperset(self.tasks)
+
+    @cached_property
     def talked_about(self) -> dict[str, TaskState]:
         """The records of tasks of which there is more to say than that they are done: mostly few."""
         settled = self.settled
-        return {task: r for task, r in self.state.tasks.items() if task not in settled or r.error or r.cut_off}
+        return {task: r for task, r in self.state.tasks.items() if r.error or r.cut_off or task not in settled}
 
     @cached_property
     def open_tasks(self) -> list[str]:
         """The tasks that are not finished, as people see it."""
+        if self.is_settled:
+            return []
         unsettled = (task for task in self.tasks if task not in self.settled)
         return [task for task in unsettled if self.status(task) not in (COMPLETED, STATUS_SKIPPED)]
 

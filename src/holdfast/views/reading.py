@@ -31,7 +31,7 @@ def read(text: str, spec: PipelineSpec, source: str) -> Claims:
     reader = _Reader(spec)
     for block in blocks(text):
         if isinstance(block, TableRow):
-            reader.row(block.cells)
+            reader.row(block)
         elif isinstance(block, TableHead):
             reader.begin_table(block.cells)
         elif isinstance(block, Heading):
@@ -63,6 +63,11 @@ class Items:
             for fan in spec.items
             if fan.given is not None
         }
+        self._plain = {
+            var: {known: (folded,) for folded, known in ids.items()}
+            for var, ids in self._given.items()
+            if self._fans[var].each is None
+        }
         self.paths: dict[str, dict[Path, Path]] = {fan.var: {} for fan in spec.items}
 
     def task(self, written: str) -> str | None:
@@ -90,6 +95,13 @@ class Items:
             known = self.paths[var][key] = (*parent, own)
         return known
 
+    def note_plain(self, var: str, label: str) -> bool:
+        """Note an item by its very id; False if it cannot be told by that alone."""
+        key = self._plain[var].get(label) if var in self._plain else None
+        if key is not None:
+            self.paths[var].setdefault(key, (label,))
+        return key is not None
+
     def _id(self, var: str, written: str, folded: str) -> str | None:
         if var in self._given:
             return self._given[var].get(folded)
@@ -99,6 +111,9 @@ class Items:
 _Said = tuple[str, list[tuple[str, str, str | None]]]
 """A fan-out, and of its steps: which, what is written in its cell, and the status that this means."""
 
+_Alike = tuple[str, list[tuple[str, str]]]
+"""The same where every cell means something, and no other fan-out can be meant."""
+
 
 class _Table(msgspec.Struct):
     """How the table at hand is read: a list by one column, a matrix by depth of the row and by fan-out."""
@@ -106,6 +121,7 @@ class _Table(msgspec.Struct):
     state_at: int | None = None
     steps: dict[int, dict[str, list[tuple[int, str]]]] = {}
     rows: dict[tuple[int, tuple[str, ...]], list[_Said]] = {}
+    alike: dict[str, _Alike] = {}  # by all of a row behind its label
 
 
 class _Names:
@@ -193,21 +209,35 @@ class _Reader:
                 unknown.append(cell)
         return unknown
 
-    def row(self, cells: list[str]) -> None:
-        if not cells:
+    def row(self, block: TableRow) -> None:
+        label, _, rest = block.line.removeprefix("| ").partition(" | ")
+        alike = self._table.alike.get(rest)
+        if alike is not None and not self._torn and self.items.note_plain(alike[0], label):
+            for name, status in alike[1]:  # nearly all rows of a long page
+                task = f"{name}[{label}]"
+                if self.tasks.setdefault(task, status) != status:
+                    self._claim(task, status, status)
             return
+        cells = block.cells
+        if cells:
+            self._any_row(cells, rest if block.line.startswith("| ") else "")
+
+    def _any_row(self, cells: list[str], rest: str) -> None:
         state_at = self._table.state_at
         task = self.names.task(cells[0], self.items) if state_at is not None else None
         if task is not None and state_at is not None:
             if state_at < len(cells):
                 self._claim(task, cells[state_at], self._status(cells[state_at]))
         elif self._table.steps or state_at is not None:
-            self._matrix_row(cells)
+            self._matrix_row(cells, rest)
 
-    def _matrix_row(self, cells: list[str]) -> None:
+    def _matrix_row(self, cells: list[str], rest: str) -> None:
         written = tuple(_shown(cells[0]).split("/"))
         meant = False
-        for var, said in self._said(len(written), tuple(cells)[1:]):
+        told = self._said(len(written), tuple(cells)[1:])
+        if rest and len(told) == len(written) == 1 and self._table.state_at is None:
+            self._note_alike(rest, *told[0])
+        for var, said in told:
             path = self.items.path(var, written)
             if path is not None:
                 meant = True
@@ -233,6 +263,11 @@ class _Reader:
                 if any(status for _, _, status in said):
                     found.append((var, said))
         return found
+
+    def _note_alike(self, rest: str, var: str, said: list[tuple[str, str, str | None]]) -> None:
+        sure = [(name, status) for name, _, status in said if status is not None]
+        if len(sure) == len(said) and len(self._table.alike) < _ROWS_KEPT:
+            self._table.alike[rest] = (var, sure)
 
     def _claim(self, task: str, cell: str, status: str | None) -> None:
         if status is None:

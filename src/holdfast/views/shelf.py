@@ -10,7 +10,7 @@ still does not fit. A change in the instant between our last look and the rename
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,21 +102,23 @@ class ViewShelf:
         page.reported = page.seen
         return checkpoint.parse(text, spec)
 
-    def write(self, picture: Picture, graph: Graph, *, sync: bool) -> list[Kept]:
+    def write(
+        self, picture: Picture, graph: Graph, *, sync: bool, first: Callable[[], object] = lambda: None
+    ) -> list[Kept]:
         """Bring every view up to `picture`, and say what was moved out of the way for it.
 
-        `sync` at a stop, when they may be all that someone reads.
+        `sync` at a stop, when they may be all that someone reads. Nothing is written before `first` is through.
         """
         self._kept, self._kept_beside = [], []
         if sync:
             todos = self._todos_view()
-            drawn = todos.draw(
-                picture, lambda: _edges(graph)
-            )  # now, so that little but SQLite is left to do beside
-            begun = todos.begin(drawn)
-            with threads.beside(lambda: todos.store(drawn, begun)):
+            drawn = todos.draw(picture, lambda: _edges(graph))  # now: little but SQLite is left to do beside
+            first()
+            with threads.beside(lambda: todos.store(lambda: drawn)):
+                drawn.digest  # noqa: B018 - found here, while SQLite is at work, and needed there at its end
                 self._write_pages(picture, sync)
         else:  # it may be killed at any moment, and then it is RESUME.md that somebody needs
+            first()
             self._write_pages(picture, sync)
             self._todos_view().update(picture, lambda: _edges(graph))
         return self._kept + self._kept_beside

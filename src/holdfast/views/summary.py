@@ -178,10 +178,12 @@ def _single_step(picture: Picture, step: StepSpec, record: TaskState) -> Json:
 def _fanned_out(picture: Picture, step: StepSpec, tasks: Sequence[str], records: Sequence[TaskState]) -> Json:
     assert step.each is not None
     settled = picture.settled
-    statuses = [
-        COMPLETED if task in settled else _shown(record, picture.status(task))
-        for task, record in zip(tasks, records, strict=True)
-    ]
+    statuses = [COMPLETED] * len(tasks)
+    if not settled.issuperset(tasks):
+        statuses = [
+            COMPLETED if task in settled else _shown(record, picture.status(task))
+            for task, record in zip(tasks, records, strict=True)
+        ]
     finished = {*statuses} <= {COMPLETED, SKIPPED} and is_expanded(picture, step.each)
     started = [record.started_at for record in records if record.started_at is not None]
     ended = [record.completed_at for record in records if record.completed_at is not None]

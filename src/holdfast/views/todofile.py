@@ -35,13 +35,19 @@ TODO, GOING, DONE, WAITING = "pending", "in_progress", "done", "blocked"
 BUSY_S = 0.05
 
 SCHEMA = {
-    "todos": "CREATE TABLE todos (id TEXT NOT NULL PRIMARY KEY, title TEXT, description TEXT,"
-    " status TEXT NOT NULL CHECK (status IN ('pending', 'in_progress', 'done', 'blocked')),"
+    # Not `IN (...)`: SQLite would make a table of those four words for each row.
+    "todos": "CREATE TABLE todos (id TEXT NOT NULL PRIMARY KEY, title TEXT, description TEXT, status TEXT NOT NULL"
+    " CHECK (status = 'done' OR status = 'pending' OR status = 'blocked' OR status = 'in_progress'),"
     " created_at TEXT, updated_at TEXT)",
     "todo_deps": "CREATE TABLE todo_deps (todo_id TEXT NOT NULL REFERENCES todos (id),"
     " depends_on TEXT NOT NULL REFERENCES todos (id), PRIMARY KEY (todo_id, depends_on))",
     # Which moment the rows show: what a reader needs to tell an edit from age.
     "todo_view": "CREATE TABLE todo_view (run TEXT NOT NULL, seq INTEGER NOT NULL, sha256 TEXT NOT NULL)",
+}
+_EARLIER = {  # as earlier versions made it: just as good
+    "todos": "CREATE TABLE todos (id TEXT NOT NULL PRIMARY KEY, title TEXT, description TEXT,"
+    " status TEXT NOT NULL CHECK (status IN ('pending', 'in_progress', 'done', 'blocked')),"
+    " created_at TEXT, updated_at TEXT)",
 }
 _PASSING = frozenset(
     [
@@ -256,7 +262,7 @@ def data_version(connection: sqlite3.Connection) -> int:
 def _is_ours(connection: sqlite3.Connection) -> bool:
     """Whether it has our tables, exactly, and no page of it is damaged."""
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall())
-    ours = all(found.get(table) == sql for table, sql in SCHEMA.items())
+    ours = all(found.get(table) in (sql, _EARLIER.get(table, sql)) for table, sql in SCHEMA.items())
     return ours and connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
 
 

@@ -19,6 +19,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -38,14 +39,17 @@ from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Edge, Found, Row
 
 Edges = Callable[[], Iterable[Edge]]  # (task, what it depends on)
 
-_INSERT_TODOS = "INSERT INTO todos (created_at, updated_at, id, title, description, status) VALUES "
-_NOW = "?1, ?1, "  # the time is given once
-_OR_UPDATE = (
-    " ON CONFLICT (id) DO UPDATE SET title = excluded.title, description = excluded.description,"
-    " status = excluded.status, updated_at = excluded.updated_at"
+# One statement for all rows, which come as JSON: other threads can go on meanwhile, unlike with `executemany`.
+_INSERT_TODOS = (
+    "INSERT INTO todos (created_at, updated_at, id, title, description, status) SELECT ?1, ?1, key,"
+    " json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')"
+    " FROM json_each(?2) WHERE true ON CONFLICT (id) DO UPDATE SET title = excluded.title,"
+    " description = excluded.description, status = excluded.status, updated_at = excluded.updated_at"
 )
-_INSERT_DEPS = "INSERT INTO todo_deps (todo_id, depends_on) VALUES "
-_ROWS_AT_ONCE = 2500
+_INSERT_DEPS = (
+    "INSERT INTO todo_deps (todo_id, depends_on)"
+    " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1) ORDER BY 1, 2"
+)
 _STATUS = {
     PENDING: TODO,
     FAILED: TODO,  # another attempt is due
@@ -57,7 +61,7 @@ _STATUS = {
 _GATHERED_MAX = 10_000
 
 
-class Drawn(msgspec.Struct, frozen=True):
+class Drawn(msgspec.Struct, frozen=True, dict=True):
     """All rows and dependencies as they should stand, at one moment of a run."""
 
     run_id: str
@@ -65,17 +69,21 @@ class Drawn(msgspec.Struct, frozen=True):
     at: str
     rows: dict[str, Row]
     deps: set[Edge]
-    digest: str
+
+    @cached_property
+    def digest(self) -> str:
+        """The hash of all that: needed last, and another thread may find it meanwhile."""
+        return todofile.digest(self.rows, self.deps)
 
 
 class _Change(msgspec.Struct, frozen=True):
     """What has to be written to an open database, in the transaction that was begun."""
 
     connection: sqlite3.Connection
-    rows: Sequence[tuple[str, ...]]
+    rows: dict[str, Row]
     gone: Sequence[tuple[str]]
-    deps: Sequence[Edge]
-    old_deps: Sequence[Edge]
+    deps: set[Edge]
+    old_deps: set[Edge]
 
 
 class _EditedError(Exception):
@@ -103,28 +111,24 @@ class TodosView:
 
     def update(self, picture: Picture, edges: Edges) -> bool:
         """Write what has changed since the last time; False if it has to wait for the next."""
-        return self.store(self.draw(picture, edges))
+        return self.store(lambda: self.draw(picture, edges))
 
     def draw(self, picture: Picture, edges: Edges) -> Drawn:
         """What should be there, for `store`; no file is looked at."""
         rows, deps = self._wanted(picture, edges)
         now = iso(picture.state.updated_at or 0.0)
-        return Drawn(picture.state.run_id, picture.state.seq, now, rows, deps, todofile.digest(rows, deps))
+        return Drawn(picture.state.run_id, picture.state.seq, now, rows, deps)
 
-    def begin(self, drawn: Drawn) -> _Change | None:
-        """Look at what is there, for `store`; nothing if that meets trouble: `store` deals with it."""
-        try:
-            return self._begin(self._opened(), drawn)
-        except (_EditedError, sqlite3.Error, UnusableError, OSError, HoldfastError):
-            self._roll_back()
-            return None
+    def store(self, draw: Callable[[], Drawn]) -> bool:
+        """Write what of it is not there yet; False if it has to wait for the next time.
 
-    def store(self, drawn: Drawn, begun: _Change | None = None) -> bool:
-        """Write what of it is not there yet; False if it has to wait for the next time."""
+        What should be there is asked for when the file is open.
+        """
         for _ in range(2):
             try:
-                change, begun = begun or self._begin(self._opened(), drawn), None
-                self._finish(change, drawn)
+                connection = self._opened()
+                drawn = draw()
+                self._finish(self._begin(connection, drawn), drawn)
             except _EditedError:
                 self._roll_back()
                 return False
@@ -209,10 +213,10 @@ class TodosView:
         connection.execute("DELETE FROM todo_view")
         return _Change(
             connection,
-            rows=[(name, *row) for name, row in rows.items() if old.get(name) != row],
+            rows={name: row for name, row in rows.items() if old.get(name) != row} if old else rows,
             gone=[(name,) for name in old if name not in rows],
-            deps=sorted(drawn.deps - old_deps),
-            old_deps=list(old_deps - drawn.deps),
+            deps=drawn.deps - old_deps,
+            old_deps=old_deps - drawn.deps,
         )
 
     def _finish(self, change: _Change, drawn: Drawn) -> None:
@@ -221,8 +225,10 @@ class TodosView:
             connection.executemany("DELETE FROM todo_deps WHERE todo_id = ? AND depends_on = ?", change.old_deps)
         if change.gone:
             connection.executemany("DELETE FROM todos WHERE id = ?", change.gone)
-        _insert(connection, _INSERT_TODOS, change.rows, first=_NOW, given=(drawn.at,), tail=_OR_UPDATE)
-        _insert(connection, _INSERT_DEPS, change.deps)
+        if change.rows:
+            connection.execute(_INSERT_TODOS, (drawn.at, _json(change.rows)))
+        if change.deps:
+            connection.execute(_INSERT_DEPS, (_json(change.deps),))
         connection.execute("INSERT INTO todo_view VALUES (?, ?, ?)", (drawn.run_id, drawn.seq, drawn.digest))
         connection.execute("COMMIT")
         self._rows, self._deps, self._reported, self._kept = drawn.rows, drawn.deps, "", ""
@@ -256,9 +262,11 @@ class TodosView:
         rows = _own_rows(picture)
         drawn = hash(frozenset(rows))
         if drawn != self._drawn or self._rows is None:
-            self._edges = {edge for edge in edges() if edge[0] in rows}
+            self._edges = set(edges())
+            if not rows.keys() >= {task for task, _ in self._edges}:
+                self._edges = {edge for edge in self._edges if edge[0] in rows}
             self._drawn = drawn
-        unknown = {named for _, named in self._edges if named not in rows}
+        unknown = {named for _, named in self._edges} - rows.keys()
         rows |= dict.fromkeys(sorted(unknown), ("unknown", "a dependency that names nothing", WAITING))
         not_done = {name for name, row in rows.items() if row[2] != DONE}
         if not not_done:
@@ -319,13 +327,10 @@ def _own_rows(picture: Picture) -> dict[str, Row]:
         status = DONE if standing in ("started", "approved") else WAITING
         rows[f"phase:{phase.name}"] = (phase.name, terminal(standing), status)
     titles = {step.name: terminal(step.title) for step in picture.spec.steps}
-    records, settled = state.tasks, picture.settled
-    told = [(_description(records[t]), DONE) if t in settled else _told(picture, t) for t in picture.tasks]
-    texts = terminal_all([text for text, _ in told])
-    for task, text, (_, status) in zip(picture.tasks, texts, told, strict=True):
-        name, bracket, rest = task.partition("[")
-        title = titles.get(name, name)
-        rows[task] = (f"{title}: {rest[:-1]}" if bracket else title, text, status)
+    of_tasks: dict[str, Row] = {}
+    for step, tasks in picture.by_step.items():
+        of_tasks |= _rows_of_step(picture, step, titles.get(step, step), tasks)
+    rows |= {task: of_tasks[task] for task in picture.tasks}
     asks = {gate.name: gate.ask for gate in picture.spec.gates}
     for gate, standing in matrix.gates(picture).items():
         ask = asks.get(step_of(gate), "")
@@ -333,6 +338,23 @@ def _own_rows(picture: Picture) -> dict[str, Row]:
     for var in picture.unexpanded:
         rows[f"fanout:{var}"] = (f"items of {var}", "not known yet", WAITING)
     return rows
+
+
+def _rows_of_step(picture: Picture, step: str, title: str, tasks: Sequence[str]) -> Iterator[tuple[str, Row]]:
+    """The tasks of one step, each with its row."""
+    begin = len(step) + 1
+    titles = [f"{title}: {task[begin:-1]}" if len(task) > begin else title for task in tasks]
+    if picture.settled.issuperset(tasks):  # mostly: there may be very many
+        statuses: Iterator[str] = itertools.repeat(DONE)
+        texts = [_description(record) for record in map(picture.state.tasks.__getitem__, tasks)]
+    else:
+        told = [_told(picture, task) for task in tasks]
+        statuses, texts = iter([status for _, status in told]), [text for text, _ in told]
+    return zip(tasks, zip(titles, terminal_all(texts), statuses, strict=False), strict=True)
+
+
+def _json(rows: object) -> str:
+    return msgspec.json.encode(rows).decode()
 
 
 def _cut_off(picture: Picture) -> list[str]:
@@ -343,10 +365,12 @@ def _cut_off(picture: Picture) -> list[str]:
 
 
 def _told(picture: Picture, task: str) -> tuple[str, str]:
-    """What the row of a task that is not settled says of it, not escaped yet, and its status."""
+    """What the row of a task says of it, not escaped yet, and its status."""
     record = picture.state.tasks.get(task)
     if record is None:
         return "", WAITING if task in picture.blocked else TODO
+    if task in picture.settled:
+        return _description(record), DONE
     if picture.state.recalls and is_sent_back(picture.state, task):
         feedback = [text for text in picture.state.recalls[task].feedback if text]
         words = f"sent back: {'; '.join(feedback)}" if feedback else "sent back"
@@ -361,31 +385,8 @@ def _description(record: TaskState) -> str:
     """What went wrong or why it is done again; else what it wrote."""
     if record.error:
         return record.error
-    if record.status == COMPLETED and record.accepted is not None:
-        files = record.accepted.files
+    accepted = record.accepted
+    if accepted is not None and record.status == COMPLETED:
+        files = accepted.files
         return files[0].path if len(files) == 1 else ", ".join([file.path for file in files])
     return record.redo_reason
-
-
-# --- the database ----------------------------------------------------------------------------------------
-
-
-def _insert(
-    connection: sqlite3.Connection,
-    head: str,
-    rows: Sequence[tuple[str, ...]],
-    *,
-    first: str = "",
-    given: tuple[str, ...] = (),
-    tail: str = "",
-) -> None:
-    """As `executemany`, in half the time: many rows to a statement, within which other threads can go on.
-
-    Each row begins with what `first` says, in SQL, of the values `given`.
-    """
-    most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # an older SQLite takes no more than 999
-    at_once = min(_ROWS_AT_ONCE, (most - len(given)) // len(rows[0])) if rows else 1
-    for start in range(0, len(rows), at_once):
-        some = rows[start : start + at_once]
-        places = ", ".join([f"({first}{', '.join('?' * len(some[0]))})"] * len(some))
-        connection.execute(head + places + tail, [*given, *itertools.chain.from_iterable(some)])

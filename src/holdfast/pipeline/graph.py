@@ -23,6 +23,7 @@ from holdfast.pipeline.nodes import (
     AFTER,
     DATA,
     HELD,
+    OPEN,
     SATISFIED,
     SETTLE,
     TAKEN,
@@ -46,7 +47,7 @@ class _Mould(NamedTuple):
     part: str
     rank: int  # without the items that wait for a task's own
     fan: tuple[str, ...]
-    taken: list[Source]  # outputs of other tasks
+    taken: list[tuple[Source, bool]]  # outputs of other tasks, and whether those are of the same item
     gates: list[GateSpec]  # that hold it
     is_ordered: bool  # something but data and gates says what it comes after
 
@@ -82,8 +83,9 @@ class Graph:
             kind, is_ordered = "items", False
             if isinstance(spec, StepSpec):
                 kind, is_ordered = "step", bool(spec.appends is not None or spec.after or spec.phase)
-            taken = [source for source in spec.sources.values() if source.kind in TAKEN]
             part, rank, fan = part_name(spec.identity), heavy.get(spec.name, 0), self.fans[spec.name]
+            sources = [source for source in spec.sources.values() if source.kind in TAKEN]
+            taken = [(source, source.kind != "memory" and self.fans[source.name] == fan) for source in sources]
             found[spec.name] = _Mould(kind, part, rank, fan, taken, gated.get(spec.name, []), is_ordered)
         return found
 
@@ -266,17 +268,22 @@ class Graph:
         return node
 
     def _add_task(self, spec: Producer, path: Path, item: dict[str, Any] | None, held: int = 0) -> Node:
-        node_id = task_id(spec.name, path)
-        if node_id in self.nodes:
-            return self.nodes[node_id]
-        mould = self._moulds[spec.name]
-        order, rank = len(self.nodes), mould.rank + held
-        node = Node(node_id, mould.kind, spec, path, item, mould.part, True, False, order, rank)
-        self._add(node)
+        nodes, name = self.nodes, spec.name
+        node_id = task_id(name, path)
+        known = nodes.get(node_id)
+        if known is not None:
+            return known
+        mould = self._moulds[name]
+        node = Node(node_id, mould.kind, spec, path, item, mould.part, True, False, len(nodes), mould.rank + held)
+        nodes[node_id] = node
+        self.fresh.append(node)
         if mould.taken:
-            place = node_id[len(spec.name) :]
-            node.parents = tuple([self._taken_from(source, path, mould.fan, place) for source in mould.taken])
-            for parent in node.parents:
+            place, taken = node_id[len(name) :], []
+            for source, is_beside in mould.taken:
+                parent = nodes.get(source.name + place) if is_beside else None
+                taken.append(parent if parent is not None else self._taken_from(source, path, mould.fan))
+            node.parents = tuple(taken)
+            for parent in taken:
                 self._edge(parent, node, AFTER if parent.is_virtual else DATA)
         for gate in mould.gates:
             self._edge(self.named(gate.name, (), ()), node, AFTER)
@@ -284,14 +291,10 @@ class Graph:
             self._add_order_edges(node, mould.fan)
         return node
 
-    def _taken_from(self, source: Source, path: Path, fan: tuple[str, ...], place: str) -> Node:
-        """The node behind a parameter of the task at `path`, whose id ends in `place`."""
+    def _taken_from(self, source: Source, path: Path, fan: tuple[str, ...]) -> Node:
+        """The node behind a parameter of the task at `path`."""
         if source.kind == "memory":
             return past.add_before(self, source.name, path[: len(self.fans[source.name])])
-        if self.fans[source.name] == fan:  # the common case: the same item's
-            known = self.nodes.get(source.name + place)
-            if known is not None:
-                return known
         return self.named(source.name, path, fan)
 
     def named(self, name: str, path: Path, fan: tuple[str, ...]) -> Node:
@@ -323,10 +326,11 @@ class Graph:
 
     def _edge(self, producer: Node, consumer: Node, kind: int) -> None:
         producer.consumers.append((consumer, kind))
+        condition = producer.condition
         # Items unfold while a run goes on: a producer may be through already, or held.
-        if not SATISFIED[kind][producer.condition]:
+        if condition == OPEN or not SATISFIED[kind][condition]:
             consumer.unmet += 1
-        if producer.condition == HELD and kind != SETTLE:
+        if condition == HELD and kind != SETTLE:
             consumer.blockers += 1
             consumer.condition = HELD
 

@@ -92,7 +92,7 @@ class Walker:
                 return False
             some = [queue.popleft() for _ in range(min(nodes, len(queue), _AT_ONCE))]
             nodes -= len(some)
-            self._consider_all([node for node in some if _is_due(node)])
+            self._consider_all([node for node in some if not node.unmet and node.condition == OPEN])
         return True
 
     def _consider_all(self, nodes: Sequence[Node]) -> None:
@@ -120,8 +120,10 @@ class Walker:
 
     def _may_prove_themselves(self, nodes: Sequence[Node]) -> list[Node]:
         """Those of a lost run's tasks that may be adopted without more ado, if their files are whole."""
-        tasks, recalls = self.state.tasks, self.state.recalls
-        found = [n for n in nodes if n.kind == "step" and n.id not in tasks and n.id not in recalls]
+        known = self.state.tasks.keys() | self.state.recalls if self.state.recalls else self.state.tasks.keys()
+        found = [node for node in nodes if node.kind == "step"]
+        if not known.isdisjoint([node.id for node in found]):  # seldom: what was begun and cut off
+            found = [node for node in found if node.id not in known]
         return [node for node in found if not skipped_producer(node)] if self._has_left_out else found
 
     def _adopt(self, proved: Sequence[Proved]) -> None:
@@ -139,8 +141,7 @@ class Walker:
             self._record(ev.TasksAdopted(tasks=tuple([one.event for one in free])))
         self.notes.note_adopted([one.event.step_id for one in free])
         self._guesses.prove([one.node for one in free])
-        for one in free:
-            self._scheduler.settle(one.node, OK)
+        self._scheduler.settle_all([one.node for one in free])
         for one in proved if others else ():
             if _is_due(one.node):
                 self._consider(one.node)

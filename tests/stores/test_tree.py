@@ -100,15 +100,15 @@ def test_a_folder_that_was_removed_does_not_end_the_reading_ahead(tree, root, mo
 
 def test_large_files_are_not_all_fetched_at_once(tree, root, monkeypatch):
     """What comes behind the first few is there when it is taken."""
-    monkeypatch.setattr("holdfast.stores.ahead._HELD_MAX", 50_000)
+    monkeypatch.setattr("holdfast.stores.ahead._HELD_MAX", 3)
     names = [f"{number}.md" for number in range(10)]
     for name in names:
-        (root / name).write_bytes(name.encode() * 5_000)
+        (root / name).write_bytes(name.encode() * 50_000)  # each fills a place
     tree.prepare(tree_module.FILES_MIN)
-    tree.expect(names, lambda path: True)
+    tree.expect(names, lambda paths: ["="] * len(paths))
     found = tree.fetch_all(names)
     assert [one is not None for one in found] == [True] * 3 + [False] * 7
-    assert [tree.take(name).data for name in names[3:]] == [name.encode() * 5_000 for name in names[3:]]
+    assert [tree.take(name).data for name in names[3:]] == [name.encode() * 50_000 for name in names[3:]]
 
 
 def test_a_folder_that_was_removed_is_made_again(tree, root):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -28,8 +28,8 @@ from holdfast.artifacts.sections import Sections
 from holdfast.errors import FormatTooNewError, UsageError
 from holdfast.events import FileRecord
 from holdfast.pipeline.names import printable
-from holdfast.seals import Seal
-from holdfast.stores import readable
+from holdfast.seals import Seal, Sealed
+from holdfast.stores import readable, reader
 from holdfast.stores.ahead import Read
 from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.stores.tree import WorkTree
@@ -57,10 +57,15 @@ class Files:
         if not self.quick:
             self.tree.prepare(count)
 
-    def expect(self, paths: Iterable[str]) -> None:
-        """These files are going to be looked at in their turn, in this order, and may be read ahead."""
+    def expect(self, paths: Sequence[str], *, many_at_once: bool) -> None:
+        """These files are going to be looked at in their turn, in this order, and may be read ahead.
+
+        If `many_at_once`, whoever looks at them knows how the seals of most should be: they come as they stand.
+        """
         if not self.quick:
-            self.tree.expect(paths, lambda path: not seals.is_inline(path))
+            inside = reader.AS_IT_STANDS if many_at_once else reader.INSIDE
+            self.tree.prepare(len(paths))
+            self.tree.expect(paths, lambda some: [inside if seals.is_inline(p) else reader.WHOLE for p in some])
 
     def look(
         self,
@@ -81,13 +86,23 @@ class Files:
         except OSError as error:
             return look_unread(error)
         if seals.is_inline(path):
-            found = look_inline(read, tasks, marker) if read.data else Look(EMPTY)
+            sealed = self._sealed(path, read, limit)
+            found = look_inline(sealed, tasks, marker, read.sha256) if sealed.body or sealed.seal else Look(EMPTY)
             if found.seal is None:
-                _refuse_newer(path, read.data)
+                _refuse_newer(path, sealed.body)
             return found
         found = self._look_beside(path, read, tasks, marker)
         # What was accepted may have been nothing: only the seal tells that from a file that was emptied.
         return found if read.data or found.kind == SEALED else Look(EMPTY)
+
+    def _sealed(self, path: str, read: Read, limit: int | None) -> Sealed:
+        """A file taken apart, by whoever read it ahead if somebody did."""
+        if not read.sha256:
+            return seals.take_apart(read.data)
+        seal = seals.read_seal(read.seal) if read.seal[:1] == b"<" else seals.seal_of(read.seal)
+        if seal is None and read.seal:  # it says what no seal of ours says: that is text
+            return seals.take_apart(self.tree.read(path, limit))
+        return Sealed(read.data, seal)
 
     def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
         data, sha = read.data, read.sha256 or digest(read.data)

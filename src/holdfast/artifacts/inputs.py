@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from holdfast.artifacts.outside import OutsideHashes, patterns_of, reads_of
 from holdfast.artifacts.parts import UNKNOWN, Ingredients, digest_of, digest_of_named
 from holdfast.pipeline.batches import items_before
 from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.names import ID_BYTES_MAX
 from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, step_of, task_id
 from holdfast.pipeline.past import before_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, Source, StepSpec
@@ -43,6 +44,7 @@ class Inputs:
         self._paths: dict[str, str | dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
         self._paths_max = PATHS_KEPT
         self._sides: dict[str, tuple[str, str] | None] = {}  # by step: what its only path has around an item
+        self._plain_words: set[str] = set()  # items of which that is known
 
     @property
     def artifacts(self) -> Artifacts:
@@ -55,14 +57,16 @@ class Inputs:
         """Every input of a task by name, each as a digest. What changed between two of these is why it runs."""
         spec, is_step, tasks = node.spec, node.kind == "step", self.state.tasks
         parts = {"version": str(version or spec.version)} if is_step else {}
-        if node.item is not None:
-            is_bare = len(node.item) == 1 == len(node.path)
-            parts["item"] = node.path[0] if is_bare else self._item_digest(node)
+        item, path = node.item, node.path
+        if item is not None:
+            parts["item"] = path[0] if len(item) == 1 == len(path) else self._item_digest(node)
         for parent in node.parents:
             record = tasks.get(parent.id)
-            known = record.output_digest if record is not None else ""
-            parts[parent.part] = known or self._output_digest(parent)
-        for key, name in self._params_of(spec):
+            parts[parent.part] = record.output_digest if record is not None else ""
+            if not parts[parent.part]:
+                parts[parent.part] = self._output_digest(parent)
+        taken = self._taken.get(spec.name)
+        for key, name in self._params_of(spec) if taken is None else taken:
             parts[key] = self._param_digest(name)
         if is_step and spec.reads:
             parts["reads"] = self.reads_digest(node)
@@ -283,8 +287,19 @@ class Inputs:
         known = self._written(node)
         return {"": known} if isinstance(known, str) else known
 
-    def only_path(self, node: Node) -> str:
-        """The file of a task whose step writes one, and no more than one."""
+    def only_paths(self, nodes: Sequence[Node]) -> list[str]:
+        """The file of each of these tasks of one step, which writes one, and no more than one."""
+        sides = self._sides_of(nodes[0])
+        if sides is None:
+            return [self._only_path(node) for node in nodes]
+        before, behind = sides
+        plain = self._plain_words
+        plain.update([word for node in nodes if (word := node.path[0]) not in plain and is_plain(word)])
+        return [
+            f"{before}{node.path[0]}{behind}" if node.path[0] in plain else self._only_path(node) for node in nodes
+        ]
+
+    def _only_path(self, node: Node) -> str:
         known = self._written(node)
         assert isinstance(known, str), "a task of several files"
         return known
@@ -308,15 +323,18 @@ class Inputs:
 
     def _plain_path(self, node: Node) -> str:
         """The path of a task's only file where nothing is in it but its own item, as in most; else ""."""
+        sides = self._sides_of(node)
+        return f"{sides[0]}{node.path[0]}{sides[1]}" if sides is not None and is_plain(node.path[0]) else ""
+
+    def _sides_of(self, node: Node) -> tuple[str, str] | None:
+        """What is before and behind the item in the path of a task of this step; None if it is not so simple."""
         name = node.spec.name
         if name not in self._sides:
             fan = self.graph.fans[name]
-            self._sides[name] = around(node.spec.writes, fan[0]) if len(fan) == 1 else None
-        sides = self._sides[name]
-        if sides is None or not is_plain(node.path[0]):
-            return ""
-        path = f"{sides[0]}{node.path[0]}{sides[1]}"
-        return path if len(path) <= SEGMENT_BYTES_MAX else ""
+            sides = around(node.spec.writes, fan[0]) if len(fan) == 1 else None
+            is_short = sides is not None and len(sides[0]) + len(sides[1]) + ID_BYTES_MAX <= SEGMENT_BYTES_MAX
+            self._sides[name] = sides if is_short else None
+        return self._sides[name]
 
     def _path(self, node: Node, template: str) -> str:
         return render_path(template, self.fields(node))
@@ -327,9 +345,9 @@ class Inputs:
         Those of tasks without any record only if `unrecorded`: in most runs such a task has not begun.
         """
         if unrecorded:
-            self._paths_max = max(PATHS_KEPT, len(self.graph.nodes))  # all of them are asked for again in a moment
-        self.artifacts.files.prepare(len(self.graph.nodes if unrecorded else self.state.tasks))
-        self.artifacts.files.expect(self._files_of(nodes, unrecorded=unrecorded))
+            self._paths_max = max(PATHS_KEPT, len(self.graph.nodes))  # all are asked for again in a moment
+        paths = list(self._files_of(nodes, unrecorded=unrecorded))
+        self.artifacts.files.expect(paths, many_at_once=unrecorded and self.state.rebuilt)
 
     def _files_of(self, nodes: Iterable[Node], *, unrecorded: bool) -> Iterator[str]:
         tasks, written = self.state.tasks, self._written

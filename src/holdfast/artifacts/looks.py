@@ -9,8 +9,7 @@ import msgspec
 
 from holdfast import seals
 from holdfast.artifacts import memory
-from holdfast.seals import Seal
-from holdfast.stores.ahead import Read
+from holdfast.seals import Seal, Sealed
 from holdfast.stores.readable import UNREADABLE, why_unreadable
 from holdfast.values import digest, is_text
 
@@ -65,15 +64,14 @@ def look_unread(error: OSError) -> Look:
     return Look(DAMAGED, why_unreadable(error))
 
 
-def look_inline(read: Read, tasks: Sequence[str], marker: str | None) -> Look:
-    start, told = (read.covered, read.seal) if read.sha256 else seals.find_seal(read.data)
-    seal = seals.seal_of(told)
+def look_inline(sealed: Sealed, tasks: Sequence[str], marker: str | None, sha: str = "") -> Look:
+    """What a file is that has its seal inside; `sha` is the hash of its body, if that is known."""
+    body, seal = sealed.body, sealed.seal
     if seal is None:
-        return look_unsealed(read.data, marker)
-    body = read.data[:start]
+        return look_unsealed(body, marker)
     if seal.task not in tasks:
         return Look(FOREIGN, f"sealed by {seal.task}", body, seal)
-    if (read.sha256 or digest(body)) == seal.sha256:
+    if (sha or digest(body)) == seal.sha256:
         return Look(SEALED, "", body, seal)
     if is_text(body):
         return Look(CHANGED, "edited since it was sealed", body, seal)

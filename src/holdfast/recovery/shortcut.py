@@ -45,6 +45,7 @@ class _Usual(msgspec.Struct, frozen=True):
     identity: str
     marker: str
     may_stream: bool
+    has_copies: bool
 
 
 class Shortcut:
@@ -79,10 +80,24 @@ class Shortcut:
         step = self._usual(nodes[0])
         if step is None:
             return
-        found = self._whole(step, nodes)
-        parts = [parts_of(one[0]) for one in found]
+        paths = self._inputs.only_paths(nodes)
+        files = self._inputs.artifacts.tree.fetch_all(paths)
+        if not any(files):
+            return
+        parts = [parts_of(node) for node in nodes]
         digests = digests_of_named(step.identity, parts)
-        for (node, path, file, seal), part, digest in zip(found, parts, digests, strict=True):
+        run = self._state.run_id
+        begin = seals.usual_beginning(step.marker, run)
+        for node, path, file, part, digest in zip(nodes, paths, files, parts, digests, strict=True):
+            if file is None or not self._is_usual(step, path, file):
+                continue
+            ending = seals.usual_ending(file.seal, begin % (node.id, digest, file.sha256))
+            if ending is not None:
+                seal: Seal | None = Seal(node.id, run, 0, digest, file.sha256, step.marker, *ending)
+            else:
+                seal = self._sealed(step, node, file)
+            if seal is None:
+                continue
             if seal.input_digest == digest and UNKNOWN not in part.values():
                 inputs = shorten(part)
             elif _fits_as_far_as_known(seal, part, node):
@@ -91,24 +106,17 @@ class Shortcut:
                 continue
             yield Proved(node, _adoption(node, path, file, seal, inputs), file)
 
-    def _whole(self, step: _Usual, nodes: Sequence[Node]) -> list[tuple[Node, str, Fetched, Seal]]:
-        """The tasks whose files are whole, and sealed in the usual way, by just this task of this run."""
-        tree, run, marker = self._inputs.artifacts.tree, self._state.run_id, step.marker
-        paths = [self._inputs.only_path(node) for node in nodes]
-        files = tree.fetch_all(paths)
-        told = [seals.seal_of(file.seal) if file is not None else None for file in files]
-        return [
-            (node, path, file, seal)
-            for node, path, file, seal in zip(nodes, paths, files, told, strict=True)
-            if file is not None
-            and seal is not None
-            and seal.sha256 == file.sha256
-            and seal.task == node.id
-            and seal.run == run
-            and seal.marker == marker
-            and not (seal.value_digest or seal.set_digest or seal.known_as)
-            and not (step.may_stream and self._has_stream(path))
-        ]
+    def _is_usual(self, step: _Usual, path: str, file: Fetched) -> bool:
+        """Whether it came with its bytes, if copies are wanted, and nothing is left of a stream beside it."""
+        return (file.header > 0 or not step.has_copies) and not (step.may_stream and self._has_stream(path))
+
+    def _sealed(self, step: _Usual, node: Node, file: Fetched) -> Seal | None:
+        """The seal of a whole file, if just this task of this run has sealed it in the usual way."""
+        seal = seals.read_seal(file.seal)
+        if seal is None or (seal.value_digest or seal.set_digest or seal.known_as):
+            return None
+        said = (seal.sha256, seal.task, seal.run, seal.marker)
+        return seal if said == (file.sha256, node.id, self._state.run_id, step.marker) else None
 
     def _usual(self, node: Node) -> _Usual | None:
         """What is the same for all tasks of this one's step; None if each of them takes a longer look."""
@@ -123,7 +131,7 @@ def _usual(spec: StepSpec) -> _Usual | None:
     is_one_file = isinstance(spec.writes, str) and spec.writes.endswith(seals.INLINE)
     if not is_one_file or spec.appends is not None:
         return None
-    return _Usual(spec.identity, spec.marker or "", "ctx" in spec.sources)
+    return _Usual(spec.identity, spec.marker or "", "ctx" in spec.sources, spec.copy)
 
 
 def _fits_as_far_as_known(seal: Seal, parts: Mapping[str, str], node: Node) -> bool:
@@ -135,7 +143,7 @@ def _fits_as_far_as_known(seal: Seal, parts: Mapping[str, str], node: Node) -> b
 
 def _adoption(node: Node, path: str, file: Fetched, seal: Seal, inputs: dict[str, str]) -> ev.TaskAdopted:
     added = seal.newline_added
-    record = ev.FileRecord("", path, file.covered, seal.sha256, seal.kind, added, bool(node.spec.copy))
+    record = ev.FileRecord("", path, file.size, seal.sha256, seal.kind, added, bool(node.spec.copy))
     return ev.TaskAdopted(
         step_id=node.id,
         node=node.spec.name,

@@ -82,7 +82,7 @@ class ObjectStore:
         return sha
 
     def put_fetched(self, files: Sequence[Fetched]) -> None:
-        """Keep the covered bytes of files that were read ahead: they are hashed, and in the form of a pack.
+        """Keep what was read ahead, and came with its bytes: they are hashed, and in the form of a pack.
 
         They are written at once: there are many.
         """
@@ -99,8 +99,8 @@ class ObjectStore:
                 if self._kept_packed(sha):
                     del new[sha]
             for sha, file in new.items():
-                kept[sha] = (end + file.header, file.covered)
-                end += file.header + file.covered + 1
+                kept[sha] = (end + file.header, file.size)
+                end += file.header + file.size + 1
             self._own.end = end
             self._appended += len(new)
             trusted.update(new)

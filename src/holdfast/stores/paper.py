@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -179,12 +179,9 @@ class PaperTree(WorkTree):
         is_as_it_was = rel not in self._gone and rel not in self._new
         return super().take(rel, limit) if is_as_it_was else Read(self.read(rel, limit))
 
-    def fetch_all(self, rels: Iterable[str]) -> list[Fetched | None]:
-        known = list(rels)
+    def fetch_all(self, rels: Sequence[str]) -> list[Fetched | None]:
         touched = self._gone | self._new.keys()
-        return [
-            None if rel in touched else file for rel, file in zip(known, super().fetch_all(known), strict=True)
-        ]
+        return [None if rel in touched else file for rel, file in zip(rels, super().fetch_all(rels), strict=True)]
 
     def open_read(self, rel: str) -> int:
         held = self._held.get(rel)
@@ -241,7 +238,9 @@ class PaperObjects(ObjectStore):
 
     def put_fetched(self, files: Sequence[Fetched]) -> None:
         for file in files:
-            self.put(file.read().data[: file.covered], file.sha256)
+            read = file.read()
+            assert read is not None, "copies are kept of what came with its bytes"
+            self.put(read.data, file.sha256)
 
     def put_whole(self, reader: int, size: int, sha: str) -> bool:
         if _hash_range(reader, size) != sha:

@@ -5,19 +5,26 @@ That is why the form of a seal's line is written down here, where both processes
 
 It takes paths from its standard input until that ends, a zero behind each, relative to the folder whose
 descriptor is its first argument, and answers in their order, about some at a time (up to STRETCH), so that whoever
-takes the answers has little work with each. A message is three sizes (4 bytes each), and three parts of these
-sizes: an array of answers in MessagePack, records, and rests. Of each file the bytes that its hash covers are a
-record, between a header and a newline, as a pack of objects (packs.py) has them: whoever believes many files can
-keep the copies of all of them as they came. What is left of the file is a rest. An answer is an array, too:
+takes the answers has little work with each. A path follows a sign: "-" for a file that may have a seal inside, and
+the hash is of everything above that; "+" for such a file, too, if the seal is to be told as it stands; "=" for any
+other, and the hash is of all.
 
-    where the file's record begins, how long the header there is, how many of its bytes the hash covers, where its
-    rest begins, how long that is, the hash, when it was read, in seconds that only go forward, and what the seal
-    says (JSON, see `seal_told`)
+A message is the number of the place where the files' bytes are, the size of what follows, and an array of answers
+in MessagePack. An answer is an array, too:
 
-A path follows a sign: "-" for a file that has its seal inside, and the hash is of everything above the last line,
-where that stands; "=" for one that has it beside, and the hash is of all. Of a file that is large, or cannot be
-read as a plain file, the answer is nil: whoever wants it opens it and meets the reason. It ends when nobody
-listens any more.
+    where the file's record begins in that place, how long the header there is (0: its bytes are not there), how
+    many bytes the hash covers, the hash, when the file was read, in seconds that only go forward, and what the
+    seal inside says (JSON, see `seal_told`), or its line
+
+Of a file that is large, or cannot be read as a plain file, the answer is nil: whoever wants it opens it and meets
+the reason.
+
+The bytes are in memory that both processes share, for few of them are ever looked at: a file whose descriptor is
+the second argument, with a byte for each place that says whether it is taken, and the places. Who answers takes a
+place, who listens gives it back. In it the bytes that a hash covers stand between a header and a newline, as a
+pack of objects (packs.py) has them: whoever believes many files can keep the copies of all of them as they came.
+
+It ends when nobody listens any more.
 """
 
 from __future__ import annotations
@@ -33,15 +40,18 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-INSIDE, WHOLE = "-", "="
+INSIDE, AS_IT_STANDS, WHOLE = "-", "+", "="
 SIZE_MAX = 1 << 20
 STRETCH = 32
-SIZES = struct.Struct(">III")
+MESSAGE = struct.Struct(">HI")  # the number of the place, the size of the answers
+PLACES, PLACE_BYTES, PLACES_BEGIN = 256, 1 << 18, 1 << 12
+NOWHERE = PLACES
+FREE, TAKEN = b"\0", b"\1"
 PACK_HEADER = b'{"sha256":"%b","size":%d}\n'
 SEAL_VERSION = b"1"
 
 _UNREAD = b"\xc0"
-_ANSWER = struct.Struct(">BBIBBBIBIBIBB64sBdBI")  # of eight: five numbers, a text, a fraction, the size of bytes
+_ANSWER = struct.Struct(">BBIBBBIBB64sBdBI")  # of six: three numbers, a text, a fraction, the size of bytes
 _ANSWERS = struct.Struct(">BI")
 
 # The words that every seal has, in their order, then those that many have; what follows differs from seal to seal.
@@ -62,6 +72,8 @@ _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _ASKED_MAX = 1 << 16
 _WAITING_MAX = 1 << 23
+_AROUND_MAX = 128  # what stands around the bytes of a file
+_LOOKS_MAX, _PAUSE_S = 50, 0.001
 _SLOW_S = 0.002  # a stretch of files that are in memory takes less
 
 
@@ -80,12 +92,26 @@ def seal_told(line: bytes) -> bytes:
 
     Nothing, if the line is no seal.
     """
-    if not line.startswith(b"<!-- ") or not _is_sound(line):
+    if not sound_line(line):
         return b""
     if len(line.translate(None, _NOT_IN_JSON)) < len(line):
         line = b"".join([b"\\u%04x" % byte if byte in _NOT_IN_JSON else bytes([byte]) for byte in line])
     match = _SEAL.fullmatch(line)
-    return _fields(*match.groups(b"")) if match is not None else b""
+    if match is None:
+        return b""
+    marker, version, task, run, round_, made, sha256, cost, tokens, eol, made_from, others = match.groups(b"")
+    more = dict([word.split(b"=", 1) for word in others.split(b" ")[1:]]) if others else {}
+    inputs = more.get(b"from", made_from)
+    if version != SEAL_VERSION or (b"from" in more and _INPUTS.fullmatch(inputs) is None):
+        return b""
+    texts = b'","'.join((task, run, round_, made, sha256, marker, cost or b"0", tokens or b"0"))
+    is_added = b"true" if eol or more.get(b"eol") == b"added" else b"false"
+    return b'["%b",%b,"%b"%b]' % (texts, is_added, inputs, _rare(more) if more else b"")
+
+
+def sound_line(line: bytes) -> bytes:
+    """The line, if it begins as a seal does and is as it was written; else nothing."""
+    return line if line[:5] == b"<!-- " and _is_sound(line) else b""
 
 
 def newer_format(line: bytes) -> int:
@@ -94,29 +120,6 @@ def newer_format(line: bytes) -> int:
     if match is None or int(match[1]) <= int(SEAL_VERSION) or not _is_sound(line):
         return 0
     return int(match[1])
-
-
-def _fields(
-    marker: bytes,
-    version: bytes,
-    task: bytes,
-    run: bytes,
-    round_: bytes,
-    made: bytes,
-    sha256: bytes,
-    cost: bytes,
-    tokens: bytes,
-    eol: bytes,
-    made_from: bytes,
-    others: bytes,
-) -> bytes:
-    more = dict([word.split(b"=", 1) for word in others.split(b" ")[1:]]) if others else {}
-    inputs = more.get(b"from", made_from)
-    if version != SEAL_VERSION or (b"from" in more and _INPUTS.fullmatch(inputs) is None):
-        return b""
-    texts = b'","'.join((task, run, round_, made, sha256, marker, cost or b"0", tokens or b"0"))
-    is_added = b"true" if eol or more.get(b"eol") == b"added" else b"false"
-    return b"".join((b'["', texts, b'",', is_added, b',"', inputs, b'"', _rare(more) if more else b"", b"]"))
 
 
 def _rare(more: dict[bytes, bytes]) -> bytes:
@@ -138,7 +141,7 @@ def _is_sound(line: bytes) -> bool:
     """
     covered, is_there, rest = line.rpartition(b" sum=")
     if is_there:
-        return rest == seal_sum(covered) + b" -->"
+        return rest == b"%b -->" % seal_sum(covered)
     words = [word.split(b"=", 1) for word in line.split(b" ") if b"=" in word]
     return all(name in _WITHOUT_SUM and b"=" not in value for name, value in words)
 
@@ -147,13 +150,80 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     root = int(sys.argv[1])
     is_slow = False
-    out = _Out()
+    out, shared = _Out(), _Shared(int(sys.argv[2]))
     for stretch in _stretches():
         begun = time.monotonic()
-        message = _message(root, stretch, begun, advise=is_slow)
+        answers = _Answers(begun)
+        for path, data in zip(stretch, _contents(root, stretch, advise=is_slow), strict=True):
+            if data is not None and answers.size + len(data) + _AROUND_MAX > PLACE_BYTES:
+                answers.send(shared, out)
+                answers = _Answers(begun)
+            answers.add(path, data)
+        answers.send(shared, out)
         is_slow = time.monotonic() - begun > _SLOW_S
-        out.put(message)
     out.close()
+
+
+class _Answers:
+    """The answers about some files, and those of their bytes that are kept."""
+
+    def __init__(self, read_at: float) -> None:
+        self.size = 0
+        self._read_at = read_at
+        self._count = 0
+        self._told: list[bytes] = []
+        self._records: list[bytes] = []
+
+    def add(self, path: str, data: bytes | None) -> None:
+        self._count += 1
+        if data is None:
+            self._told.append(_UNREAD)
+            return
+        sign = path[:1]
+        start, line = (0, b"") if sign == WHOLE else last_line(data)
+        seal = seal_told(line) if sign == INSIDE else sound_line(line)
+        body = data[:start] if seal else data
+        sha256, begin = hashlib.sha256(body).hexdigest().encode(), self.size
+        header = PACK_HEADER % (sha256, len(body)) if len(data) + _AROUND_MAX <= PLACE_BYTES else b""
+        numbers = (0xCE, begin, 0xCC, len(header), 0xCE, len(body))
+        self._told += (_ANSWER.pack(0x96, *numbers, 0xD9, 64, sha256, 0xCB, self._read_at, 0xC6, len(seal)), seal)
+        if header:
+            self._records += (header, body, b"\n")
+            self.size += len(header) + len(body) + 1
+
+    def send(self, shared: _Shared, out: _Out) -> None:
+        if self._count:
+            place = shared.put(self._records, self.size, out)
+            told = b"".join((_ANSWERS.pack(0xDD, self._count), *self._told))
+            out.put(MESSAGE.pack(place, len(told)) + told)
+
+
+class _Shared:
+    """The memory that both processes share, as who answers sees it."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def put(self, records: list[bytes], size: int, out: _Out) -> int:
+        """Put these into a place; NOWHERE if none is given back for long, or no memory is left."""
+        try:
+            place = self._free(out) if records else NOWHERE
+            if place == NOWHERE or os.pwritev(self._fd, records, PLACES_BEGIN + place * PLACE_BYTES) != size:
+                return NOWHERE
+            os.pwrite(self._fd, TAKEN, place)
+        except OSError:
+            return NOWHERE
+        return place
+
+    def _free(self, out: _Out) -> int:
+        """The first place that is free: one that was used a moment ago is still at hand for the processor."""
+        for _ in range(_LOOKS_MAX):
+            place = os.pread(self._fd, PLACES, 0).find(FREE)
+            if place >= 0:
+                return place
+            if not out.write_some(patiently=True):
+                time.sleep(_PAUSE_S)
+        return NOWHERE
 
 
 class _Out:
@@ -166,14 +236,14 @@ class _Out:
     def put(self, message: bytes) -> None:
         self._waiting.append(memoryview(message))
         self._size += len(message)
-        while self._write_some(patiently=self._size > _WAITING_MAX):
+        while self.write_some(patiently=self._size > _WAITING_MAX):
             pass
 
     def close(self) -> None:
-        while self._write_some(patiently=True):
+        while self.write_some(patiently=True):
             pass
 
-    def _write_some(self, *, patiently: bool) -> bool:
+    def write_some(self, *, patiently: bool) -> bool:
         if not self._waiting:
             return False
         os.set_blocking(1, patiently)
@@ -195,27 +265,6 @@ def _stretches() -> Iterator[list[str]]:
         whole, _, rest = (rest + data).rpartition(b"\0")
         paths = whole.decode().split("\0") if whole else []
         yield from [paths[start : start + STRETCH] for start in range(0, len(paths), STRETCH)]
-
-
-def _message(root: int, paths: list[str], read_at: float, *, advise: bool) -> bytes:
-    """The answers about a stretch of files, as they are sent."""
-    told, records, rests = [_ANSWERS.pack(0xDD, len(paths))], [b""], [b""]
-    place = rest = 0
-    for path, data in zip(paths, _contents(root, paths, advise=advise), strict=True):
-        if data is None:
-            told.append(_UNREAD)
-            continue
-        covered, line = (len(data), b"") if path[:1] == WHOLE else last_line(data)
-        body, left = data[:covered], len(data) - covered
-        sha256, seal = hashlib.sha256(body).hexdigest().encode(), seal_told(line)
-        header = PACK_HEADER % (sha256, covered)
-        numbers = (0xCE, place, 0xCC, len(header), 0xCE, covered, 0xCE, rest, 0xCE, left)
-        told += (_ANSWER.pack(0x98, *numbers, 0xD9, 64, sha256, 0xCB, read_at, 0xC6, len(seal)), seal)
-        records += (header, body, b"\n")
-        rests.append(data[covered:])
-        place += len(header) + covered + 1
-        rest += left
-    return b"".join((SIZES.pack(sum(map(len, told)), place, rest), *told, *records, *rests))
 
 
 def _contents(root: int, paths: list[str], *, advise: bool) -> Iterator[bytes | None]:

@@ -14,13 +14,12 @@ were there already. They may have been made for a file that needs no sync, or by
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import shlex
 import stat
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast import clock
@@ -161,16 +160,17 @@ class WorkTree:
             self._read_no_more()
             self._ahead = ReadAhead(self._root.fd)
 
-    def expect(self, paths: Iterable[str], is_whole: Callable[[str], bool]) -> None:
+    def expect(self, paths: Sequence[str], signs: Callable[[Sequence[str]], list[str]]) -> None:
         """These files, and no others, are going to be taken, in this order; see `prepare`.
 
-        Those `whole` have no seal inside: they are hashed with their last line.
+        `signs` gives the sign of each, which says where its seal is: see `reader.py`.
         """
-        ahead, rest = self._ahead, iter(paths)
+        ahead = self._ahead
         if ahead is None:
             return
-        while some := list(itertools.islice(rest, _NAMED_AT_ONCE)):
-            ahead.send(some, [is_whole(path) for path in some])
+        for begin in range(0, len(paths), _NAMED_AT_ONCE):
+            some = paths[begin : begin + _NAMED_AT_ONCE]
+            ahead.send(some, signs(some))
         ahead.send_no_more()
 
     def expect_no_more(self) -> None:
@@ -187,7 +187,7 @@ class WorkTree:
         found = self._ahead.take(rel) if self._ahead is not None else None
         return found if found is not None else Read(self.read(rel, limit))
 
-    def fetch_all(self, rels: Iterable[str]) -> list[Fetched | None]:
+    def fetch_all(self, rels: Sequence[str]) -> list[Fetched | None]:
         """Expected files as whoever reads ahead gives them, waited for; None for one that has to be read here."""
         return self._ahead.fetch_all(rels) if self._ahead is not None else [None for _ in rels]
 

@@ -14,6 +14,7 @@ from holdfast.engine.attempt import Attempts
 from holdfast.engine.desk import DeafDesk
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.foreseen import foreseen_files
 from holdfast.pipeline.graph import build_graph, in_order
 from holdfast.pipeline.inferring import Items, count_writers
 from holdfast.pipeline.spec import PipelineSpec
@@ -78,10 +79,14 @@ def make_walker(
     if state.rebuilt or state.tasks:  # a new run has none to be found
         inferred, sure = infer(spec, known, state.tasks, views, artifacts.tree, state)
     items = {**known, **inferred}
-    if state.rebuilt:
+    foreseen = foreseen_files(spec, items) if state.rebuilt and not state.tasks else []
+    if foreseen:
+        artifacts.files.expect(foreseen, many_at_once=True)
+    elif state.rebuilt:
         artifacts.files.prepare(count_writers(spec, items))  # before they can be named: that takes a while, too
     graph = build_graph(spec, items)
     inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
-    inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
+    if not foreseen:
+        inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
     judge = make_judge(inputs)
     return Walker(inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses)

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.journal.room import ROOM_MAX
 from holdfast.layout import JOURNAL, OBJECTS_DIR, STATE_DIR
 from holdfast.stores import disk
 
@@ -196,13 +197,23 @@ def run_sample(project: Path, steps: int, work: Callable[[], object]) -> Sample:
 
 
 def bytes_on_disk(project: Path) -> dict[str, int]:
-    """The size of every file under `project`, summed by what it is for."""
+    """The size of every file under `project`, summed by what it is for; of a journal in use without its room."""
     sizes = dict.fromkeys(("journal", "objects", "snapshots", "views", "artifacts"), 0)
     for folder, _, names in os.walk(project):
         for name in names:
             path = Path(folder, name)
-            sizes[_purpose(path.relative_to(project).parts)] += path.stat().st_size
+            sizes[_purpose(path.relative_to(project).parts)] += path.stat().st_size - _room(path)
     return sizes
+
+
+def _room(path: Path) -> int:
+    """Bytes behind the last line of a journal that more lines can be written over."""
+    if path.name != JOURNAL:
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - ROOM_MAX - 2))
+        end = file.read()
+    return len(end.removesuffix(b"\n")) - len(end.rstrip())
 
 
 def _purpose(parts: Sequence[str]) -> str:

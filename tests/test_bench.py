@@ -133,6 +133,15 @@ def test_bytes_are_counted_by_what_they_are_for(bench, tmp_path: Path) -> None:
     }
 
 
+def test_the_room_of_a_journal_in_use_is_not_counted(bench, tmp_path: Path) -> None:
+    """What lies behind the last line is made in large pieces, and taken away in the end."""
+    journal = tmp_path / ".holdfast" / "runs" / "r" / "events.jsonl"
+    journal.parent.mkdir(parents=True)
+    for content in (b'{"seq":1}\n', b'{"seq":1}' + b" " * (200 << 10) + b"\n"):
+        journal.write_bytes(content)
+        assert bench("measure").bytes_on_disk(tmp_path)["journal"] == 10
+
+
 def test_a_synthetic_run_reads_like_one_that_was_run(bench, tmp_path: Path) -> None:
     """The run that `status` is timed on has the tasks and statuses that really running it gives."""
     from holdfast.layout import ProjectLayout

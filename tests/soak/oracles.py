@@ -62,7 +62,7 @@ def check_recover(world: World) -> None:
         differ = [pair for pair in zip(planned["tasks"], carried_out["tasks"], strict=False) if pair[0] != pair[1]]
         raise BrokenError(f"planned and done differ: {differ}")
     listed = {timeless(one[key]) for one in planned["actions"] for key in FILES.get(one["do"], ("path",))}
-    listed = {name for name in listed if not is_passing(name)}
+    listed = {name for name in listed if name in before or not is_passing(name)}
     after = world.entries()
     changed = {timeless(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     if listed != changed:

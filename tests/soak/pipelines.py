@@ -162,6 +162,8 @@ def draw(dice: Random) -> Sketch:
     sketch.overwrite = dice.random() < 0.3
     if "x" in sketch.items and not has_phases and not gathers_between(sketch) and dice.random() < 0.25:
         after = dice.choice([step.name for step in sketch.steps if step.each == "x"] or [""])
+        if after and "y" in sketch.items:  # what waits for all batches must not hold what a batch's gate waits for
+            sketch.gates = [replace(gate, blocking=False) for gate in sketch.gates]
         sketch.gates += [Gate("batch_ok", after, each=True)] if after else []
     for step in sketch.steps:
         step.now = step.now or step.name

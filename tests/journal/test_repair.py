@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,21 @@ def test_a_journal_with_thousands_of_holes_is_still_repaired(path, quarantine):
     told = [line.event() for line in scan(path)][-1]
     assert (told["findings_total"], told["missing_total"]) == (1000, 1000)
     assert len(told["findings"]) == 100
+
+
+def test_a_journal_of_any_size_is_repaired_in_bounded_memory(path, quarantine):
+    """Neither the journal nor its copy is ever held as a whole."""
+    lines = make_lines(40, extra=b',"text":"%b"' % (b"x" * (1 << 20)))
+    path.write_bytes(b"".join([*lines[:20], b"rot\n", *lines[21:]]))
+    del lines
+    tracemalloc.start()
+    try:
+        repair(path, quarantine)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(1 for _ in scan(path)) == 40
+    assert peak < 16 << 20
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "fifo"])

@@ -1,7 +1,9 @@
 """Reading a journal: all good lines, in order, and the truth about the rest."""
 
+import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -260,3 +262,27 @@ def test_a_line_of_any_length_is_read_in_bounded_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert found.torn == 100 * (1 << 20) + 1
     assert peak <= 2 * LINE_MAX + (4 << 20)
+
+
+def test_lines_in_the_wrong_place_cost_each_the_same(path):
+    """Of a journal whose halves have changed places, each late line is looked up, not looked for among all."""
+
+    def steps(count: int) -> int:
+        lines = make_lines(count)
+        path.write_bytes(b"".join(lines[count // 2 :] + lines[: count // 2]))
+        counted = 0
+
+        def count_line(frame: Any, event: str, _: Any) -> Any:
+            nonlocal counted
+            counted += event == "line"
+            return count_line
+
+        sys.settrace(count_line)
+        try:
+            found = scan(path)
+            assert len(list(found)) == len(found.late) == count // 2
+        finally:
+            sys.settrace(None)
+        return counted
+
+    assert steps(800) < 3 * steps(400)

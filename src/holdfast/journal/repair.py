@@ -8,9 +8,12 @@ copy more in quarantine; the next repair starts over. A whole journal is left al
 from __future__ import annotations
 
 import errno
+import heapq
 import os
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 
 from holdfast import clock
@@ -25,6 +28,8 @@ from holdfast.wording import counted
 # A line has its limit too; a journal with more holes than this is told by numbers.
 _FINDINGS_TOLD = 100
 _GAPS_TOLD = 10_000
+_BLOCK = 1 << 20
+_seq = attrgetter("seq")
 _NONE_TO_WRITE_TO = readable.NOT_TO_BE_HAD | {errno.EROFS}
 """There is no journal, or none that anybody could write to."""
 
@@ -63,10 +68,8 @@ def _cut(path: Path, quarantine: Path, found: Scan) -> str:
 
 
 def _rewrite(path: Path, quarantine: Path, found: Scan, last_seq: int) -> list[str]:
-    good = sorted([*scan(path), *found.late], key=lambda line: line.seq)  # read anew: a whole one is never held
     kept_as = _kept(path, quarantine)
-    chained, last_sum = _chain_anew(good)
-    missing = _still_missing(found, {line.seq for line in good})
+    missing = _still_missing(found)
     lost = sum(last - first + 1 for first, last in missing)
     body = encode_json(
         {
@@ -79,9 +82,10 @@ def _rewrite(path: Path, quarantine: Path, found: Scan, last_seq: int) -> list[s
             "kept_as": kept_as,
         }
     )
-    told, _ = encode_line(last_seq + 1, clock.iso(clock.now()), body, last_sum)
+    # Read anew, and never held as a whole: a journal may be larger than memory.
+    good = heapq.merge(scan(path), sorted(found.late, key=_seq), key=_seq)
     with _retired(path):
-        atomic.write_file(path, b"".join([*chained, told]), sync=True)
+        atomic.write_blocks(path, _in_blocks(_chained_anew(good, last_seq + 1, body)), sync=True)
     return [*found.damage, _told(found.damage, lost, kept_as)]
 
 
@@ -127,26 +131,37 @@ def _kept(path: Path, quarantine: Path) -> str:
     return asides.keep_copy(path, quarantine, label="damaged").name
 
 
-def _chain_anew(lines: list[Line]) -> tuple[list[bytes], str]:
-    """Every line untouched except for `prev` and `sum`; and the last sum."""
-    chained, last = [], NO_SUM
+def _chained_anew(lines: Iterable[Line], next_seq: int, body: bytes) -> Iterator[bytes]:
+    """Every line untouched except for `prev` and `sum`, and behind them the event that `body` tells."""
+    last = NO_SUM
     for line in lines:
         raw, last = close_line(line.raw[: -SUM_BYTES - PREV_BYTES], last)
-        chained.append(raw)
-    return chained, last
+        yield raw
+    told, _ = encode_line(next_seq, clock.iso(clock.now()), body, last)
+    yield told
 
 
-def _still_missing(found: Scan, present: set[int]) -> list[list[int]]:
+def _in_blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in larger pieces: each is one operation of the disk."""
+    block = bytearray()
+    for line in lines:
+        block += line
+        if len(block) >= _BLOCK:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)
+
+
+def _still_missing(found: Scan) -> list[list[int]]:
     """The gaps as [first, last], without the lines that were only in the wrong place."""
     gaps: list[list[int]] = []
-    late = sorted(seq for seq in (line.seq for line in found.late) if seq in present)
+    late = sorted(line.seq for line in found.late)
     for first, last in found.missing:
         start = first
-        for seq in late:
-            if first <= seq <= last:
-                if seq > start:
-                    gaps.append([start, seq - 1])
-                start = seq + 1
+        for seq in late[bisect_left(late, first) : bisect_right(late, last)]:
+            if seq > start:
+                gaps.append([start, seq - 1])
+            start = seq + 1
         if start <= last:
             gaps.append([start, last])
     return gaps

@@ -15,7 +15,8 @@ chained without a break, so a jump alone is no damage; a broken chain is.
 - What stands behind a good line on the same line is judged by itself: room (see there) is nothing, anything else
   is bad. A byte order mark before the first line, which some editors leave, is damage too, and does not spoil it.
 
-Memory: one block, one line of at most LINE_MAX, and eight bytes for each line (its sum, to know duplicates).
+Memory: one block, one line of at most LINE_MAX, sixteen bytes for each line (its number and its sum, to know
+duplicates), and the lines in the wrong place.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class Scan:
         self.damage: list[str] = []
         self.missing: list[tuple[int, int]] = []  # first and last number of each gap in the chain
         self.late: list[Line] = []  # good lines that stand after one with a higher number
+        self._late_sums: dict[int, int] = {}
         self._sums = array("Q")
         self._seqs = array("Q")
         self._bad: list[str] = []
@@ -229,6 +231,7 @@ class Scan:
     def _place_late(self, line: Line) -> None:
         if self._sum_of(line.seq) is None:
             self.late.append(line)
+            self._late_sums[line.seq] = int(line.sum, 16)
             self.damage.append(f"line {line.seq} stands after line {self.position.seq}")
         else:
             self.damage.append(f"there are two different lines {line.seq}; the first is kept")
@@ -238,10 +241,7 @@ class Scan:
         index = bisect_left(self._seqs, seq)
         if index < len(self._seqs) and self._seqs[index] == seq:
             return self._sums[index]
-        for line in self.late:
-            if line.seq == seq:
-                return int(line.sum, 16)
-        return None
+        return self._late_sums.get(seq)
 
 
 def is_whole(path: Path, upto: Position) -> bool:

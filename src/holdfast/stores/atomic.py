@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.stores import disk, readable
@@ -24,19 +25,31 @@ def write_file(path: Path, data: bytes, *, sync: bool, tmp_dir: Path | None = No
     write_at(os.fspath(path), data, dir_fd=None, sync=sync, tmp_dir=tmp_dir)
 
 
+def write_blocks(path: Path, blocks: Iterable[bytes], *, sync: bool) -> None:
+    """As `write_file`, for what need not be in memory all at once."""
+    _write_beside(os.fspath(path), blocks, None, sync)
+    if sync:
+        sync_parent(os.fspath(path), None)
+
+
 def write_at(path: str, data: bytes, *, dir_fd: int | None, sync: bool, tmp_dir: Path | None) -> os.stat_result:
     """As `write_file`, with `path` relative to the open directory `dir_fd`, if one is given; what was written."""
     status = _write_via_tmp(tmp_dir, path, data, dir_fd, sync) if tmp_dir is not None else None
     if status is None:
-        temp, fd = create_temp(os.path.dirname(path), dir_fd=dir_fd)
-        try:
-            status = _fill(fd, temp, data, sync, _mode_of(path, dir_fd))
-            disk.rename(temp, path, source_dir=dir_fd, target_dir=dir_fd)
-        except BaseException:
-            discard(temp, dir_fd)
-            raise
+        status = _write_beside(path, (data,), dir_fd, sync)
     if sync:
         sync_parent(path, dir_fd)
+    return status
+
+
+def _write_beside(path: str, blocks: Iterable[bytes], dir_fd: int | None, sync: bool) -> os.stat_result:
+    temp, fd = create_temp(os.path.dirname(path), dir_fd=dir_fd)
+    try:
+        status = _fill(fd, temp, blocks, sync, _mode_of(path, dir_fd))
+        disk.rename(temp, path, source_dir=dir_fd, target_dir=dir_fd)
+    except BaseException:
+        discard(temp, dir_fd)
+        raise
     return status
 
 
@@ -48,7 +61,7 @@ def _write_via_tmp(tmp_dir: Path, path: str, data: bytes, dir_fd: int | None, sy
         make_dirs(tmp_dir, sync=False)
         temp, fd = create_temp(os.fspath(tmp_dir))
     try:
-        status = _fill(fd, temp, data, sync, _mode_of(path, dir_fd))
+        status = _fill(fd, temp, (data,), sync, _mode_of(path, dir_fd))
         disk.rename(temp, path, target_dir=dir_fd)
     except BaseException as error:
         discard(temp)
@@ -68,12 +81,13 @@ def _mode_of(path: str, dir_fd: int | None) -> int | None:
     return stat.S_IMODE(found.st_mode) & 0o777 if is_ours else None
 
 
-def _fill(fd: int, temp: str, data: bytes, sync: bool, mode: int | None) -> os.stat_result:
+def _fill(fd: int, temp: str, blocks: Iterable[bytes], sync: bool, mode: int | None) -> os.stat_result:
     try:
         with readable.naming(temp):
             if mode is not None and mode != stat.S_IMODE(os.fstat(fd).st_mode):
                 disk.set_mode(fd, mode, temp)
-            disk.write_all(fd, data, temp)
+            for block in blocks:
+                disk.write_all(fd, block, temp)
             if sync:
                 disk.sync_file(fd, temp)
             return os.fstat(fd)

@@ -95,6 +95,21 @@ def test_what_another_attempt_or_round_has_cost_stays_wasted() -> None:
     assert told(*twice, adopted("a", cost_usd=2.0, round=1)).wasted_cost_usd == 3.0
 
 
+def test_what_a_round_costs_is_what_its_task_has_cost_since_it_began() -> None:
+    """A seal tells the cost of all rounds; thrown away later, an earlier one is not wasted a second time."""
+    sent_back = [started("a"), spent("a", 1.0), ended("a"), ev.TaskInvalidated(step_id="a", reason="x")]
+    again = ev.TaskInvalidated(step_id="a", reason="y")
+    state = told(*sent_back, started("a", round=1), ev.RunContinued(), adopted("a", cost_usd=3.0, round=1))
+    assert (state.cost_usd, state.wasted_cost_usd, state.task("a").round_cost_usd) == (3.0, 1.0, 2.0)
+    assert told(again, state=state).wasted_cost_usd == 3.0
+
+
+def test_finished_work_that_a_later_round_has_overtaken_is_wasted() -> None:
+    """The record is an older copy that was put back; the seal tells of the round that it does not know."""
+    state = told(started("a"), spent("a", 1.0), ended("a"), adopted("a", cost_usd=3.0, round=1))
+    assert (state.cost_usd, state.wasted_cost_usd, state.task("a").round_cost_usd) == (3.0, 1.0, 2.0)
+
+
 @pytest.mark.parametrize("fresh", [True, False])
 def test_continuing_gives_fresh_attempts_unless_told_not_to(fresh: bool) -> None:
     """`--no-retry` leaves what needs review as it is."""
@@ -390,6 +405,7 @@ def a_long_story() -> RunState:
         ev.OnceRecorded(step_id="d", key="k", kind="json", result=msgspec.Raw(b"2")),
         ended("d", output_digest="d"),
         ev.TaskInvalidated(step_id="d", reason="damaged", damaged=True),
+        adopted("d", cost_usd=0.5, round=2, output_digest="d2"),
         started("e"),
         ev.OnceRecorded(step_id="e", key="k", kind="json", result=msgspec.Raw(b"3")),
         ended("e", output_digest="e"),
@@ -408,4 +424,4 @@ def without_defaults(value: Any) -> Any:
 def test_another_fold_has_another_version() -> None:
     """If this fails, the same journal gives another state: raise FOLD_VERSION, and put the new digest here."""
     made = without_defaults(msgspec.json.decode(msgspec.json.encode(a_long_story())))
-    assert {FOLD_VERSION: digest(msgspec.json.encode(made, order="sorted"))[:16]} == {8: "fc8e27f77af36a8d"}
+    assert {FOLD_VERSION: digest(msgspec.json.encode(made, order="sorted"))[:16]} == {9: "41f1af5e2914a84a"}

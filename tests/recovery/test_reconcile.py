@@ -164,12 +164,30 @@ def test_a_whole_sealed_file_without_record_is_adopted() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"input_digest": "older"}, {"round": 1}], ids=["made from other inputs", "of another round"]
+    "other", [{"input_digest": "older"}, {"round": 0}], ids=["made from other inputs", "of an earlier round"]
 )
 def test_a_seal_that_does_not_fit_is_set_aside(other: dict[str, Any]) -> None:
     """A seal of other inputs, or of a round the journal has left, is not adopted."""
-    found = evidence(TaskState(round=0, cut_off=True), files=one_file(look.SEALED, seal=seal(**other)))
+    found = evidence(
+        TaskState(round=1, cut_off=True), files=one_file(look.SEALED, seal=seal(**{"round": 1, **other}))
+    )
     assert action(found) == decisions.REDO
+
+
+def test_a_seal_of_a_round_that_is_not_on_record_yet_is_adopted() -> None:
+    """The record is an older copy: it cannot have sent that back."""
+    found = evidence(TaskState(round=1, cut_off=True), files=one_file(look.SEALED, seal=seal(round=2)))
+    assert action(found) == decisions.ADOPT
+
+
+def test_finished_work_that_a_later_round_has_overtaken_is_adopted() -> None:
+    """The record is an older copy. What a person decided, and other inputs than the seal's, speak against it."""
+    newer = one_file(look.CHANGED, seal=seal(round=1))
+    found = evidence(replace(DONE, input_digest="older"), files=newer, is_overtaken=True)
+    assert action(found) == decisions.ADOPT
+    assert action(replace(found, is_overtaken=False)) == decisions.REDO
+    assert action(replace(found, input_digest="newest")) == decisions.REDO
+    assert action(evidence(replace(DONE, decided="restore"), files=newer, is_overtaken=True)) != decisions.ADOPT
 
 
 def test_unknown_inputs_are_not_different() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -281,6 +282,27 @@ def test_an_old_version_put_back_after_the_new_one_was_accepted(sent_back: tuple
     assert book.artifacts() == accepted
     assert old in book.backups("drafts/ch01.md")
     assert book.verify() == []
+
+
+@pytest.mark.parametrize("way", ["resume", "recover"])
+def test_an_older_copy_of_the_state_is_put_back(finished: Book, way: str) -> None:
+    """What was made since then says itself of which round it is: none of it is paid for again, or set aside."""
+    book, backup = finished, finished.root.with_name("backup")
+    shutil.copytree(book.path(".holdfast"), backup)
+    said = book("reject", "draft[ch01]", "--to", "draft[ch01]", "--feedback", "More salt.", "--run", RUN_ID)
+    assert said.code == 0, said.text
+    assert book.resume(RUN_ID).code == 0
+    made, cost = book.artifacts(), book.status()["total_cost_usd"]
+    book.ran()
+    book.lose(".holdfast")
+    shutil.copytree(backup, book.path(".holdfast"))
+    assert way == "resume" or book("recover").code == 0
+    said = book.resume(RUN_ID)
+    assert said.code == 0, said.text
+    assert book.ran() == {"score[ch01]": 1}  # it has no file
+    assert book.artifacts() == made
+    assert book.verify() == []
+    assert book.status()["total_cost_usd"] >= cost
 
 
 # --- moved, copied, another time -------------------------------------------------------------------------

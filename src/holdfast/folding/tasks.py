@@ -116,7 +116,9 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
     more_usd = event.cost_usd - task.cost_usd if event.cost_usd > task.cost_usd else 0.0
     more_tokens = event.tokens - task.input_tokens - task.output_tokens if event.tokens else 0
     more_tokens = more_tokens if more_tokens > 0 else 0
-    round_cost = task.round_cost_usd + saved
+    if not same_round:  # the record is an older copy, or lost what led to this round
+        state.wasted_cost_usd += task.round_cost_usd
+    round_cost = (task.round_cost_usd if same_round else 0.0) + saved + more_usd
     # What is left out here is as in a fresh task: no failures, no question.
     state.tasks[event.step_id] = TaskState(
         status=COMPLETED,
@@ -135,7 +137,7 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
         input_tokens=task.input_tokens + more_tokens,
         output_tokens=task.output_tokens,
         cost_usd=event.cost_usd if more_usd else task.cost_usd,
-        round_cost_usd=event.cost_usd if event.cost_usd > round_cost else round_cost,
+        round_cost_usd=round_cost,
         loose_cost_usd=more_usd + saved,
         evidence=event.evidence,
         value_lost=event.value_lost,

@@ -50,6 +50,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     uncopied: frozenset[str] = frozenset()  # accepted files of which objects/ has no copy
     value_lost: bool = False
     is_partial: bool = False  # some of its files, an earlier round's, are left out: the others are no set
+    is_overtaken: bool = (
+        False  # its files are whole, and of a later round: an older copy of the record was put back
+    )
     marker: str | None = None
     living_runs: frozenset[str] = frozenset()
     consumed: bool = False  # other tasks take its output

@@ -65,6 +65,8 @@ class Gathering:
         known = record or _NOTHING
         finished = known.accepted if known.status == COMPLETED else None
         files, rare = self._open_files(node, known, paths) if finished is None else self._files(node, finished)
+        if finished is not None and _are_newer(files, known.round):
+            rare["is_overtaken"] = self._is_overtaken(files, paths)
         if wanted:
             rare["wanted"] = True
         if (
@@ -137,6 +139,15 @@ class Gathering:
             healable = {f.path: looks[f.path].is_whole or self.can_heal(f) for f in bad}
             rare |= {"healable": healable, "value_lost": lost, "consumed": _is_consumed(node)}
         return looks, rare
+
+    def _is_overtaken(self, files: Mapping[str, Look], paths: Mapping[str, str]) -> bool:
+        """Whether files of a later round than is on record are this run's, whole, and where they belong now."""
+        return set(files) == set(paths.values()) and all(
+            found.seal is not None
+            and found.seal.run == self.state.run_id
+            and (found.kind == look.SEALED or digest(found.body) == found.seal.sha256)
+            for found in files.values()
+        )
 
     def can_heal(self, file: ev.FileRecord) -> bool:
         """Whether the accepted bytes are in objects/, or in what was set aside."""
@@ -319,6 +330,14 @@ def _as_before_sealing(node: Node, paths: Mapping[str, str], files: dict[str, Lo
         return files
     (kind,) = kinds - {look.SEALED}
     return {path: replace(seen, kind=kind) for path, seen in files.items()}
+
+
+def _are_newer(files: Mapping[str, Look], round_: int) -> bool:
+    """Whether every file says that it is of a later round. Asked of every finished task."""
+    for found in files.values():
+        if found.seal is None or found.seal.round <= round_:
+            return False
+    return bool(files)
 
 
 def _sealed_version(files: Mapping[str, Look]) -> int:

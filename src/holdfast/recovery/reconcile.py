@@ -3,7 +3,8 @@
 Rule 1. The journal is the truth about decisions; an artifact about its own content.
 Rule 2. A record is trusted only if its inputs are the ones that are there now and its files are intact.
 Rule 3. Damaged is healed, else redone. Changed is a person's: it is asked about, unless they said before.
-Rule 4. A whole sealed artifact without a record is adopted, unless the journal moved on to another round.
+Rule 4. A whole sealed artifact without a record is adopted, unless the journal moved on to a later round. One of a
+        later round than is on record has none: the record is an older copy that was put back.
 Rule 5. Unknown is not different: an input whose value is lost makes nothing stale. Once it is known again and
         does not fit, that is asked about, never redone unasked.
 Rule 6. What a person decided about this task comes before what the settings say of all tasks.
@@ -39,7 +40,7 @@ from holdfast.decisions import (
     Decision,
 )
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence, Policy
-from holdfast.recovery.unfinished import decide_unfinished, words_for_changed, words_for_kept
+from holdfast.recovery.unfinished import decide_unfinished, found_newer, words_for_changed, words_for_kept
 from holdfast.state import COMPLETED, NEEDS_REVIEW, SKIPPED
 from holdfast.wording import of_all
 
@@ -81,9 +82,10 @@ def _as_decided(decided: str, policy: Policy) -> Policy:
 
 
 def _decide_completed(evidence: Evidence, policy: Policy) -> Decision:
-    stale = _stale(evidence)
-    if stale is not None:
-        return stale
+    newer = found_newer(evidence) if policy.adopt and not evidence.record.decided else None
+    overtaken = newer or _stale(evidence)
+    if overtaken is not None:
+        return overtaken
     changed = evidence.of_kind(look.CHANGED)
     is_asked = changed and policy.on_changed == "ask" and not evidence.wanted
     if evidence.value_lost and not is_asked and not _may_wait(evidence, policy):

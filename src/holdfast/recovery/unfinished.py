@@ -115,13 +115,19 @@ def _adopt_sealed(evidence: Evidence) -> Decision | None:
     for seal in found:
         if seal.run != evidence.run_id and seal.run in evidence.living_runs:
             return None
-        if evidence.recorded and seal.round != evidence.record.round:
+        if evidence.recorded and seal.round < evidence.record.round:
             return None
         if not _may_fit(evidence, seal):
             return None
     # An answer that was carried out, but for the record of it, holds: whose edit it was is not forgotten.
     about = "kept" if evidence.record.decided == "keep" else "sealed"
     return replace(SEALED_WHOLE, paths=tuple(evidence.files), about=about)
+
+
+def found_newer(evidence: Evidence) -> Decision | None:
+    """What to do about whole files of a later round than is on record; None if there are none that fit."""
+    believed = _adopt_sealed(evidence) if evidence.is_overtaken else None
+    return believed and replace(believed, reason="whole and sealed in a later round than is on record")
 
 
 def _is_value_due(evidence: Evidence) -> bool:

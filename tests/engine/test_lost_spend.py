@@ -88,3 +88,26 @@ def test_what_is_on_record_is_not_counted_twice(tmp_path: Path) -> None:
     again = project(begun, fails=True).run(dir=tmp_path)
     assert first.cost_usd == again.cost_usd == pytest.approx(2 * PRICE)
     assert begun == ["text", "text", "length"]
+
+
+def test_what_another_run_has_made_is_adopted_and_was_paid_for_by_that_one(tmp_path: Path) -> None:
+    """With overwrite, a run takes over a file that does not depend on what differs; nothing was spent on it here."""
+    begun: list[str] = []
+    pipe = Pipeline("p", params={"topic": str}, overwrite=True)
+
+    @pipe.step(writes="style.md")
+    def style(ctx: Any) -> str:
+        begun.append("style")
+        ctx.usage(input_tokens=100, output_tokens=20, cost_usd=PRICE)
+        return "A style.\n"
+
+    @pipe.step(writes="text.md")
+    def text(ctx: Any, topic: str, style: str) -> str:
+        begun.append(topic)
+        ctx.usage(cost_usd=2 * PRICE)
+        return f"{topic}: {style}"
+
+    first = pipe.run({"topic": "kelp"}, dir=tmp_path)
+    second = pipe.run({"topic": "foam"}, dir=tmp_path)
+    assert begun == ["style", "kelp", "foam"]
+    assert (first.cost_usd, second.cost_usd) == (3 * PRICE, 2 * PRICE)

@@ -21,7 +21,7 @@ from holdfast.artifacts.products import output_digest, part_path
 from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.openings import Openings
-from holdfast.recovery.sealing import no_rest, set_seal
+from holdfast.recovery.sealing import no_rest, set_seal, spend_told
 from holdfast.recovery.seeing import file_seen
 from holdfast.seals import Seal
 from holdfast.state import Accepted, TaskState
@@ -52,6 +52,7 @@ class Adopting:
         seal = _seal_of(found)
         self._seal_found(node, found, seen, made_of)
         rest = self.artifacts.rest_of(seal) if seal else ""
+        cost_usd, tokens = spend_told(seal, self.state.run_id)
         adopted = ev.TaskAdopted(
             step_id=node.id,
             node=node.spec.name,
@@ -64,8 +65,8 @@ class Adopting:
             files=files,
             value_ref=seal.value_digest if seal and rest != "" else "",
             value_lost=rest is None,
-            cost_usd=seal.cost_usd if seal else 0.0,
-            tokens=seal.tokens if seal else 0,
+            cost_usd=cost_usd,
+            tokens=tokens,
         )
         return [*aside, adopted]
 
@@ -84,7 +85,8 @@ class Adopting:
         accepted = Accepted(tuple([record for record, _ in seen]), value_ref=old.value_digest if old else "")
         seal = self._seal_against(node, accepted, made_of, _version_of(node, old))
         if old is not None:
-            seal = seals.vary(seal, cost_usd=old.cost_usd, tokens=old.tokens)
+            cost_usd, tokens = spend_told(old, seal.run)
+            seal = seals.vary(seal, cost_usd=cost_usd, tokens=tokens)
         edited = {path for _, path, how in found if how.kind == look.CHANGED}
         for record, body in sorted(seen, key=lambda one: one[0].path in edited):
             self.artifacts.reseal(record, seal, body=body, sync=True)
@@ -99,6 +101,7 @@ class Adopting:
         seal = _seal_of(found)
         assert seal is not None, "sealed files without a seal"
         rest = self.artifacts.rest_of(seal) if seal.value_digest else ""
+        cost_usd, tokens = spend_told(seal, self.state.run_id)
         adopted = ev.TaskAdopted(
             step_id=node.id,
             node=node.spec.name,
@@ -112,8 +115,8 @@ class Adopting:
             files=files,
             value_ref=seal.value_digest if rest != "" else "",
             value_lost=rest is None,
-            cost_usd=seal.cost_usd,
-            tokens=seal.tokens,
+            cost_usd=cost_usd,
+            tokens=tokens,
         )
         return [*aside, adopted]
 

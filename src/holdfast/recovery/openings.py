@@ -14,6 +14,7 @@ from holdfast.decisions import Decision
 from holdfast.pipeline import templates
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.evidence import Checker
+from holdfast.recovery.sealing import spend_told
 from holdfast.recovery.sections import section_text
 from holdfast.state import TaskState
 from holdfast.values import digest, encode_json
@@ -70,6 +71,7 @@ class Openings:
         (found,) = decision.looks.values()
         assert found.seal is not None
         ref = digest(encode_json(section_text(found)))
+        cost_usd, tokens = spend_told(found.seal, self.inputs.state.run_id)
         return ev.TaskAdopted(
             step_id=node.id,
             node=node.spec.name,
@@ -80,8 +82,8 @@ class Openings:
             inputs=shorten(made_of.parts),
             output_digest=ref,
             value_ref=ref,
-            cost_usd=found.seal.cost_usd,
-            tokens=found.seal.tokens,
+            cost_usd=cost_usd,
+            tokens=tokens,
         )
 
     def keep(self, decision: Decision) -> None:

@@ -36,3 +36,8 @@ def value_digest(node: Node, accepted: Accepted) -> str:
 def no_rest(node: Node) -> str:
     """What stands for the value of a step that may give one beside its files, and gave none."""
     return EMPTY_REST if isinstance(node.spec.writes, dict) else ""
+
+
+def spend_told(seal: Seal | None, run_id: str) -> tuple[float, int]:
+    """The cost and tokens that a seal tells of this run: what another run has made, that one has paid for."""
+    return (seal.cost_usd, seal.tokens) if seal is not None and seal.run == run_id else (0.0, 0)

@@ -28,6 +28,7 @@ from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Checker, Evidence, Policy
+from holdfast.recovery.sealing import spend_told
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
@@ -196,6 +197,7 @@ class SectionJudge:
         ((path, found),) = decision.looks.items()
         assert found.seal is not None
         file = section_seen(path, found)
+        cost_usd, tokens = spend_told(found.seal, self.inputs.state.run_id)
         return ev.TaskAdopted(
             step_id=node.id,
             node=node.spec.name,
@@ -206,8 +208,8 @@ class SectionJudge:
             inputs=shorten(made_of.parts),
             output_digest=output_digest([file], ""),
             files=(file,),
-            cost_usd=found.seal.cost_usd,
-            tokens=found.seal.tokens,
+            cost_usd=cost_usd,
+            tokens=tokens,
         )
 
     def _kept(self, node: Node, decision: Decision) -> ev.TaskKept:
@@ -230,7 +232,8 @@ class SectionJudge:
         seal = task_seal(node.id, node.spec, self.inputs.state.run_id, record)
         old = decision.looks[file.path].seal
         if old is not None:
-            seal = seals.vary(old, task=node.id, run=seal.run)
+            cost_usd, tokens = spend_told(old, seal.run)
+            seal = seals.vary(old, task=node.id, run=seal.run, cost_usd=cost_usd, tokens=tokens)
         seal = seals.vary(seal, sha256=file.sha256, newline_added=False)
         section = Section(node.names, seal, section_body(decision.looks[file.path]))
         book = self.artifacts.books.read(file.path)

@@ -357,14 +357,14 @@ def test_migrations_that_lead_nowhere_are_refused_at_once(tmp_path, migrations):
     ("make", "words"),
     [
         (lambda: CheckpointManager("r", 5), "base_path must be a path, not 5."),
-        (lambda: CheckpointManager("r", keep="x"), "keep must be a whole number from 0, not x."),
+        (lambda: CheckpointManager("r", keep="x"), "keep must be a whole number from 0, not 'x'."),
         (lambda: CheckpointManager("r", keep=-(10**5000)), "keep must be a whole number from 0, not this int."),
         (lambda: CheckpointManager("r", migrations=[]), "migrations must be a dict, not []."),
         (lambda: CheckpointManager.list_runs(None), "base_path must be a path, not None."),
         (lambda: CheckpointManager.cleanup_old_runs(b"runs"), "base_path must be a path, not b'runs'."),
         (
             lambda: CheckpointManager.cleanup_old_runs(max_age_days="30"),
-            "max_age_days must be a number from 0, not",
+            "max_age_days must be a number from 0, not '30'.",
         ),
         (
             lambda: CheckpointManager.cleanup_old_runs(max_age_days=-1),
@@ -374,7 +374,7 @@ def test_migrations_that_lead_nowhere_are_refused_at_once(tmp_path, migrations):
             lambda: CheckpointManager.cleanup_old_runs(max_runs=1.5),
             "max_runs must be a whole number from 0, not 1.5",
         ),
-        (lambda: CheckpointManager.cleanup_old_runs(dry_run="no"), "dry_run must be True or False, not no."),
+        (lambda: CheckpointManager.cleanup_old_runs(dry_run="no"), "dry_run must be True or False, not 'no'."),
         (lambda: EventLog(5), "path must be a path, not 5."),
     ],
 )

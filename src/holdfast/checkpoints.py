@@ -26,7 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.escaping import markdown_block, markdown_code, markdown_line
 from holdfast.layout import RunLayout
-from holdfast.pipeline.names import as_path, check_run_id, printable
+from holdfast.pipeline.names import as_given, as_path, check_run_id, printable
 from holdfast.snapshots import NUMBERED, names_in, newest_snapshot, next_number, rotate, write_snapshot
 from holdfast.stores import asides, atomic, disk, readable
 from holdfast.values import decode_json, encode_json
@@ -254,17 +254,17 @@ class CheckpointManager:
 
 def _whole(argument: str, given: Any) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-        raise UsageError(f"{argument} must be a whole number from 0, not {printable(given)}.")
+        raise UsageError(f"{argument} must be a whole number from 0, not {as_given(given)}.")
     return given
 
 
 def _refuse_no_limits(max_age_days: Any, max_runs: Any, dry_run: Any) -> None:
     """What is wrong here would delete runs, or none, unasked."""
     if isinstance(max_age_days, bool) or not isinstance(max_age_days, int | float) or not max_age_days >= 0:
-        raise UsageError(f"max_age_days must be a number from 0, not {printable(max_age_days)}.")
+        raise UsageError(f"max_age_days must be a number from 0, not {as_given(max_age_days)}.")
     _whole("max_runs", max_runs)
     if not isinstance(dry_run, bool):
-        raise UsageError(f"dry_run must be True or False, not {printable(dry_run)}.")
+        raise UsageError(f"dry_run must be True or False, not {as_given(dry_run)}.")
 
 
 def _unbroken(migrations: Mapping[int, Migration]) -> dict[int, Migration]:

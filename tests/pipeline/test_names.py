@@ -115,6 +115,7 @@ def test_items_become_fresh_dicts():
         ([{"id": "a", "after": ["b"]}, {"id": "b", "after": ["a"]}], "a -> b -> a"),
         ([{"id": "a", "batch": 0}], "whole number from 1"),
         ([{"id": "a", "batch": True}], "whole number from 1"),
+        ([{"id": "a", "batch": "1"}], "item a is '1'; give a whole number from 1"),
         ([{"id": "a", "batch": 1}, "b"], "have not: b"),
         ([{"id": "a", "batch": 1, "after": ["b"]}, {"id": "b", "batch": 2}], "later batch"),
     ],

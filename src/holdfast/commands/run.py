@@ -47,7 +47,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph, in_order
 from holdfast.pipeline.loader import locate
-from holdfast.pipeline.names import as_path, printable
+from holdfast.pipeline.names import as_given, as_path, printable
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
 from holdfast.runs.choosing import Choice, Request, choose
@@ -128,7 +128,7 @@ def run_pipeline(
     if params is not None and not isinstance(params, Mapping):
         raise UsageError(f"params must be a dict, not {printable(params)}.")
     if not isinstance(force, bool):
-        raise UsageError(f"force must be True or False, not {printable(force)}.")
+        raise UsageError(f"force must be True or False, not {as_given(force)}.")
     try:
         layout = open_project(as_path(dir, "dir"))
         settings = load_settings(layout.root, {"concurrency": concurrency, "budget_usd": budget_usd})

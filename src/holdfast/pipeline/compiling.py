@@ -12,7 +12,7 @@ from holdfast.pipeline import agreement, memories, options, ordering, outputs, r
 from holdfast.pipeline.agreement import Consumer
 from holdfast.pipeline.declared import Declaration, DeclaredMigration, Mistakes, Subject, function_name, is_async
 from holdfast.pipeline.nameless import Known, check_nameless, given_items
-from holdfast.pipeline.names import check_title, did_you_mean, is_slip, printable
+from holdfast.pipeline.names import as_given, check_title, did_you_mean, is_slip, printable
 from holdfast.pipeline.namespace import Namespace, gather_names
 from holdfast.pipeline.nodes import step_of
 from holdfast.pipeline.params import ParamSet
@@ -353,7 +353,7 @@ def _migration_fits(migration: DeclaredMigration, steps: dict[str, StepSpec], to
         told.wrong(f"'{printable(step)}' names no step.{did_you_mean(step, steps)}")
         return False
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        told.wrong(f"the version {printable(version)} must be a whole number from 1.")
+        told.wrong(f"the version {as_given(version)} must be a whole number from 1.")
         return False
     if steps[step].appends is not None:
         told.wrong(f"{step} appends to a memory file: a raised version makes its sections anew. Leave this out.")

@@ -42,6 +42,11 @@ def printable(text: object, limit: int = 60) -> str:
     return safe if len(shown) <= limit and len(safe) <= 6 * limit else safe[: limit - 1] + "…"
 
 
+def as_given(value: object) -> str:
+    """A value on one line, a text in quotes: that 2 is no whole number would puzzle whoever gave "2"."""
+    return f"'{printable(value)}'" if isinstance(value, str) else printable(value)
+
+
 def words_of(thing: object) -> str:
     """What anything calls itself; a number of very many digits, or somebody's own object, may fail at that."""
     try:
@@ -201,7 +206,7 @@ def _fields(entry: Mapping[str, Any], problems: list[str]) -> dict[str, Any] | N
         del item["after"]
     batch = item.get("batch", 1)
     if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
-        problems.append(f'"batch" of item {item["id"]} is {printable(batch)}; give a whole number from 1.')
+        problems.append(f'"batch" of item {item["id"]} is {as_given(batch)}; give a whole number from 1.')
         item["batch"] = 1
     return item
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.pipeline.declared import DeclaredGate, DeclaredStep, Subject, Unset, is_async, name_list
 from holdfast.pipeline.memories import memory_options
-from holdfast.pipeline.names import check_heading, check_name, check_title, did_you_mean, fold, printable
+from holdfast.pipeline.names import as_given, check_heading, check_name, check_title, did_you_mean, fold, printable
 from holdfast.pipeline.namespace import Namespace, unknown_each
 from holdfast.pipeline.spec import GateSpec, LimitSpec, StepSpec
 
@@ -88,7 +88,7 @@ def exception_classes(option: str, value: object, told: Subject) -> tuple[type[B
     classes = value if isinstance(value, tuple | list) else (value,)
     for entry in classes:
         if not (isinstance(entry, type) and issubclass(entry, BaseException)):
-            told.wrong(f"{option}= must be exception classes; {printable(entry)} is none.")
+            told.wrong(f"{option}= must be exception classes; {as_given(entry)} is none.")
             return ()
     return tuple(classes)
 
@@ -98,7 +98,7 @@ def functions(option: str, value: object, told: Subject) -> list[Callable[..., A
     entries = list(value) if isinstance(value, list | tuple) else [value]
     for entry in entries:
         if not callable(entry):
-            told.wrong(f"{option}= must be a function or a list of them; {printable(entry)} is none.")
+            told.wrong(f"{option}= must be a function or a list of them; {as_given(entry)} is none.")
     return [entry for entry in entries if callable(entry)]
 
 
@@ -191,7 +191,7 @@ def _limit_spec(name: str, value: object, told: Subject) -> LimitSpec:
     sound = set(fields) <= {"concurrent", "per_minute"} and any(n is not None for n in fields.values())
     if not sound or not all(n is None or (_is_whole(n) and n >= 1) for n in fields.values()):
         told.wrong(
-            f"the limit {name} is {printable(value)}; give a whole number from 1,"
+            f"the limit {name} is {as_given(value)}; give a whole number from 1,"
             ' or {"concurrent": n, "per_minute": n}.'
         )
         return LimitSpec(1)
@@ -227,7 +227,7 @@ def _is_whole(value: object) -> bool:
 def _whole(option: str, value: Any, least: int, told: Subject) -> int:
     if _is_whole(value) and value >= least:
         return int(value)
-    told.wrong(f"{option}={printable(value)} must be a whole number from {least}.")
+    told.wrong(f"{option}={as_given(value)} must be a whole number from {least}.")
     return least
 
 
@@ -235,7 +235,7 @@ def _seconds(option: str, value: Any, told: Subject, *, zero: bool) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and (0 < value <= SECONDS_MAX or (zero and value == 0)):
         return float(value)
-    told.wrong(f"{option}={printable(value)} must be seconds, {'0 or more' if zero else 'more than 0'}.")
+    told.wrong(f"{option}={as_given(value)} must be seconds, {'0 or more' if zero else 'more than 0'}.")
     return 1.0
 
 
@@ -243,12 +243,12 @@ def _word(option: str, step: DeclaredStep, words: tuple[str, ...], told: Subject
     value = getattr(step, option)
     if value in words:
         return str(value)
-    told.wrong(f"{option}='{printable(value)}' must be one of {', '.join(words)}.{did_you_mean(value, words)}")
+    told.wrong(f"{option}={as_given(value)} must be one of {', '.join(words)}.{did_you_mean(value, words)}")
     return words[0]
 
 
 def _flag(option: str, value: object, told: Subject) -> bool:
     if isinstance(value, bool):
         return value
-    told.wrong(f"{option}={printable(value)} must be True or False.")
+    told.wrong(f"{option}={as_given(value)} must be True or False.")
     return True

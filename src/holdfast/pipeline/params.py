@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.errors import DefinitionError, UsageError, ValueRefusedError
-from holdfast.pipeline.names import check_name, did_you_mean, printable
+from holdfast.pipeline.names import as_given, check_name, did_you_mean, printable
 from holdfast.values import decode_json, encode_json
 from holdfast.wording import message_of
 
@@ -128,7 +128,7 @@ def _float_of(name: str, value: int) -> float:
 
 
 def _not_valid(name: str, convert: Callable[[Any], Any], value: object, error: Exception | None = None) -> str:
-    shown = f"'{printable(value)}'" if isinstance(value, str) else printable(value)
+    shown = as_given(value)
     kind = printable(getattr(convert, "__name__", "value"))
     said = message_of(error) if error is not None else ""
     if isinstance(convert, type) or not said:

@@ -227,7 +227,20 @@ def test_a_check_that_would_pay_is_not_applied(project: Path) -> None:
 
     report = look(project, load=lambda: pipeline(judge).compile())
     assert report.ok and paid == []
-    assert "wants to record something, so it was not applied" in report.notes[0]
+    assert "the check judge of one[a] wants to record something, so it was not applied" in report.notes
+    assert report.counts["check"] == 0
+
+
+def test_a_check_that_would_pay_keeps_no_other_from_looking(project: Path) -> None:
+    """Those behind it that only look are applied, and only they are counted."""
+
+    def judge(output: str, ctx: Context) -> str:
+        ctx.once("judge", str)
+        return ""
+
+    report = look(project, load=lambda: pipeline(judge, lambda output: "too short").compile())
+    assert sorted(told(report)) == [("one[a]", "out/a.md", "refused"), ("one[b]", "out/b.md", "refused")]
+    assert report.counts["check"] == 2 and len(report.notes) == 2
 
 
 def test_a_pipeline_that_does_not_load_is_a_note(project: Path) -> None:

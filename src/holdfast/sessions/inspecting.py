@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,17 +196,29 @@ class Inspection:
             return
         try:
             output = self._artifacts.load(accepted)
-            refusal = self._objection(checks, node, output)
+            refusal = self._first_objection(checks, node, output)
         except LostValueError as error:
             self.notes.append(f"the checks of {node.id} were not applied: {error}")
             return
-        self.checks += len(checks)
         if refusal:
             path = accepted.files[0].path if accepted.files else ""
             yield Finding(node.id, path, "refused", refusal, f"{self._resume} --redo '{node.id}'")
 
-    def _objection(self, checks: Sequence[Check], node: Node, output: Any) -> str:
-        """What the checks say; nothing may be recorded or paid for meanwhile."""
+    def _first_objection(self, checks: Iterable[Check], node: Node, output: Any) -> str:
+        """What the first check says that objects; one that does more than look keeps no other from looking."""
+        for check in checks:
+            refusal = self._objection(check, node, output)
+            if refusal is None:
+                words = f"the check {check.name} of {node.id} wants to record something, so it was not applied"
+                self.notes.append(words)
+                continue
+            self.checks += 1
+            if refusal:
+                return refusal
+        return ""
+
+    def _objection(self, check: Check, node: Node, output: Any) -> str | None:
+        """What a check says, "" if nothing; None if it wanted to record or to pay for something meanwhile."""
         ctx = _LookingContext(
             _NO_DESK,
             run_id=self._state.run_id,
@@ -215,11 +227,8 @@ class Inspection:
             params=self._state.params,
             directory=self._inputs.root,
         )
-        refusal = self._attempts.run_checks(tuple(checks), node, ctx, output)
-        if refusal and ctx.was_asked:
-            self.notes.append(f"the check of {node.id} wants to record something, so it was not applied")
-            return ""
-        return refusal
+        refusal = self._attempts.run_checks((check,), node, ctx, output)
+        return None if refusal and ctx.was_asked else refusal
 
 
 class _LookingContext(Context):

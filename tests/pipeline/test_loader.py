@@ -1,5 +1,6 @@
 """Loading a pipeline from a file."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -124,11 +125,13 @@ def test_what_is_no_reference(reference, tmp_path):
 
 
 def test_files_that_are_none(tmp_path):
-    """A missing file and a folder are told as such."""
+    """A missing file, a folder and a pipe are told as such; nobody waits for what may come out of a pipe."""
     (tmp_path / "dir.py").mkdir()
+    os.mkfifo(tmp_path / "pipe.py")
     assert "There is no file my_book.py." in refused("my_book.py", tmp_path)
     assert "There is no file dir.py/x.py." in refused("dir.py/x.py", tmp_path)
-    assert "dir.py is a folder" in refused("dir.py", tmp_path)
+    assert "dir.py cannot be read: it is a folder." in refused("dir.py", tmp_path)
+    assert "pipe.py cannot be read: it is no regular file." in refused("pipe.py", tmp_path)
 
 
 @pytest.mark.parametrize(

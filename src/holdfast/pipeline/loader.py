@@ -89,14 +89,12 @@ def _split(reference: str) -> tuple[str, str | None]:
 def _read(path: str, *, shown: str) -> bytes:
     file = printable(shown, 200)
     try:
-        with readable.naming(path), open(path, "rb") as source:
+        with readable.naming(path), open(readable.open_followed(Path(path)), "rb") as source:
             return source.read()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"There is no file {file}.", fix="Check the name, and --dir.") from error
-    except IsADirectoryError as error:
-        raise UsageError(f"{file} is a folder, not a file.") from error
-    except PermissionError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
+    except (IsADirectoryError, PermissionError) as error:
+        raise UsageError(f"{file} cannot be read: {readable.why_unreadable(error)}.") from error
     except OSError as error:
         raise StorageError.from_os(error, "read") from error
 

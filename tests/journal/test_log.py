@@ -291,8 +291,19 @@ def test_a_journal_that_lost_our_lines_stops_the_writer(path, log, content):
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(CheckpointCorruptionError):
+    with pytest.raises(CheckpointCorruptionError) as caught:
         log.append({"event": "b"})
+    assert caught.value.fix == "Stop whoever changes it, then go on with a new EventLog."
+
+
+def test_whoever_has_a_run_is_told_to_resume_it(path, tmp_path):
+    """An EventLog of somebody's own has no run, and no command goes on with it."""
+    with EventLog(path, lock_path=tmp_path / "append.lock") as log:
+        log.append({"event": "a"})
+        path.unlink()
+        with pytest.raises(CheckpointCorruptionError) as caught:
+            log.append({"event": "b"})
+    assert caught.value.fix == "Stop whoever changes it, then run 'holdfast resume'."
 
 
 def test_a_failed_write_is_told_and_everything_after_it_refused(path, log):

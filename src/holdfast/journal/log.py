@@ -58,6 +58,7 @@ class EventLog:
         self.notices: list[str] = []  # what was found damaged, and what was done about it
         self._quarantine = quarantine or self.path.with_name(self.path.name + ".quarantine")
         self._lock = AppendLock(lock_path or self.path)
+        self._is_of_a_run = lock_path is not None  # else of somebody who uses nothing but this
         self._is_strict = start is not None
         self._is_first_read = True
         self._makes_room = makes_room
@@ -227,7 +228,7 @@ class EventLog:
             old, self._fd = self._fd, -1
         try:
             if not readable.is_there(self._name):
-                raise _lost(self._name, "was removed while in use")
+                raise self._lost("was removed while in use")
             return self._open()
         except CheckpointCorruptionError as error:
             self._failure = error.message
@@ -269,7 +270,7 @@ class EventLog:
         found = scan(self.path, before)
         lines = [line for line in found if self._wanted(line)]
         if not found.anchored and (self._is_strict or found.position.seq < before.seq):
-            raise _lost(self._name, f"does not contain line {before.seq}, which was read before")
+            raise self._lost(f"does not contain line {before.seq}, which was read before")
         if found.torn:
             kept_as = cut(self._fd, self.path, found.position.offset, self._quarantine)
             self._size = found.position.offset
@@ -278,6 +279,12 @@ class EventLog:
         self.position = found.position
         self._is_first_read = False
         return lines
+
+    def _lost(self, what: str) -> CheckpointCorruptionError:
+        again = "run 'holdfast resume'" if self._is_of_a_run else "go on with a new EventLog"
+        return CheckpointCorruptionError(
+            f"The journal {self._name} {what}.", fix=f"Stop whoever changes it, then {again}."
+        )
 
     def _wanted(self, line: Line) -> bool:
         """Without `start`, what was there when we came is history; what others append later is news."""
@@ -356,9 +363,3 @@ def _encode(event: Mapping[str, Any]) -> bytes:
         if name in event:
             raise ValueRefusedError(f"event.{name} is a name that the log itself gives.", where=f"event.{name}")
     return encode_json(dict(event), "event")
-
-
-def _lost(name: str, what: str) -> CheckpointCorruptionError:
-    return CheckpointCorruptionError(
-        f"The journal {name} {what}.", fix="Stop whoever changes it, then run 'holdfast resume'."
-    )

@@ -376,6 +376,8 @@ def test_migrations_that_lead_nowhere_are_refused_at_once(tmp_path, migrations):
         ),
         (lambda: CheckpointManager.cleanup_old_runs(dry_run="no"), "dry_run must be True or False, not 'no'."),
         (lambda: EventLog(5), "path must be a path, not 5."),
+        (lambda: EventLog(""), "path must name a file, not ''."),
+        (lambda: EventLog("/"), "path must name a file, not '/'."),
     ],
 )
 def test_a_wrong_argument_is_told_at_once_and_by_its_name(make, words):

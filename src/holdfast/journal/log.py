@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast import clock
-from holdfast.errors import CheckpointCorruptionError, StorageError, ValueRefusedError
+from holdfast.errors import CheckpointCorruptionError, StorageError, UsageError, ValueRefusedError
 from holdfast.journal.codec import RESERVED, encode_line
 from holdfast.journal.repair import cut, repair
 from holdfast.journal.room import end_line, is_all_room, is_untouched, room_after
 from holdfast.journal.scan import START, Line, Position, scan
-from holdfast.pipeline.names import as_path
+from holdfast.pipeline.names import as_given, as_path
 from holdfast.stores import asides, atomic, disk, readable
 from holdfast.stores.lock import AppendLock
 from holdfast.values import encode_json
@@ -54,6 +54,8 @@ class EventLog:
         makes_room: bool = False,
     ) -> None:
         self.path = as_path(path, "path")
+        if not self.path.name:
+            raise UsageError(f"path must name a file, not {as_given(path)}.")
         self.position = start or START
         self.notices: list[str] = []  # what was found damaged, and what was done about it
         self._quarantine = quarantine or self.path.with_name(self.path.name + ".quarantine")

@@ -10,6 +10,7 @@
     ├── LockedError                      5    another process runs this project
     │   └── LockLostError                5    this process did, and no longer does
     └── StorageError                     6    disk full, I/O error, no descriptors: nothing is lost
+        ├── InTheWayError                6    a link, or no folder, where a folder of artifacts belongs
         └── UnprintableError             6    stdout cannot take what was to be printed
 
 A task that fails is none of these: it is an event. `Rewind` is a message from a step, not an error.
@@ -123,6 +124,12 @@ class StorageError(HoldfastError):
             f"Could not {doing}{name}: {reason}.",
             fix="What was recorded is safe: mend that, then run the same command.",
         )
+
+
+class InTheWayError(StorageError):
+    """Something stands on the way to an artifact through which nothing is read or written."""
+
+    code = "in_the_way"
 
 
 class UnprintableError(StorageError):

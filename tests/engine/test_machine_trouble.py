@@ -22,7 +22,7 @@ from holdfast.context import current_task
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.coroutines import Coroutines
 from holdfast.engine.outcomes import Outcomes
-from holdfast.errors import StorageError
+from holdfast.errors import InTheWayError, StorageError
 from holdfast.executors.processes import ProcessExecutor
 from holdfast.stores import disk
 from holdfast.stores.objects import ObjectStore
@@ -364,3 +364,59 @@ def test_a_machine_that_cannot_write_the_pages_either_is_told_of_by_its_first_er
 
 def _in_a_process() -> str:
     return "done"
+
+
+def linked_elsewhere(folder: Path) -> Callable[[], None]:
+    """Put a link to an empty folder in the place of a folder; what this gives undoes that."""
+    moved, other = folder.with_name("moved"), folder.with_name("other")
+    folder.rename(moved)
+    other.mkdir()
+    folder.symlink_to(other)
+
+    def undo() -> None:
+        folder.unlink()
+        moved.rename(folder)
+
+    return undo
+
+
+def test_a_link_among_the_folders_costs_no_step_that_has_ended(tmp_path: Path) -> None:
+    """What is looked at when it ends stands behind a link: its own end is recorded, and it is not made again."""
+    pipe, made = Pipeline("p", params={"topic": str}), []
+    pipe.step(name="plan")(lambda topic: made.append(topic) or topic)
+    pipe.step(name="draft", writes="drafts/a.md")(lambda plan: f"on {plan}\n")
+    assert pipe.run(dir=tmp_path, params={"topic": "kelp"}).status == "completed"
+    run = pipe.run(dir=tmp_path, params={"topic": "kelp"}).run_id
+    undo = linked_elsewhere(tmp_path / "drafts")
+    for _ in range(2):
+        with pytest.raises(InTheWayError, match="drafts is a symbolic link") as refused:
+            pipe.run(dir=tmp_path, resume=run, params={"topic": "eel"})
+        assert refused.value.exit_code == 6
+    undo()
+    assert pipe.run(dir=tmp_path, resume=run, params={"topic": "eel"}).outputs["draft"] == "on eel\n"
+    assert made == ["kelp", "eel"]
+
+
+def test_a_link_that_is_put_in_the_way_of_an_output_uses_up_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is what runs beside it lost: the run stops as it does when a disk fails."""
+    monkeypatch.setattr("holdfast.stores.tree._FRESH_S", 0.0)
+    shop, undone = Shop(is_async=False), []
+
+    def write(ctx: Context) -> str:
+        assert shop.begun.wait(PATIENCE_S)
+        if not undone:
+            undone.append(linked_elsewhere(tmp_path / "drafts"))
+        shop.hit.set()
+        return "text\n"
+
+    (tmp_path / "drafts").mkdir()
+    shop.pipe.step(name="draft", writes="drafts/a.md")(write)
+    with pytest.raises(InTheWayError, match="drafts is a symbolic link"):
+        shop.pipe.run(dir=tmp_path)
+    assert not list(exits_of(tmp_path, "draft"))
+    assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
+    undone[0]()
+    assert shop.pipe.run(dir=tmp_path).status == "completed"
+    assert (shop.paid, (tmp_path / "drafts" / "a.md").read_text()[:5]) == (["call"], "text\n")

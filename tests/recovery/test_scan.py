@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Context, Pipeline
 from holdfast.commands.scan import Scanned, scan_project
-from holdfast.errors import UsageError
+from holdfast.errors import InTheWayError, UsageError
 from holdfast.layout import ProjectLayout
 from outside import OUTSIDE
 
@@ -252,7 +252,7 @@ def test_a_folder_that_is_a_link_is_not_followed(project: Path, tmp_path_factory
     """What lies behind a link is not the project's."""
     os.rename(project / "data", tmp_path_factory.mktemp("elsewhere") / "data")
     os.symlink(OUTSIDE.parent, project / "data")
-    with pytest.raises(UsageError, match="symbolic link"):
+    with pytest.raises(InTheWayError, match="symbolic link"):
         scan(project)
 
 

@@ -15,7 +15,14 @@ import pytest
 
 from holdfast import HoldfastError, Pipeline
 from holdfast.commands import people
-from holdfast.errors import CheckpointCorruptionError, FormatTooNewError, StorageError, UnknownRunError, UsageError
+from holdfast.errors import (
+    CheckpointCorruptionError,
+    FormatTooNewError,
+    InTheWayError,
+    StorageError,
+    UnknownRunError,
+    UsageError,
+)
 from holdfast.journal.codec import close_line
 from holdfast.journal.scan import last_position
 from holdfast.runs import choosing
@@ -384,7 +391,7 @@ def test_a_start_that_fails_leaves_no_run_behind(tmp_path: Path) -> None:
     def a() -> str:
         return "x"
 
-    with pytest.raises(UsageError):
+    with pytest.raises(InTheWayError):
         pipe.run(dir=tmp_path)
     assert list((tmp_path / ".holdfast" / "runs").iterdir()) == []
 

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from holdfast.errors import UsageError
+from holdfast.errors import InTheWayError, UsageError
 from holdfast.stores import disk
 from holdfast.stores import tree as tree_module
 from holdfast.stores.tree import WorkTree
@@ -61,7 +61,7 @@ def test_a_link_among_the_parents_is_refused(tree, root, tmp_path, use):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "a").write_bytes(b"precious")
     (root / "link").symlink_to(tmp_path / "outside")
-    with pytest.raises(UsageError, match="link is a symbolic link"):
+    with pytest.raises(InTheWayError, match="link is a symbolic link"):
         getattr(tree, use)("link/a")
     assert (tmp_path / "outside" / "a").read_bytes() == b"precious"
 
@@ -71,7 +71,7 @@ def test_no_copy_is_made_through_a_linked_folder(tree, root, tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "a").write_bytes(b"precious")
     (root / "link").symlink_to(tmp_path / "outside")
-    with pytest.raises(UsageError, match="link is a symbolic link"):
+    with pytest.raises(InTheWayError, match="link is a symbolic link"):
         tree.copy_aside("link/a", tmp_path / "quarantine", label="seal")
     assert not (tmp_path / "quarantine").exists()
 
@@ -82,7 +82,7 @@ def test_a_folder_replaced_by_a_link_is_noticed(tree, root, monkeypatch):
     tree.write("a/b/one", b"1", sync=False)
     (root / "a").rename(root / "moved")
     (root / "a").symlink_to("moved")
-    with pytest.raises(UsageError):
+    with pytest.raises(InTheWayError):
         tree.write("a/b/two", b"2", sync=False)
     assert os.listdir(root / "moved" / "b") == ["one"]
 
@@ -123,7 +123,7 @@ def test_a_folder_that_was_removed_is_made_again(tree, root):
 def test_a_file_in_the_place_of_a_folder_is_refused(tree, root):
     """A file in the way is named, not overwritten."""
     (root / "drafts").write_bytes(b"a file")
-    with pytest.raises(UsageError, match="drafts is in the way"):
+    with pytest.raises(InTheWayError, match="drafts is in the way"):
         tree.write("drafts/a.md", b"x", sync=False)
     assert (root / "drafts").read_bytes() == b"a file"
 

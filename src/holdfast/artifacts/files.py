@@ -25,7 +25,7 @@ from holdfast.artifacts.looks import (
 )
 from holdfast.artifacts.products import SECTION, UNWRITTEN
 from holdfast.artifacts.sections import Sections
-from holdfast.errors import FormatTooNewError, UsageError
+from holdfast.errors import FormatTooNewError, InTheWayError
 from holdfast.events import FileRecord
 from holdfast.pipeline.names import printable
 from holdfast.seals import Seal, Sealed
@@ -168,7 +168,7 @@ class Files:
             return False
         try:
             status = self.tree.stat(record.path)
-        except (OSError, UsageError):  # what that means is said where the file is read
+        except (OSError, InTheWayError):  # what that means is said where the file is read
             return True
         return status is None or mark_of(status) != record.mark
 
@@ -180,7 +180,7 @@ class Files:
             if not mark or mark in (record.mark, self._proved.get(record.path)):
                 return bool(mark)
             sha, tail = hash_above(self.tree, record)
-        except UsageError:  # a folder on the way is a link, or no folder
+        except InTheWayError:  # a folder on the way is a link, or no folder
             return False
         except OSError as error:
             look_unread(error)  # what is the machine's fault is raised

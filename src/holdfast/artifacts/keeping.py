@@ -32,7 +32,7 @@ from holdfast.artifacts.products import (
 )
 from holdfast.artifacts.recent import Recent
 from holdfast.artifacts.sections import Sections
-from holdfast.errors import UsageError
+from holdfast.errors import InTheWayError
 from holdfast.events import NO_VALUE, FileRecord
 from holdfast.layout import REFUSED_DIR
 from holdfast.pipeline.spec import StepSpec
@@ -299,7 +299,7 @@ class Artifacts:
                 self.objects.put(self.body(record), record.sha256)
                 return True
             reader = self.tree.open_read(record.path)
-        except (LostValueError, UsageError):
+        except (LostValueError, InTheWayError):
             return False
         except OSError as error:
             if error.errno not in NOT_TO_BE_HAD:

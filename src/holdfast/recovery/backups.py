@@ -21,7 +21,7 @@ from holdfast.artifacts.files import hash_above
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import above_any_seal
 from holdfast.artifacts.products import SECTION, UNWRITTEN
-from holdfast.errors import UsageError
+from holdfast.errors import InTheWayError
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
 from holdfast.stores import asides
@@ -47,7 +47,7 @@ class Backups:
             return ""
         try:
             return next((path for path in self._candidates(file) if self._holds(path, file)), "")
-        except UsageError:  # a folder on the way is a link, or no folder: whoever writes there says so
+        except InTheWayError:  # a folder on the way is a link, or no folder: whoever writes there says so
             return ""
 
     def heal(self, file: FileRecord, seal: Seal) -> str:

@@ -23,7 +23,7 @@ from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, differing
 from holdfast.artifacts.products import EMPTY_REST, output_digest, part_path
-from holdfast.errors import UsageError
+from holdfast.errors import InTheWayError
 from holdfast.events import FileRecord
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import in_order
@@ -326,7 +326,7 @@ def matching_folders(tree: WorkTree, pattern: FilePattern, template: str) -> lis
 def _is_folder(tree: WorkTree, path: str) -> bool:
     try:
         status = tree.stat(path)
-    except UsageError:  # something on the way is no folder
+    except InTheWayError:  # something on the way is no folder
         return False
     return status is not None and stat.S_ISDIR(status.st_mode)
 
@@ -334,7 +334,7 @@ def _is_folder(tree: WorkTree, path: str) -> bool:
 def _names(tree: WorkTree, folder: str) -> frozenset[str]:
     try:
         return tree.names(folder)
-    except (UsageError, NotADirectoryError):
+    except (InTheWayError, NotADirectoryError):
         return frozenset()
 
 

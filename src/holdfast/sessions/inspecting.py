@@ -15,7 +15,7 @@ from holdfast.artifacts.parts import differing
 from holdfast.context import Context, Desk
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.drawing import draw
-from holdfast.errors import UsageError
+from holdfast.errors import InTheWayError
 from holdfast.events import FileRecord
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import Check, CompiledPipeline
@@ -100,7 +100,7 @@ class Inspection:
         self.files += 1
         try:
             seen = self._artifacts.files.check(file, names)
-        except UsageError as error:  # a folder on the way is a link, or no folder
+        except InTheWayError as error:  # a folder on the way is a link, or no folder
             return Finding(task, file.path, look.DAMAGED, error.message, f"mend that, then: {self._resume}")
         if seen.kind == look.SEALED:
             return None

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast import clock
-from holdfast.errors import StorageError, UsageError
+from holdfast.errors import InTheWayError, StorageError, UsageError
 from holdfast.stores import asides, atomic, disk, readable, temporaries
 from holdfast.stores.ahead import FILES_MIN, Fetched, Read, ReadAhead
 
@@ -212,7 +212,7 @@ class WorkTree:
         fd = disk.open_file(name, flags, dir_fd=folder.fd)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise UsageError(f"{rel} is not a regular file.", fix="Move it away.")
+            raise InTheWayError(f"{rel} is not a regular file.", fix="Move it away.")
         return fd
 
     def stat(self, rel: str) -> os.stat_result | None:
@@ -376,16 +376,16 @@ def _stat_or_make(parent: _Folder, name: str, create: bool) -> os.stat_result:
 
 def _open_folder(parent: _Folder, path: Path, shown: str, status: os.stat_result) -> _Folder:
     if stat.S_ISLNK(status.st_mode):
-        raise UsageError(
+        raise InTheWayError(
             f"{shown} is a symbolic link; artifacts are not written through links.",
             fix="Replace it by a folder.",
         )
     if not stat.S_ISDIR(status.st_mode):
-        raise UsageError(f"{shown} is in the way: it is not a folder.", fix="Move it away.")
+        raise InTheWayError(f"{shown} is in the way: it is not a folder.", fix="Move it away.")
     try:
         return _Folder(os.open(path.name, disk.DIR_FLAGS, dir_fd=parent.fd))
     except NotADirectoryError:  # replaced between the look and the opening
-        raise UsageError(f"{shown} is not a folder any more.", fix="Run the same command again.") from None
+        raise InTheWayError(f"{shown} is not a folder any more.", fix="Run the same command again.") from None
     except PermissionError as error:
         raise StorageError(f"Could not enter {path}: {error.strerror}.", fix=_let_in(path)) from error
 

@@ -77,6 +77,14 @@ def test_fields_are_kept_byte_for_byte(path, quarantine):
     assert second[:-53] == lines[2][:-53]
 
 
+def test_nobody_knows_how_many_lines_were_lost_with_the_whole_journal(path, quarantine):
+    """A folder stands where the journal was: that no line is lost would be a lie."""
+    path.mkdir()
+    (told,) = repair(path, quarantine)[-1:]
+    assert "no line is lost" not in told
+    assert "was written anew: whatever it held is lost; what stood there is kept as" in told
+
+
 def test_repair_is_idempotent(path, quarantine):
     """A second repair finds nothing and changes nothing."""
     path.write_bytes(damaged_journal())

@@ -55,8 +55,7 @@ class Foresight:
 
     def mend_objects(self, artifacts: Artifacts, state: RunState, *, prove: bool) -> None:
         """Copies in objects/ that are lost or rotten."""
-        if state.tasks:
-            self._mends = any(mend_objects(artifacts, state, prove=prove)) or self._mends
+        self._mends = any(mend_objects(artifacts, state, prove=prove)) or self._mends
 
     def begin(self, events: Collection[ev.Event]) -> None:
         """What is recorded before the walk."""

@@ -86,7 +86,8 @@ def _rewrite(path: Path, quarantine: Path, found: Scan, last_seq: int) -> list[s
     good = heapq.merge(scan(path), sorted(found.late, key=_seq), key=_seq)
     with _retired(path):
         atomic.write_blocks(path, _in_blocks(_chained_anew(good, last_seq + 1, body)), sync=True)
-    return [*found.damage, _told(found.damage, lost, kept_as)]
+    said = _lost(lost) if found.position.seq or found.late or missing else ""
+    return [*found.damage, _told(found.damage, said, kept_as)]
 
 
 @contextmanager
@@ -112,14 +113,19 @@ def _retired(path: Path) -> Iterator[None]:
         os.close(old)
 
 
-def _told(damage: list[str], lost: int, kept_as: str) -> str:
-    """One line for all of it; what was found is listed in the journal itself."""
+def _lost(lines: int) -> str:
+    return counted(lines, "line is lost", "lines are lost") if lines else "no line is lost"
+
+
+def _told(damage: list[str], lost: str, kept_as: str) -> str:
+    """One line for all of it; what was found is listed in the journal itself. `lost` is empty if nobody knows."""
     if not kept_as:
         return "the journal was missing and was written anew from a snapshot"
     others = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
-    said = counted(lost, "line is lost", "lines are lost") if lost else "no line is lost"
-    words = f"the journal was damaged ({damage[0]}{others}) and was written anew: {said}"
-    return f"{words}; the damaged one is kept as {kept_as}"
+    words = f"the journal was damaged ({damage[0]}{others}) and was written anew"
+    if not lost:
+        return f"{words}: whatever it held is lost; what stood there is kept as {kept_as}"
+    return f"{words}: {lost}; the damaged one is kept as {kept_as}"
 
 
 def _kept(path: Path, quarantine: Path) -> str:

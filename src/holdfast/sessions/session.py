@@ -201,7 +201,7 @@ class OpenRun:
         self.mended += found[-1:]  # all is in the journal
 
     def _mend_objects(self) -> None:
-        if self.choice.is_new and not self.state.tasks:
+        if self.choice.is_new and not self.choice.found_again:  # there is no pack yet
             return
         mended, self._lost_calls = mend_objects(self.artifacts, self.state, prove=not self.request.quick)
         self.mended += mended

@@ -286,3 +286,57 @@ def test_an_edit_that_was_given_up_is_not_promised_back(project: Project, first:
     project.decide("draft", first)
     with pytest.raises(UsageError, match=f"There is nothing to {second} about draft: it is (left out|to be done)"):
         project.decide("draft", second)
+
+
+class Moody:
+    """plan -> draft, with a plan that comes out differently each time; after a loss the draft is asked about."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.made: list[str] = []
+
+    def run(self) -> RunResult:
+        pipe = Pipeline("p")
+        pipe.step(name="plan")(lambda: self.made.append("plan") or self.made.count("plan"))
+        pipe.step(name="draft", writes="draft.md")(lambda ctx, plan: self.made.append("draft") or "the draft\n")
+        pipe.step(name="extra", writes="extra.md")(lambda plan: "an extra\n")
+        return pipe.run(dir=self.root, run_id="one")
+
+    def decide(self, choice: str) -> str:
+        return decide(open_project(self.root), "one", "draft", choice)
+
+
+@pytest.fixture
+def moody(tmp_path: Path) -> Moody:
+    """Its record is lost, a file that takes the plan is too, and the draft waits for an answer."""
+    made = Moody(tmp_path)
+    assert made.run().status == "completed"
+    shutil.rmtree(tmp_path / ".holdfast")
+    (tmp_path / "extra.md").unlink()
+    result = made.run()
+    assert (result.status, result.needs_review, made.made) == ("paused", ["draft"], ["plan", "draft", "plan"])
+    return made
+
+
+def test_the_same_answer_may_be_given_twice(moody: Moody) -> None:
+    """Who was cut off, or does not remember, says it again; it is no mistake, and holds."""
+    assert moody.decide("keep") == moody.decide("keep")
+    assert (moody.run().status, moody.made) == ("completed", ["plan", "draft", "plan"])
+
+
+@pytest.mark.parametrize("second", ["keep", "restore"])
+def test_whole_work_that_is_to_be_done_again_is_not_promised_back(moody: Moody, second: str) -> None:
+    """It stands there as it was accepted, but was given up: the step would run all the same."""
+    moody.decide("redo")
+    with pytest.raises(UsageError, match=f"There is nothing to {second} about draft: it is to be done again"):
+        moody.decide(second)
+    assert (moody.run().status, moody.made) == ("completed", ["plan", "draft", "plan", "draft"])
+
+
+def test_the_half_of_a_new_round_is_kept_beside_whole_work_of_the_last(moody: Moody) -> None:
+    """What the step had begun to stream when it was cut off is younger than the file that was given up."""
+    moody.decide("redo")
+    (moody.root / "draft.md.part").write_text(LONG)
+    moody.decide("keep")
+    assert (moody.run().status, moody.made) == ("completed", ["plan", "draft", "plan"])
+    assert (moody.root / "draft.md").read_text().startswith(LONG)

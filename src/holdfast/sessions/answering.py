@@ -68,6 +68,8 @@ def _of_finished(node: Node, artifacts: Artifacts, record: TaskState, choice: st
     if choice == "continue":
         return "it is finished, and not half finished"
     if all(kind == look.SEALED for kind in kinds.values()):
+        if choice == record.decided:  # said before, of an input that differs: who says it again may not know
+            return ""
         return "its files are as they were accepted" if files else "it has no files"
     if choice == "keep" and look.CHANGED not in kinds.values():
         bad = ", ".join(path for path, kind in kinds.items() if kind != look.SEALED)
@@ -82,8 +84,10 @@ def _of_given_up(node: Node, artifacts: Artifacts, record: TaskState, choice: st
     """
     if record.accepted is None or record.before is not None or choice == "continue":
         return ""
-    kinds = {artifacts.files.check(file, node.names).kind for file in record.accepted.files}
-    if choice == "keep" and look.CHANGED not in kinds:
+    files = record.accepted.files
+    kinds = {artifacts.files.check(file, node.names).kind for file in files}
+    is_whole = kinds == {look.SEALED} and not any(artifacts.tree.exists(part_path(file.path)) for file in files)
+    if choice == "keep" and look.CHANGED not in kinds and not is_whole:
         return ""
     return "it is left out" if record.status == SKIPPED else "it is to be done again"
 

@@ -8,7 +8,7 @@ if sys.platform == "win32":
     _REFUSAL = "Holdfast needs Linux or macOS: it relies on POSIX locks and renames. On Windows, use WSL."
     raise SystemExit(_REFUSAL) if sys.argv[0].endswith(("holdfast", "holdfast.exe")) else ImportError(_REFUSAL)
 if starting.is_command():  # from here on: all that follows takes its time to load
-    sys.excepthook = starting.tell
+    starting.hear()
 
 from typing import TYPE_CHECKING, Any
 

@@ -11,13 +11,15 @@ import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast import events as ev
+from holdfast.booking import Booking, Calls
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.given import amount, count, refuse_no_text, refused, shown
 from holdfast.journal import bodies
@@ -116,11 +118,10 @@ class Context:
         self._recorded = once or {}
         self._input_digest = input_digest
         self._used: set[str] = set()
-        self._usages: dict[str, int] = {}
+        self._booking = Booking()
         self._spent: dict[str, float] = {}
         self.booked_usd = 0.0  # by this attempt, also what is still on its way into the journal
         self.booked_tokens = 0
-        self._last_once = ""
         self._part_path = part_path
         self._streaming = threading.Lock()  # a step may write from several threads
         self.stream_size = None if partial is not None else 0  # of NAME.part; None: as it was found
@@ -194,23 +195,24 @@ class Context:
             )
         self._used.add(key)
         record = self._recorded.get(key)
+        calls = self._booking.ask(record.usages if record is not None else 0)
         if (record is not None and record.awaited) or is_async(fn):
-            return cast(T, self._once_async(key, record, fn, args, kwargs))
+            return cast(T, self._once_async(key, calls, record, fn, args, kwargs))
         if record is not None:
-            return cast(T, self._replay(key, record))
+            return cast(T, self._replay(key, calls, record))
         self._before_paying()
-        with self._calling(key):
+        with self._calling(key, calls):
             result = fn(*args, **kwargs)
         if inspect.isawaitable(result):
-            return cast(T, self._finish_async(key, result))
+            return cast(T, self._finish_async(key, calls, result))
         event, stored = self._once_event(key, result)
         self._desk.commit(event)
         self._alive()  # kept for the next attempt: nothing more comes of this one
-        self._last_once = key
+        self._booking.end(calls, key)
         return cast(T, stored)
 
     @contextmanager
-    def _calling(self, key: str) -> Iterator[None]:
+    def _calling(self, key: str, calls: Calls) -> Iterator[None]:
         """While a paid call goes on, usage is its own; if it raises, it did not happen: the key is free again."""
         token = _inside_once.set(key)
         try:
@@ -218,30 +220,32 @@ class Context:
         except BaseException:
             self._used.discard(key)
             self._spent.pop(key, None)
+            self._booking.end(calls)
             raise
         finally:
-            _inside_once.reset(token)
+            with suppress(ValueError):  # a coroutine that nobody awaits any more is closed by whoever comes by
+                _inside_once.reset(token)
 
     async def _once_async(
-        self, key: str, record: OnceRecord | None, fn: Callable[..., Any], args: Any, kwargs: Any
+        self, key: str, calls: Calls, record: OnceRecord | None, fn: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         if record is not None:
-            return self._replay(key, record)
+            return self._replay(key, calls, record)
         self._before_paying()
-        with self._calling(key):
+        with self._calling(key, calls):
             pending = fn(*args, **kwargs)
-        return await self._finish_async(key, pending)
+        return await self._finish_async(key, calls, pending)
 
-    async def _finish_async(self, key: str, pending: Awaitable[Any]) -> Any:
-        with self._calling(key):
+    async def _finish_async(self, key: str, calls: Calls, pending: Awaitable[Any]) -> Any:
+        with self._calling(key, calls):
             result = await pending
         event, stored = self._once_event(key, result, awaited=True)
         await self._desk.commit_async(event)
-        self._last_once = key
+        self._booking.end(calls, key)
         return stored
 
-    def _replay(self, key: str, record: OnceRecord) -> Any:
-        self._last_once = key
+    def _replay(self, key: str, calls: Calls, record: OnceRecord) -> Any:
+        self._booking.end(calls, key)
         with self._machine():
             data = self._desk.fetch(record.result_ref) if record.result_ref else bytes(record.result)
         return data if record.kind == "bytes" else decode_json(data)
@@ -273,11 +277,10 @@ class Context:
         """Book what was spent. After a replayed call, what was booked before is not booked again."""
         inside = _inside_once.get()
         self._alive(for_call=bool(inside))
-        key = inside or self._last_once
         event = ev.UsageRecorded(  # what cannot be booked is refused here, before anything is counted
             step_id=self.task_id,
             round=self.round,
-            once=key,
+            once=inside,
             inside=bool(inside),
             input_tokens=count(input_tokens, "input_tokens"),
             output_tokens=count(output_tokens, "output_tokens"),
@@ -285,12 +288,12 @@ class Context:
             model=writable(str(model))[:NAME_MAX],
         )
         if inside:
-            self._spent[key] = self._spent.get(key, 0.0) + event.cost_usd
-        elif key:
-            done = self._usages[key] = self._usages.get(key, 0) + 1
-            record = self._recorded.get(key)
-            if record is not None and done <= record.usages:
+            self._spent[inside] = self._spent.get(inside, 0.0) + event.cost_usd
+        else:
+            key, is_new = self._booking.report()
+            if not is_new:
                 return
+            event = replace(event, once=key)
         self.booked_usd += event.cost_usd
         self.booked_tokens += event.input_tokens + event.output_tokens
         self._desk.say(event)

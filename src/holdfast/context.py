@@ -13,13 +13,13 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
-from holdfast.booking import Booking, Calls
+from holdfast.booking import Awaiting, Booking, Calls
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.given import amount, count, refuse_no_text, refused, shown
 from holdfast.journal import bodies
@@ -27,6 +27,9 @@ from holdfast.pipeline.declared import is_async
 from holdfast.state import OnceRecord
 from holdfast.values import INLINE_VALUE_MAX, decode_json, encode_json
 from holdfast.wording import writable
+
+if TYPE_CHECKING:
+    import asyncio
 
 NAME_MAX = 1 << 20
 """Characters of a key or a model's name: a line of the journal holds them, also if each has to be escaped."""
@@ -118,6 +121,8 @@ class Context:
         self._recorded = once or {}
         self._input_digest = input_digest
         self._used: set[str] = set()
+        self._awaiting = Awaiting()
+        self._has_failed = False
         self._booking = Booking()
         self._spent: dict[str, float] = {}
         self.booked_usd = 0.0  # by this attempt, also what is still on its way into the journal
@@ -176,6 +181,8 @@ class Context:
         calling `fn`.
         """
         self._alive()
+        if self._has_failed:
+            raise ContextEndedError(f"{self.task_id}: the step has failed, and makes no more paid calls.")
         if not isinstance(key, str) or not key or key != writable(key):
             raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {shown(key)}.")
         if len(key) > NAME_MAX:  # told before anything is paid that could not be recorded
@@ -237,10 +244,11 @@ class Context:
         return await self._finish_async(key, calls, pending)
 
     async def _finish_async(self, key: str, calls: Calls, pending: Awaitable[Any]) -> Any:
-        with self._calling(key, calls):
-            result = await pending
-        event, stored = self._once_event(key, result, awaited=True)
-        await self._desk.commit_async(event)
+        with self._awaiting.one():
+            with self._calling(key, calls):
+                result = await pending
+            event, stored = self._once_event(key, result, awaited=True)
+            await self._desk.commit_async(event)
         self._booking.end(calls, key)
         return stored
 
@@ -370,6 +378,11 @@ class Context:
     @property
     def streamed(self) -> bool:
         return self._streamed
+
+    def refuse_calls(self) -> set[asyncio.Task[Any]]:
+        """The body has failed: no more paid calls begin. Gives the tasks in which some are under way."""
+        self._has_failed = True
+        return set(self._awaiting.tasks)
 
     def end(self, why: str, *, keeps_calls: bool = False) -> None:
         """From now on this context refuses everything; with `keeps_calls`, all but the end of calls under way."""

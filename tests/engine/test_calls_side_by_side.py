@@ -138,3 +138,55 @@ def test_what_calls_side_by_side_cost_is_booked_once(
     result = pipe.run(dir=tmp_path)
     assert (result.status, sorted(model.asked)) == ("completed", sorted(set(PRICES) - set(known)))
     assert (result.cost_usd, result.picture.state.wasted_cost_usd) == (111.0, 0.0)
+
+
+def test_calls_that_are_under_way_when_their_step_fails_are_kept(tmp_path: Path) -> None:
+    """asyncio.gather raises at the first failure and leaves the others alone: their answers are on their way."""
+    pipe, asked = Pipeline("p"), []
+
+    async def ask(name: str) -> str:
+        asked.append(name)
+        await asyncio.sleep(0)
+        if name == "a" and asked.count("a") == 1:
+            raise ConnectionError("a is busy")
+        await asyncio.sleep(0.1)
+        return name
+
+    async def fetch(ctx: Context, name: str) -> str:
+        answer = await ctx.once(name, ask, name)
+        ctx.usage(cost_usd=PRICES[name])
+        return answer + await ctx.once(f"more of {name}", ask, f"more of {name}")
+
+    @pipe.step(retries=1, backoff=0.0001)
+    async def step(ctx: Context) -> list[str]:
+        return await asyncio.gather(*[fetch(ctx, name) for name in PRICES])
+
+    result = pipe.run(dir=tmp_path)
+    assert result.outputs["step"] == ["amore of a", "bmore of b", "cmore of c"]
+    assert sorted(asked) == ["a", "a", "b", "c", "more of a", "more of b", "more of c"]
+    assert result.cost_usd == 111.0
+
+
+def test_a_timeout_ends_calls_that_outlast_the_failure_of_their_step(tmp_path: Path) -> None:
+    """A call that does not return keeps a failed attempt no longer than its time."""
+    pipe, asked, ended = Pipeline("p"), [], []
+
+    async def ask(name: str) -> str:
+        asked.append(name)
+        try:
+            await (asyncio.sleep(0) if len(asked) > 2 else asyncio.Event().wait())
+        finally:
+            ended.append(name)
+        return name
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ConnectionError
+
+    @pipe.step(retries=1, backoff=0.0001, timeout=0.2)
+    async def step(ctx: Context) -> list[Any]:
+        calls = [ctx.once(name, ask, name) for name in "ab"]
+        return await asyncio.gather(*calls, *([fail()] if ctx.attempt == 1 else []))
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, asked, sorted(ended)) == ("completed", ["a", "b"] * 2, ["a", "a", "b", "b"])

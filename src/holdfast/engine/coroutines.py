@@ -81,6 +81,8 @@ class Coroutines:
         def prepare(call: Call) -> None:
             current_task.set(node.id)
             call.arguments = self._prepare(attempt).arguments
+            if attempt.ctx is not None:
+                call.still_paying = attempt.ctx.refuse_calls
 
         return Start(call, prepare, lambda outcome: self._ended(attempt, outcome))
 

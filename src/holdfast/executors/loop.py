@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -100,7 +101,7 @@ class LoopExecutor:
         try:
             start.prepare(call)
             async with deadline:
-                value = await call.fn(**call.arguments)
+                value = await _through(call)
             if deadline.expired():  # it swallowed its cancellation: what it gives comes too late all the same
                 raise TimeoutError
             outcome = Outcome(value=value, duration=monotonic() - started)
@@ -117,3 +118,24 @@ class LoopExecutor:
     def _cancel_all(self) -> None:
         for task in list(self._tasks):
             task.cancel()
+
+
+async def _through(call: Call) -> Any:
+    """What the body gives.
+
+    If it fails while other calls of its own go on, as those that it has gathered do, their answers are waited for:
+    a retry that began earlier would pay for them again.
+    """
+    try:
+        return await call.fn(**call.arguments)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        paying = call.still_paying() if Outcome(error=error).broke_off else ()
+        try:
+            if paying:
+                await asyncio.wait(paying)
+        finally:
+            for task in paying:
+                task.cancel()  # out of time, or the run is being stopped
+        raise

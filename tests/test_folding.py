@@ -130,12 +130,15 @@ def test_sent_back_work_starts_a_new_round_with_the_objections() -> None:
         ev.UsageRecorded(step_id="draft", once="call", cost_usd=0.5),
         ended("draft", output_digest="d1", value=msgspec.Raw(b'"v1"')),
         started("r1"),
+        ended("r1", FAILED, error="busy", kind="error"),
+        started("r1", attempt=2),
         ev.RewindRequested(step_id="r1", targets={"draft": "sources"}, keep=("r2",)),
     )
     assert state.rounds == {rounds_key("r1", "draft"): 1}
     assert state.recalls["draft"].feedback == ("sources",)
     assert state.keeps == {"r2": "r1"}
-    assert (state.task("r1").status, state.task("r1").round) == (PENDING, 1)
+    raiser = state.task("r1")
+    assert (raiser.status, raiser.round, raiser.failures, raiser.error, raiser.kind) == (PENDING, 1, 0, "", "")
     told(ev.TaskRewound(step_id="draft", feedback=("sources",)), state=state)
     task = state.task("draft")
     assert (task.status, task.round, task.attempt, task.feedback) == (PENDING, 1, 0, ("sources",))

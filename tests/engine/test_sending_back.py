@@ -153,6 +153,33 @@ def test_other_work_does_not_get_old_feedback(tmp_path: Path) -> None:
     assert seen == [(), ("too short",), ()]
 
 
+def test_whoever_sends_back_has_all_its_attempts_in_the_new_round(tmp_path: Path) -> None:
+    """What went wrong before its objection is over: it does not count any more."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="draft.md")
+    def draft(ctx: Context) -> str:
+        return f"round {ctx.round}\n"
+
+    @pipe.step(retries=1, backoff=0.0001)
+    def review(ctx: Context, draft: str) -> str:
+        if ctx.attempt == 1:
+            raise ConnectionError("busy")
+        if draft == "round 0\n":
+            raise Rewind("draft", feedback="no")
+        return "fine"
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs.get("review")) == ("completed", "fine")
+    tried = [event for event in events_of(tmp_path, "node_enter") if event["step_id"] == "review"]
+    assert [(event.get("round", 0), event.get("attempt", 1)) for event in tried] == [
+        (0, 1),
+        (0, 2),
+        (1, 1),
+        (1, 2),
+    ]
+
+
 def test_used_up_rounds_wait_for_a_person(tmp_path: Path) -> None:
     """After `rounds` objections the raiser needs review, exit 3, and another run does not begin anew."""
     pipe, drafts = Pipeline("p"), []

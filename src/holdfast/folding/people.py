@@ -45,7 +45,18 @@ def _rewind_requested(state: RunState, event: ev.RewindRequested, at: float) -> 
         state.keeps[kept] = raiser
     task = state.tasks.get(raiser)
     if task is not None and task.status != COMPLETED:
-        new_round(state, raiser, task, status=PENDING, duration=event.duration, completed_at=None)
+        # What went wrong before it objected is over.
+        over = {"error": "", "kind": ""} if not task.question else {}
+        new_round(
+            state,
+            raiser,
+            task,
+            status=PENDING,
+            failures=0,
+            duration=event.duration,
+            completed_at=None,
+            **over,
+        )
 
 
 def _withdraw_question(state: RunState, target: str) -> None:

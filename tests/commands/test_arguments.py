@@ -36,7 +36,7 @@ def book(*, version: int = 1, overwrite: bool = False) -> Pipeline:
         ({"budget_usd": "much"}, "budget_usd: 'much' is not a number."),
         ({"dir": "nowhere"}, "Give an existing one with dir."),
         ({"dir": 5}, "dir must be a path, not 5."),
-        ({"force": "no"}, "force must be True or False, not no."),
+        ({"force": "no"}, "force must be True or False, not 'no'."),
     ],
 )
 def test_a_refusal_names_arguments(

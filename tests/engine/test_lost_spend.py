@@ -91,7 +91,7 @@ def test_what_is_on_record_is_not_counted_twice(tmp_path: Path) -> None:
 
 
 def test_what_another_run_has_made_is_adopted_and_was_paid_for_by_that_one(tmp_path: Path) -> None:
-    """With overwrite, a run takes over a file that does not depend on what differs; nothing was spent on it here."""
+    """With overwrite, a run takes over a file that what differs has no part in; it cost nothing here."""
     begun: list[str] = []
     pipe = Pipeline("p", params={"topic": str}, overwrite=True)
 

@@ -59,14 +59,17 @@ def test_what_was_sent_back_is_to_be_done():
 
 
 def test_what_waits_for_an_answer_needs_review():
-    """As its symbol says, in every document: an edited output still shows what was accepted, and is not done."""
+    """As its symbol says, in every document: an edited output still shows what was accepted, and is not done.
+
+    Nor does what was at work when its run was killed come next: nothing happens to it until that is answered.
+    """
     asked = ev.QuestionAsked(step_id="outline", about="changed", detail="outline.md was changed")
     half = ev.QuestionAsked(step_id="research[ch03]", about="partial", detail="ch03.md is half finished")
     picture = half_written_book().tell(asked, half).picture()
     document = status_document(picture, None, NOTHING_KEPT.get)
     tasks = {task["id"]: task for task in document["tasks"]}
     assert tasks["outline"]["outputs"] and tasks["outline"]["status"] == "needs_review"
-    assert tasks["research[ch03]"]["status"] == "needs_review"
+    assert tasks["research[ch03]"]["status"] == "needs_review" and "research[ch03]" not in document["next"]
     counts = document["totals"]
     assert (counts["completed"], counts["needs_review"], counts["pending"]) == (3, 3, 0)
     assert sum(counts.values()) == 2 * counts["tasks"]

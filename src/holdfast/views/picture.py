@@ -177,7 +177,8 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
     def next_steps(self) -> list[str]:
         """Tasks that run, are due, or could start: what happens when the run continues."""
         ready = dict.fromkeys(self.ready)
-        status = {task: self.state.task(task).status for task in self.open_tasks}
+        records = [(task, self.state.task(task)) for task in self.open_tasks]
+        status = {task: record.status for task, record in records if not record.question}
         # One that failed waits for what was sent back meanwhile, like any other.
         going = [task for task, now in status.items() if now == IN_PROGRESS or (now == FAILED and task in ready)]
         return list(dict.fromkeys([*going, *ready]))

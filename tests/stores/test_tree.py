@@ -264,3 +264,45 @@ def test_a_folder_that_cannot_be_synced_is_told_by_a_name(tree, monkeypatch, num
     monkeypatch.setattr(disk, "hook", fail)
     with pytest.raises(OSError, match=f"Input/output error: '{named}'"):
         tree.write("drafts/one.md", b"text", sync=True)
+
+
+CHANGES = {
+    "written": lambda tree, source: tree.write("a.md", b"new", sync=False),
+    "moved in": lambda tree, source: tree.move_in(source, "a.md", sync=False),
+    "renamed to": lambda tree, source: tree.rename("new.md", "a.md"),
+    "renamed from": lambda tree, source: tree.rename("a.md", "b.md"),
+    "removed": lambda tree, source: tree.remove("a.md"),
+    "backed up": lambda tree, source: tree.back_up("a.md"),
+    "set aside": lambda tree, source: tree.set_aside("a.md", source.parent / "aside"),
+    "appended to": lambda tree, source: os.close(tree.append_open("a.md")),
+}
+
+
+@pytest.fixture
+def changed(request, tree, root, tmp_path):
+    """A tree whose only file was read ahead, and changed by us since."""
+    (root / "a.md").write_bytes(b"old")
+    (root / "new.md").write_bytes(b"new")
+    (tmp_path / "source").write_bytes(b"new")
+    tree.prepare(tree_module.FILES_MIN)
+    tree.expect(["a.md"], lambda paths: ["="] * len(paths))
+    tree._ahead._process.wait()  # it has read the file
+    CHANGES[request.param](tree, tmp_path / "source")
+    return tree
+
+
+@pytest.mark.parametrize("changed", CHANGES, indirect=True)
+def test_what_was_read_ahead_of_a_file_that_we_change_counts_no_more(changed, root):
+    """A file that gives way to another is not taken for it, however short a time ago it was read."""
+    assert changed._ahead is not None
+    if os.path.exists(root / "a.md"):
+        assert changed.take("a.md").data == (root / "a.md").read_bytes()
+    else:
+        with pytest.raises(FileNotFoundError):
+            changed.take("a.md")
+
+
+@pytest.mark.parametrize("changed", CHANGES, indirect=True)
+def test_a_file_that_we_change_is_not_among_those_that_come_together(changed):
+    """Whoever wants it reads it."""
+    assert changed.fetch_all(["a.md"]) == [None]

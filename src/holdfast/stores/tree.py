@@ -65,6 +65,7 @@ class WorkTree:
         self._writable: set[str] = set()  # folders that files can be made in
         self._mutex = threading.Lock()
         self._ahead: ReadAhead | None = None
+        self._changed: set[str] = set()  # by us, since others read ahead: what they read of these is the past
 
     def close(self) -> None:
         """Let go of all kept folders; the tree stays usable."""
@@ -84,6 +85,7 @@ class WorkTree:
             return self._write(rel, data, sync)
 
     def _write(self, rel: str, data: bytes, sync: bool) -> os.stat_result:
+        self._change(rel)
         folder, name = self._parent(rel, create=True, sync=sync)
         try:
             return atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
@@ -96,6 +98,7 @@ class WorkTree:
         status = os.lstat(source)
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{source} is not a regular file.", fix="A step must leave a plain file there.")
+        self._change(rel)
         folder, name = self._parent(rel, create=True, sync=sync)
         try:
             atomic.move_file(source, name, dir_fd=folder.fd, sync=sync)
@@ -179,17 +182,28 @@ class WorkTree:
 
     def _read_no_more(self) -> None:
         ahead, self._ahead = self._ahead, None
+        self._changed.clear()
         if ahead is not None:
             ahead.close()
 
+    def _change(self, rel: str) -> None:
+        """This name is about to mean other bytes, or none: what was read of it ahead counts no more."""
+        if self._ahead is not None:
+            self._changed.add(rel)
+
     def take(self, rel: str, limit: int | None = None) -> Read:
         """As `read`, for a file that was expected: it may have been read, and hashed, a moment ago."""
-        found = self._ahead.take(rel) if self._ahead is not None else None
+        found = self._ahead.take(rel) if self._ahead is not None and rel not in self._changed else None
         return found if found is not None else Read(self.read(rel, limit))
 
     def fetch_all(self, rels: Sequence[str]) -> list[Fetched | None]:
         """Expected files as whoever reads ahead gives them, waited for; None for one that has to be read here."""
-        return self._ahead.fetch_all(rels) if self._ahead is not None else [None for _ in rels]
+        if self._ahead is None:
+            return [None for _ in rels]
+        found = self._ahead.fetch_all(rels)
+        if self._changed:
+            found = [None if rel in self._changed else file for rel, file in zip(rels, found, strict=True)]
+        return found
 
     def keep_reading(self) -> None:
         """Let whoever reads ahead go on while something else is done here."""
@@ -207,6 +221,7 @@ class WorkTree:
 
     def append_open(self, rel: str) -> int:
         """A descriptor for appending to the file, created with its folders if missing."""
+        self._change(rel)
         folder, name = self._parent(rel, create=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
         fd = disk.open_file(name, flags, dir_fd=folder.fd)
@@ -247,6 +262,7 @@ class WorkTree:
 
     def remove(self, rel: str, *, sync: bool = False) -> None:
         """Delete the file; one that is not there is fine."""
+        self._change(rel)
         try:
             folder, name = self._parent(rel)
             disk.unlink(name, dir_fd=folder.fd)
@@ -257,6 +273,8 @@ class WorkTree:
 
     def rename(self, rel: str, new_rel: str, *, sync: bool = False) -> None:
         """Give the file another name in the project, replacing what has it."""
+        self._change(rel)
+        self._change(new_rel)
         folder, name = self._parent(rel)
         target, new_name = self._parent(new_rel, create=True, sync=sync)
         disk.rename(name, new_name, source_dir=folder.fd, target_dir=target.fd)
@@ -265,6 +283,7 @@ class WorkTree:
 
     def back_up(self, rel: str) -> str:
         """Rename to `NAME.bak.TIMESTAMP` beside it; gives the new relative path."""
+        self._change(rel)
         folder, name = self._parent(rel)
         with readable.naming(rel):
             kept_as = asides.back_up(Path(name), dir_fd=folder.fd)
@@ -290,6 +309,7 @@ class WorkTree:
 
         That is beside its old place, relative to the project, if `into` is on another device.
         """
+        self._change(rel)
         folder, name = self._parent(rel)
         with readable.naming(rel):
             kept_as = asides.set_aside(Path(name), into, dir_fd=folder.fd)

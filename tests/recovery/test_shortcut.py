@@ -70,6 +70,14 @@ def pipeline() -> Pipeline:
     def pair(draft: str) -> dict[str, Any]:
         return {"text": draft, "more": "<svg/>\n", "size": len(draft)}
 
+    @pipe.step(each="ch", writes="sized/{ch}.md", phase="Write")
+    def sized(pair: dict[str, Any]) -> str:
+        return f"{pair['size']}\n"
+
+    @pipe.step(each="ch", writes="named/{ch}.md", phase="Write")
+    def named(pair: dict[str, Any], ch: str) -> str:
+        return f"{ch}: {pair['size']}\n"
+
     @pipe.step(each="ch", writes="last/{ch}.md", phase="Write", copy=False, version=2)
     def last(checked: str, table: str, pair: dict[str, Any], topic: str) -> str:
         return f"{topic}: {checked}{table}{pair['size']}"
@@ -187,12 +195,29 @@ def test_only_steps_that_nobody_has_a_say_in_are_taken_over_at_once(
         "outline": 1,
         "draft": 4,
         "review": 4,
+        "sized": 4,
+        "named": 4,
         "last": 4,
         "graded": 4,
         "piece": 2,
         "more": 2,
         "book": 1,
     }
+
+
+def test_what_is_made_from_a_lost_value_is_not_taken_for_made_from_the_next(
+    project: Project, shortened: Callable[[], Counter[str]]
+) -> None:
+    """A sibling needs the value again: what comes out then is compared with the seal, and asked about."""
+    root = project("short")
+    shutil.rmtree(root / ".holdfast")
+    (root / "sized/two.md").unlink()
+    shortened()
+    actions = {task.id: task.action for task in recovered(root).tasks}
+    assert (actions["pair[two]"], actions["sized[two]"], actions["named[two]"]) == ("redo", "run", "adopt")
+    inputs = {event["step_id"]: event["inputs"] for event in told(root) if event["event"] == "task_adopted"}
+    assert inputs["named[two]"]["pair"].startswith("?")
+    assert not inputs["named[one]"]["pair"].startswith("?")
 
 
 def test_copies_are_kept_where_their_steps_want_them(

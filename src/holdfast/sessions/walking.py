@@ -75,6 +75,7 @@ class Walker:
         self._scheduler = Scheduler(self.graph)
         self._is_lost = self.state.rebuilt and judge.policy.adopt
         self._has_left_out = False  # anything, in this walk
+        self._has_brought_back = False  # anything that was settled, since the last look at many tasks
 
     # --- going ---------------------------------------------------------------------------------------------
 
@@ -98,6 +99,7 @@ class Walker:
     def _consider_all(self, nodes: Sequence[Node]) -> None:
         """Consider them in this order; what proves itself one after the other is adopted together."""
         found: dict[str, Proved] = {}
+        self._has_brought_back = False
         if self._is_lost:
             is_sure = not (self.fresh or self._guesses.inferred)
             parts_of = self.inputs.parts if is_sure else self._parts  # of what is sure both say the same
@@ -116,6 +118,8 @@ class Walker:
             proved = []
             if _is_due(node):
                 self._consider(node)
+            if self._has_brought_back:  # the others may be made from it, and nobody knows what comes out this time
+                found.clear()
         self._adopt(proved)
 
     def _may_prove_themselves(self, nodes: Sequence[Node]) -> list[Node]:
@@ -391,6 +395,7 @@ class Walker:
             if decision.about == BEHIND:
                 self._note_perhaps(producer, node)
             elif self.judge.want(producer):
+                self._has_brought_back = True
                 self._consider_task(producer)
 
     def _note_perhaps(self, producer: Node, consumer: Node) -> None:

@@ -83,26 +83,27 @@ class Files:
         """
         try:
             read = self.tree.take(path, limit) if in_turn else Read(self.tree.read(path, limit))
+            sealed = self._sealed(path, read, limit) if seals.is_inline(path) else None
         except OSError as error:
             return look_unread(error)
-        if seals.is_inline(path):
-            sealed = self._sealed(path, read, limit)
-            found = look_inline(sealed, tasks, marker, read.sha256) if sealed.body or sealed.seal else Look(EMPTY)
+        if sealed is not None:
+            parts, sha = sealed
+            found = look_inline(parts, tasks, marker, sha) if parts.body or parts.seal else Look(EMPTY)
             if found.seal is None:
-                _refuse_newer(path, sealed.body)
+                _refuse_newer(path, parts.body)
             return found
         found = self._look_beside(path, read, tasks, marker)
         # What was accepted may have been nothing: only the seal tells that from a file that was emptied.
         return found if read.data or found.kind == SEALED else Look(EMPTY)
 
-    def _sealed(self, path: str, read: Read, limit: int | None) -> Sealed:
-        """A file taken apart, by whoever read it ahead if somebody did."""
-        if not read.sha256:
-            return seals.take_apart(read.data)
-        seal = seals.read_seal(read.seal) if read.seal[:1] == b"<" else seals.seal_of(read.seal)
-        if seal is None and read.seal:  # it says what no seal of ours says: that is text
-            return seals.take_apart(self.tree.read(path, limit))
-        return Sealed(read.data, seal)
+    def _sealed(self, path: str, read: Read, limit: int | None) -> tuple[Sealed, str]:
+        """A file taken apart, by whoever read it ahead if somebody did; and its hash, if that is known."""
+        if read.sha256:
+            seal = seals.read_seal(read.seal) if read.seal[:1] == b"<" else seals.seal_of(read.seal)
+            if seal is not None or not read.seal:
+                return Sealed(read.data, seal), read.sha256
+            read = Read(self.tree.read(path, limit))  # it says what no seal of ours says: that is text
+        return seals.take_apart(read.data), ""
 
     def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
         data, sha = read.data, read.sha256 or digest(read.data)

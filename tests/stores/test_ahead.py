@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -177,6 +178,23 @@ def test_where_no_process_can_be_started_nothing_is_read_ahead(
     for executable in ("", "/nowhere/python"):
         monkeypatch.setattr(sys, "executable", executable)
         assert fetch(start(["a.md"]), "a.md") is None
+
+
+def test_where_pipes_may_not_hold_more_they_hold_what_they_do(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux gives the pipes of a user so much memory in all; somebody else may have had it."""
+    fcntl = pytest.importorskip("fcntl")
+    ask = fcntl.fcntl
+
+    def ask_for_no_more(fd: int, command: int, argument: int = 0) -> Any:
+        if command == getattr(fcntl, "F_SETPIPE_SZ", None):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        return ask(fd, command, argument)
+
+    monkeypatch.setattr(fcntl, "fcntl", ask_for_no_more)
+    (tmp_path / "a.md").write_bytes(b"text\n")
+    assert told(start(["a.md"]), "a.md") == (b"text\n", hashed(b"text\n"))
 
 
 @pytest.mark.parametrize(

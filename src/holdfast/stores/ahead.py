@@ -8,12 +8,14 @@ edit it meanwhile.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import select
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +33,7 @@ _FRESH_S = 0.5
 _PATIENCE_S = 5.0
 _HELD_MAX = reader.PLACES * 3 // 4  # so many places hold what has come; the others are for what comes next
 _BUFFER = 1 << 20
+_SET_PIPE_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux has it
 _SHARED_BYTES = reader.PLACES_BEGIN + reader.PLACES * reader.PLACE_BYTES
 # It has ended, or says what makes no sense: another version, put there since this one was loaded.
 _ENDED = (EOFError, ValueError, MemoryError, msgspec.MsgspecError)
@@ -324,12 +327,19 @@ def _start(root: int, shared: int) -> subprocess.Popen[bytes] | None:
         stderr=subprocess.DEVNULL,
         pass_fds=(root, shared),
         bufsize=0,
-        pipesize=_BUFFER,
     )
     assert process.stdin is not None and process.stdout is not None
-    os.set_blocking(process.stdin.fileno(), False)
-    os.set_blocking(process.stdout.fileno(), False)
+    for pipe in (process.stdin, process.stdout):
+        os.set_blocking(pipe.fileno(), False)
+        _widen(pipe.fileno())
     return process
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold more, if the system has that to give: it gives each user so much, and then no more."""
+    if _SET_PIPE_SIZE is not None:
+        with suppress(OSError):
+            fcntl.fcntl(pipe, _SET_PIPE_SIZE, _BUFFER)
 
 
 def _program() -> str:

@@ -180,6 +180,17 @@ def test_where_no_process_can_be_started_nothing_is_read_ahead(
         assert fetch(start(["a.md"]), "a.md") is None
 
 
+def test_a_program_that_brings_its_interpreter_along_is_not_started_again(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What such a program calls its interpreter is itself: it would do all over again what it does."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    (tmp_path / "a.md").write_bytes(b"text\n")
+    ahead = start(["a.md"])
+    assert ahead._process is None
+    assert fetch(ahead, "a.md") is None
+
+
 def test_where_pipes_may_not_hold_more_they_hold_what_they_do(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -318,7 +318,7 @@ def _new_memory() -> int:
 def _start(root: int, shared: int) -> subprocess.Popen[bytes] | None:
     import subprocess  # takes its time to load, and few runs have so many files
 
-    if not sys.executable:
+    if not sys.executable or getattr(sys, "frozen", False):  # the latter would be the whole program around us
         return None
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", _program(), str(root), str(shared)],

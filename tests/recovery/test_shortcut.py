@@ -18,7 +18,7 @@ import pytest
 from tests.engine.projects import events_of
 from tests.scenarios.damages import FILE_DAMAGES
 
-from holdfast import Context, Pipeline
+from holdfast import Context, Pipeline, seals
 from holdfast import events as ev
 from holdfast.commands.recover import Recovery, recover
 from holdfast.commands.run import Hooks, execute
@@ -35,11 +35,20 @@ WHEN = {"seq", "ts", "v", "prev", "sum", "host", "pid", "to", "findings"}  # wha
 Project = Callable[[str], Path]
 
 
-def pipeline() -> Pipeline:
-    """Steps of every kind: with and without a context, a check, a copy, a value beside the file, several files."""
+CHANGES = ("", "", "title", "version", "marker")
+
+
+def pipeline(change: str = "") -> Pipeline:
+    """Steps of every kind: with and without a context, a check, a copy, a value beside the file, several files.
+
+    `change` says what somebody has changed about it.
+    """
     pipe = Pipeline("both", params={"topic": (str, "tides")})
     pipe.phase("Write")
-    pipe.items("ch", ["one", {"id": "two", "title": "Two"}, "three", "four"])
+    title = "Second" if change == "title" else "Two"
+    pipe.items("ch", ["one", {"id": "two", "title": title}, "three", "four"])
+    version = 2 if change == "version" else 1
+    marker = "REVIEWED" if change == "marker" else None
 
     @pipe.items("part")
     def parts(outline: str) -> list[str]:
@@ -49,12 +58,12 @@ def pipeline() -> Pipeline:
     def outline(topic: str) -> str:
         return f"# {topic}"
 
-    @pipe.step(each="ch", writes="drafts/{ch}.md", phase="Write")
+    @pipe.step(each="ch", writes="drafts/{ch}.md", phase="Write", version=version)
     def draft(ctx: Context, ch: str, outline: str) -> str:
         ctx.usage(cost_usd=0.25, input_tokens=7)
         return f"{ch} of {outline}\n"
 
-    @pipe.step(each="ch", writes="reviews/{ch}.html", phase="Write", marker=None)
+    @pipe.step(each="ch", writes="reviews/{ch}.html", phase="Write", marker=marker)
     def review(draft: str) -> str:
         return f"<p>{len(draft)}</p>"
 
@@ -140,8 +149,8 @@ def shortened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Counter[str]]:
     return begin
 
 
-def recovered(root: Path) -> Recovery:
-    return recover(pipeline().compile(), ProjectLayout(root), Request())
+def recovered(root: Path, change: str = "", *, dry_run: bool = False) -> Recovery:
+    return recover(pipeline(change).compile(), ProjectLayout(root), Request(), dry_run=dry_run)
 
 
 def told(root: Path) -> list[dict[str, Any]]:
@@ -150,14 +159,36 @@ def told(root: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in event.items() if key not in WHEN} for event in events]
 
 
+def edit(path: Path, dice: Random) -> None:
+    """Somebody writes something above all else."""
+    path.write_bytes(b"Edited.\n" + path.read_bytes())
+
+
+def seal_oddly(path: Path, dice: Random) -> None:
+    """A whole seal that says something else than is expected of the file."""
+    parts = seals.take_apart(path.read_bytes())
+    if parts.seal is None:
+        return
+    odd: list[dict[str, Any]] = [{"run": "OTHER"}, {"round": 1}, {"marker": "ODD"}, {"input_digest": "?"}]
+    odd += [{"task": "outline"}, {"inputs": ""}, {"kind": "bytes"}, {"set_digest": "0" * 12}]
+    odd += [
+        {"value_digest": "0" * 64},
+        {"known_as": "0" * 64},
+        {"input_digest": "0" * 64},
+        {"newline_added": True},
+    ]
+    path.write_bytes(parts.body + seals.write_seal(seals.vary(parts.seal, **dice.choice(odd))))
+
+
 def lose(root: Path, dice: Random) -> None:
-    """All state, and some artifacts; sometimes views too."""
-    shutil.rmtree(root / ".holdfast")
+    """All state, sometimes but for the copies, and some artifacts; sometimes views too."""
+    shutil.rmtree(root / ".holdfast" / ("runs" if dice.random() < 0.3 else ""))
     if dice.random() < 0.5:
         (root / "checkpoint.md").unlink()
-    files = sorted(path for path in root.rglob("*.*") if path.is_file() and path.parent != root)
-    for path in dice.sample(files, dice.randrange(5)):
-        dice.choice(FILE_DAMAGES)(path, dice)
+    files = sorted(path for path in root.rglob("*.*") if path.is_file() and root / ".holdfast" not in path.parents)
+    files = [path for path in files if path.parent != root]
+    for path in dice.sample(files, dice.randrange(7)):
+        dice.choice([*FILE_DAMAGES, *[edit, seal_oddly] * 4])(path, dice)
     if dice.random() < 0.3:
         (root / "drafts/two.md.part").write_text("half")
     three, four = root / "reviews/three.html", root / "reviews/four.html"
@@ -168,15 +199,24 @@ def lose(root: Path, dice: Random) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_both_ways_lead_to_the_same(project: Project, shortened: Callable[[], Counter[str]], seed: int) -> None:
-    """Whatever is damaged: the same decisions in the same order, the same events, the same files."""
+    """Whatever is damaged or changed: the same decisions in the same order, the same events, the same files.
+
+    The dry run foresees them, and there is nothing left to be done a second time.
+    """
     long, short = project("long"), project("short")
     for root in (long, short):
         lose(root, random.Random(seed))
-    the_long_way = recovered(long)
+    change = random.Random(seed).choice(CHANGES)
+    foreseen = recovered(long, change, dry_run=True)
+    the_long_way = recovered(long, change)
     taken = shortened()
-    in_short = recovered(short)
+    foreseen_in_short = recovered(short, change, dry_run=True)
     assert taken
-    assert in_short.tasks == the_long_way.tasks
+    in_short = recovered(short, change)
+    assert foreseen_in_short.tasks == foreseen.tasks == the_long_way.tasks == in_short.tasks
+    assert foreseen_in_short.actions == foreseen.actions
+    assert told(short) == told(long)
+    assert recovered(short, change).tasks == recovered(long, change).tasks
     assert told(short) == told(long)
     assert {p.name for p in (short / ".holdfast/objects").iterdir()} == {
         p.name for p in (long / ".holdfast/objects").iterdir()

@@ -22,6 +22,7 @@ from holdfast.wording import some_of
 ID_BYTES_MAX = 128
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _DEVICES = frozenset(
     ["con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))]
 )
@@ -157,6 +158,8 @@ def normalise_items(raw: object, where: str) -> list[dict[str, Any]]:
 
 
 def _character_problem(text: str) -> str | None:
+    if _PLAIN.fullmatch(text):  # as most ids are, of thousands of runs and items
+        return None
     for index, char in enumerate(text):
         category = unicodedata.category(char)
         # Marks are how many scripts write their vowels; none can stand first.

@@ -41,6 +41,21 @@ def test_all_mistakes_are_told_at_once():
     assert [line.split(":")[0] for line in told(pipe)] == ["step one", "step two", "step three"]
 
 
+def test_an_option_that_there_is_not_is_a_mistake_like_any_other():
+    """It is told with its step, or gate, and the option that was probably meant, and hides nothing."""
+    pipe = Pipeline("p")
+
+    @pipe.step(retrys=2, version=0)
+    def one(): ...
+
+    pipe.gate("ok", after=["one"], question="Good?")
+    assert told(pipe) == [
+        "step one: there is no option retrys=. Did you mean retries?",
+        "step one: version=0 must be a whole number from 1.",
+        "gate ok: there is no option question=.",
+    ]
+
+
 def test_a_bad_name_hides_no_other_mistake():
     """What cannot be known by its name is looked at all the same: whoever mends the name has mended all."""
     pipe = Pipeline("p")

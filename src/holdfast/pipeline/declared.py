@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -59,6 +59,7 @@ class DeclaredStep(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     executor: Any
     copy: Any
     was: Any
+    unknown: Mapping[str, Any]  # options that there are not
 
 
 class DeclaredItems(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -89,6 +90,7 @@ class DeclaredGate(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     each: Any
     blocking: Any
     ask: Any
+    unknown: Mapping[str, Any]
 
 
 class DeclaredMigration(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -133,6 +133,7 @@ class Pipeline:
         executor: str = "thread",
         copy: bool = True,
         was: Names = (),
+        **unknown: Any,
     ) -> Any:
         """Declare a function as a step: bare, or with options. The function is returned unchanged.
 
@@ -154,6 +155,7 @@ class Pipeline:
         `version`: raise it to have finished work done again.
         `executor`: "thread", or "process" for work that keeps a processor busy; there is no `ctx` there.
         `copy`: False keeps no copy of large files. `was`: the names that the step had before.
+        Any other option is told as a mistake, with all others, when the pipeline is loaded.
         """
         # All options as they came; taken before any other local variable exists.
         options = {key: value for key, value in locals().items() if key not in ("self", "fn", "name")}
@@ -222,6 +224,7 @@ class Pipeline:
         each: str | None = None,
         blocking: bool = True,
         ask: str = "",
+        **unknown: Any,
     ) -> None:
         """Declare a point where a person is asked: `after` steps, after a `phase`, or after `each` batch.
 
@@ -229,7 +232,14 @@ class Pipeline:
         is not complete without an answer.
         """
         gate = DeclaredGate(
-            where=caller(), name=name, after=after, phase=phase, each=each, blocking=blocking, ask=ask
+            where=caller(),
+            name=name,
+            after=after,
+            phase=phase,
+            each=each,
+            blocking=blocking,
+            ask=ask,
+            unknown=unknown,
         )
         self._declared.gates.append(gate)
         self._mention_phase(phase)

@@ -25,6 +25,7 @@ def step_options(
     step: DeclaredStep, names: Namespace, limits: Collection[str], phases: Collection[str], told: Subject
 ) -> StepSpec:
     """The step with every option sound; its sources are still to be found."""
+    _refuse_unknown(step, told)
     writes = _writes(step.writes, told)
     appends, material, head = memory_options(step, names, told)
     return StepSpec(
@@ -57,6 +58,7 @@ def step_options(
 
 def gate_options(gate: DeclaredGate, names: Namespace, phases: Collection[str], told: Subject) -> GateSpec:
     """The gate with every option sound."""
+    _refuse_unknown(gate, told)
     if not gate.after and gate.phase is None and gate.each is None:
         told.wrong("nothing says when it comes. Give it after=[...], phase=... or each=....")
     ask = gate.ask
@@ -71,6 +73,13 @@ def gate_options(gate: DeclaredGate, names: Namespace, phases: Collection[str], 
         blocking=_flag("blocking", gate.blocking, told),
         ask=ask,
     )
+
+
+def _refuse_unknown(declared: DeclaredStep | DeclaredGate, told: Subject) -> None:
+    """Options that there are not, each with the one that was probably meant."""
+    known = set(declared.__struct_fields__) - {"fn", "where", "unknown"}
+    for name in declared.unknown:
+        told.wrong(f"there is no option {printable(name)}=.{did_you_mean(name, known)}")
 
 
 def limit_specs(limits: object, told: Subject) -> dict[str, LimitSpec]:

@@ -14,8 +14,10 @@ from holdfast.artifacts import memory
 from holdfast.commands.people import decide
 from holdfast.commands.run import RunResult
 from holdfast.commands.verify import verify
+from holdfast.errors import FormatTooNewError
 from holdfast.layout import ProjectLayout
 from holdfast.settings import Settings
+from holdfast.stores.reader import seal_sum
 from outside import OUTSIDE
 
 from .projects import events_of, exits_of, in_thread
@@ -488,3 +490,26 @@ def test_a_long_head_that_objects_has_lost_comes_back_from_the_file(tmp_path: Pa
     assert (result.outputs["first_terms"], text_of(tmp_path)) == (book.say["first_terms"], before)
     told = [finding for event in events_of(tmp_path, "state_mended") for finding in event["findings"]]
     assert [words for words in told if "first_terms" in words and FILE in words]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_section_that_a_newer_holdfast_sealed_is_refused_and_left_alone(tmp_path: Path, lost: bool) -> None:
+    """It is no damage: whoever sealed it has paid for it. Quoted in a whole section, such a line is text."""
+    newer = b"<!-- GLOSSARY_COMPLETE holdfast=2 task=glossary[ch02] more=1"
+    newer += b" sum=" + seal_sum(newer) + b" -->"
+    book = Book()
+    book.say = {"glossary[ch01]": f"The seal is:\n{newer.decode()}\nand no more.\n"}
+    assert book.run(tmp_path).status == "completed"
+    path = tmp_path / FILE
+    lines = path.read_bytes().splitlines(keepends=True)
+    (at,) = [n for n, line in enumerate(lines) if b"holdfast=1 task=glossary[ch02]" in line]
+    lines[at] = newer + b"\n"
+    path.write_bytes(b"".join(lines))
+    before = path.read_bytes()
+    if lost:
+        shutil.rmtree(tmp_path / ".holdfast")
+    book.ran.clear()
+    with pytest.raises(FormatTooNewError, match="has a seal of format 2"):
+        book.pipe().run(dir=tmp_path)
+    assert not [task for task in book.ran if task.startswith("glossary")]
+    assert path.read_bytes() == before

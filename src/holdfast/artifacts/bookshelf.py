@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.artifacts import memory
+from holdfast.artifacts.looks import refuse_newer
 from holdfast.artifacts.memory import Book
 from holdfast.stores.readable import Fingerprint, fingerprint
 from holdfast.stores.tree import WorkTree
@@ -22,7 +23,7 @@ class Bookshelf:
         self._books: dict[str, tuple[Fingerprint, Book]] = {}
 
     def read(self, path: str) -> Book:
-        """The file taken apart; the OSErrors are those of `WorkTree.read`.
+        """The file taken apart, unless a newer Holdfast sealed it; the OSErrors are those of `WorkTree.read`.
 
         Each of a thousand sections asks for it: as long as nothing has touched the file, it is read once.
         """
@@ -31,6 +32,7 @@ class Bookshelf:
         if known is not None and known[0] == mark:
             return known[1]
         book = memory.take_apart(self._tree.read(path))
+        refuse_newer(path, memory.format_if_newer(book))
         if self._mark(path) == mark:
             self._books[path] = (mark, book)
         return book

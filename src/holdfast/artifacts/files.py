@@ -22,12 +22,12 @@ from holdfast.artifacts.looks import (
     look_inline,
     look_unread,
     look_unsealed,
+    refuse_newer,
 )
 from holdfast.artifacts.products import SECTION, UNWRITTEN
 from holdfast.artifacts.sections import Sections
-from holdfast.errors import FormatTooNewError, InTheWayError
+from holdfast.errors import InTheWayError
 from holdfast.events import FileRecord
-from holdfast.pipeline.names import printable
 from holdfast.seals import Seal, Sealed
 from holdfast.stores import readable, reader
 from holdfast.stores.ahead import Read
@@ -90,7 +90,7 @@ class Files:
             parts, sha = sealed
             found = look_inline(parts, tasks, marker, sha) if parts.body or parts.seal else Look(EMPTY)
             if found.seal is None:
-                _refuse_newer(path, parts.body)
+                refuse_newer(path, seals.format_if_newer(parts.body))
             return found
         found = self._look_beside(path, read, tasks, marker)
         # What was accepted may have been nothing: only the seal tells that from a file that was emptied.
@@ -122,7 +122,7 @@ class Files:
             lines = self.tree.read(seals.seal_path(path), _SEALS_MAX).strip().splitlines()
             found = [seals.read_seal(line) for line in lines] if 0 < len(lines) <= 2 else [None]
             if found[-1] is None and lines:
-                _refuse_newer(seals.seal_path(path), lines[-1])
+                refuse_newer(seals.seal_path(path), seals.format_if_newer(lines[-1]))
             return next((seal for seal in found if seal is not None and seal.sha256 == sha), found[-1])
         except OSError as error:
             if error.errno not in NOT_TO_BE_HAD:
@@ -218,16 +218,6 @@ class Files:
     def _can_be_held(self, path: str) -> bool:
         status = self.tree.stat(path)
         return status is not None and status.st_size <= readable.HELD_MAX
-
-
-def _refuse_newer(path: str, data: bytes) -> None:
-    """What a newer Holdfast has sealed is finished work, though we cannot read its seal: it is not done again."""
-    number = seals.format_if_newer(data)
-    if number:
-        raise FormatTooNewError(
-            f"{printable(path, 200)} has a seal of format {number}; this Holdfast knows up to {seals.FORMAT}.",
-            fix="Use the newer Holdfast that wrote it, or move the file away: it is left as it is.",
-        )
 
 
 def hash_above(tree: WorkTree, record: FileRecord, path: str = "") -> tuple[str, bytes]:

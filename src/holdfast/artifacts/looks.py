@@ -9,6 +9,8 @@ import msgspec
 
 from holdfast import seals
 from holdfast.artifacts import memory
+from holdfast.errors import FormatTooNewError
+from holdfast.pipeline.names import printable
 from holdfast.seals import Seal, Sealed
 from holdfast.stores.readable import UNREADABLE, why_unreadable
 from holdfast.values import digest, is_text
@@ -62,6 +64,16 @@ def look_unread(error: OSError) -> Look:
     if error.errno not in UNREADABLE:
         raise error
     return Look(DAMAGED, why_unreadable(error))
+
+
+def refuse_newer(path: str, number: int) -> None:
+    """What a newer Holdfast has sealed, in format `number`, is finished work, though we cannot read its seal: it
+    is not done again. 0 is no such seal."""
+    if number:
+        raise FormatTooNewError(
+            f"{printable(path, 200)} has a seal of format {number}; this Holdfast knows up to {seals.FORMAT}.",
+            fix="Use the newer Holdfast that wrote it, or move the file away: it is left as it is.",
+        )
 
 
 def look_inline(sealed: Sealed, tasks: Sequence[str], marker: str | None, sha: str = "") -> Look:

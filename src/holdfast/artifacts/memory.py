@@ -138,6 +138,16 @@ def take_apart(data: bytes) -> Book:
     return Book(data, found, {block.alias: block for block in found.values() if block.alias})
 
 
+def format_if_newer(book: Book) -> int:
+    """The format of a section's seal that a newer Holdfast wrote; else 0. What a whole section quotes is text."""
+    whole = [block for block in book.blocks if block.kind == INTACT]
+    for start, end in _gaps(whole, len(book.data)):
+        for line in _SEAL_LINE.finditer(book.data, start, end):
+            if number := seals.format_if_newer(line[0]):
+                return number
+    return 0
+
+
 def _measured(data: bytes, opening: re.Match[bytes]) -> Block | None:
     """The block that begins here, if it ends where its opening line says and is proved by its seal."""
     start = _text_start(data, opening)

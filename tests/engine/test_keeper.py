@@ -45,6 +45,26 @@ def test_a_refresh_that_fails_is_tried_again(error: Exception) -> None:
     assert len(calls) >= 2
 
 
+def test_a_keeper_that_is_closed_just_as_it_begins_to_work_ends() -> None:
+    """What `close` has set is not cleared unseen: its run would wait for the thread for ever."""
+
+    class Closing(threading.Event):
+        """Whoever closes does it right before the thread notes that it has seen what is new."""
+
+        def clear(self) -> None:
+            keeper._closed.set()
+            keeper._urgent.set()
+            self.set()
+            super().clear()
+
+    keeper = Keeper(lambda: None, lambda: None, lambda: 0)
+    keeper._dirty = Closing()
+    keeper([Recorded(0.0, ev.PhaseStarted(step_id="phase:W"))])
+    assert keeper._thread is not None
+    keeper._thread.join(10)
+    assert not keeper._thread.is_alive()
+
+
 @pytest.mark.parametrize(
     "event",
     [

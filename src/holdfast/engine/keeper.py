@@ -91,10 +91,10 @@ class Keeper:
         while True:
             self._dirty.wait()
             self._urgent.wait(rest)
-            if self._closed.is_set():
-                return
             self._dirty.clear()
             self._urgent.clear()
+            if self._closed.is_set():  # asked last: what `close` has set must not be cleared unseen
+                return
             began = clock.monotonic()
             try:
                 self._keep_once()

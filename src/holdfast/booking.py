@@ -11,12 +11,6 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import asyncio
 
 
 class Calls:
@@ -85,25 +79,3 @@ class Booking:
         calls = Calls(self, before if before is None or before.last else before.before)
         _asked.set(calls)
         return calls
-
-
-class Awaiting:
-    """The asyncio tasks in which paid calls of one attempt are under way."""
-
-    def __init__(self) -> None:
-        self.tasks: set[asyncio.Task[Any]] = set()
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """While this task awaits a call; one that is made within another ends before it."""
-        import asyncio  # loaded, or nobody could await
-
-        task = asyncio.current_task()
-        assert task is not None
-        is_outer = task not in self.tasks
-        self.tasks.add(task)
-        try:
-            yield
-        finally:
-            if is_outer:
-                self.tasks.discard(task)

@@ -13,23 +13,21 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
-from holdfast.booking import Awaiting, Booking, Calls
+from holdfast.booking import Booking, Calls
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.given import amount, count, refuse_no_text, refused, shown
 from holdfast.journal import bodies
 from holdfast.pipeline.declared import is_async
 from holdfast.state import OnceRecord
+from holdfast.underway import UnderWay
 from holdfast.values import INLINE_VALUE_MAX, decode_json, encode_json
 from holdfast.wording import writable
-
-if TYPE_CHECKING:
-    import asyncio
 
 NAME_MAX = 1 << 20
 """Characters of a key or a model's name: a line of the journal holds them, also if each has to be escaped."""
@@ -121,7 +119,7 @@ class Context:
         self._recorded = once or {}
         self._input_digest = input_digest
         self._used: set[str] = set()
-        self._awaiting = Awaiting()
+        self._under_way = UnderWay()
         self._has_failed = False
         self._booking = Booking()
         self._spent: dict[str, float] = {}
@@ -181,8 +179,6 @@ class Context:
         calling `fn`.
         """
         self._alive()
-        if self._has_failed:
-            raise ContextEndedError(f"{self.task_id}: the step has failed, and makes no more paid calls.")
         if not isinstance(key, str) or not key or key != writable(key):
             raise HoldfastError(f"{self.task_id}: the key of ctx.once must be text, not {shown(key)}.")
         if len(key) > NAME_MAX:  # told before anything is paid that could not be recorded
@@ -207,13 +203,14 @@ class Context:
             return cast(T, self._once_async(key, calls, record, fn, args, kwargs))
         if record is not None:
             return cast(T, self._replay(key, calls, record))
-        self._before_paying()
-        with self._calling(key, calls):
-            result = fn(*args, **kwargs)
-        if inspect.isawaitable(result):
-            return cast(T, self._finish_async(key, calls, result))
-        event, stored = self._once_event(key, result)
-        self._desk.commit(event)
+        with self._under_way.one(awaited=False):
+            self._before_paying()
+            with self._calling(key, calls):
+                result = fn(*args, **kwargs)
+            if inspect.isawaitable(result):
+                return cast(T, self._finish_async(key, calls, result))
+            event, stored = self._once_event(key, result)
+            self._desk.commit(event)
         self._alive()  # kept for the next attempt: nothing more comes of this one
         self._booking.end(calls, key)
         return cast(T, stored)
@@ -238,13 +235,14 @@ class Context:
     ) -> Any:
         if record is not None:
             return self._replay(key, calls, record)
-        self._before_paying()
-        with self._calling(key, calls):
-            pending = fn(*args, **kwargs)
-        return await self._finish_async(key, calls, pending)
+        with self._under_way.one(awaited=True):
+            self._before_paying()
+            with self._calling(key, calls):
+                pending = fn(*args, **kwargs)
+            return await self._finish_async(key, calls, pending)
 
     async def _finish_async(self, key: str, calls: Calls, pending: Awaitable[Any]) -> Any:
-        with self._awaiting.one():
+        with self._under_way.one(awaited=True):
             with self._calling(key, calls):
                 result = await pending
             event, stored = self._once_event(key, result, awaited=True)
@@ -370,6 +368,8 @@ class Context:
             raise
 
     def _before_paying(self) -> None:
+        if self._has_failed and not _inside_once.get():  # what a call that is kept asks for belongs to it
+            raise ContextEndedError(f"{self.task_id}: the step has failed, and makes no more paid calls.")
         with self._machine():
             self._desk.before_paying(self.task_id)
 
@@ -379,10 +379,10 @@ class Context:
     def streamed(self) -> bool:
         return self._streamed
 
-    def refuse_calls(self) -> set[asyncio.Task[Any]]:
-        """The body has failed: no more paid calls begin. Gives the tasks in which some are under way."""
+    async def settle(self) -> None:
+        """The body has failed: no more paid calls begin, and those that are under way come to their end."""
         self._has_failed = True
-        return set(self._awaiting.tasks)
+        await self._under_way.settle()
 
     def end(self, why: str, *, keeps_calls: bool = False) -> None:
         """From now on this context refuses everything; with `keeps_calls`, all but the end of calls under way."""

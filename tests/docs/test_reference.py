@@ -35,7 +35,7 @@ FOR_THE_ENGINE = {
     "stream_size",
     "booked_usd",
     "booked_tokens",
-    "refuse_calls",
+    "settle",
 }
 
 

@@ -190,3 +190,104 @@ def test_a_timeout_ends_calls_that_outlast_the_failure_of_their_step(tmp_path: P
 
     result = pipe.run(dir=tmp_path)
     assert (result.status, asked, sorted(ended)) == ("completed", ["a", "b"] * 2, ["a", "a", "b", "b"])
+
+
+def test_a_failed_step_waits_for_its_calls_and_not_for_who_made_them(tmp_path: Path) -> None:
+    """Tasks that take work from a queue have no end: what is waited for is the answers that are on their way."""
+    pipe, asked, workers = Pipeline("p"), [], []
+
+    async def ask(name: str) -> str:
+        asked.append(name)
+        await asyncio.sleep(0.2)
+        return name
+
+    @pipe.step(retries=1, backoff=0.0001)
+    async def step(ctx: Context) -> list[str]:
+        names: asyncio.Queue[str] = asyncio.Queue()
+        answers: list[str] = []
+
+        async def work() -> None:
+            while True:
+                name = await names.get()
+                answers.append(await ctx.once(name, ask, name))
+                names.task_done()
+
+        for name in PRICES:
+            workers.append(asyncio.create_task(work()))
+            names.put_nowait(name)
+        await asyncio.sleep(0.01)
+        if ctx.attempt == 1:
+            raise ConnectionError
+        await names.join()
+        for worker in workers:
+            worker.cancel()
+        await asyncio.wait(workers)
+        return answers
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, sorted(asked)) == ("completed", [*PRICES])
+
+
+def test_calls_in_threads_are_waited_for_when_their_async_step_fails(tmp_path: Path) -> None:
+    """asyncio.to_thread leaves them alone, too."""
+    pipe, asked, failed = Pipeline("p"), [], threading.Event()
+
+    def ask(name: str) -> str:
+        asked.append(name)
+        if name == "a" and asked.count("a") == 1:
+            failed.set()
+            raise ConnectionError
+        assert failed.wait(PATIENCE_S)
+        threading.Event().wait(0.2)
+        return name
+
+    @pipe.step(retries=1, backoff=0.0001)
+    async def step(ctx: Context) -> list[str]:
+        return await asyncio.gather(*[asyncio.to_thread(ctx.once, name, ask, name) for name in PRICES])
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.outputs["step"], sorted(asked)) == ([*PRICES], ["a", *PRICES])
+
+
+def test_a_step_that_has_failed_says_why_also_if_its_calls_outlast_its_time(tmp_path: Path) -> None:
+    """That it ran out of time is told of one that was still at work; `no_retry_on` goes by what it raised."""
+    pipe, bodies = Pipeline("p"), []
+
+    async def ask() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    @pipe.step(retries=3, backoff=0.0001, timeout=0.1, no_retry_on=ValueError)
+    async def step(ctx: Context) -> None:
+        bodies.append(ctx.attempt)
+        call = asyncio.ensure_future(ctx.once("a", ask))
+        await asyncio.sleep(0)
+        raise ValueError("no such book", call)
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, bodies) == ("failed", [1])
+    assert "no such book" in result.picture.state.tasks["step"].error
+
+
+def test_a_call_under_way_may_make_others_when_its_step_has_failed(tmp_path: Path) -> None:
+    """Else it would fail, and what it has paid so far be paid again."""
+    pipe, asked = Pipeline("p"), []
+
+    async def ask(name: str) -> str:
+        asked.append(name)
+        await asyncio.sleep(0.1)
+        return name
+
+    async def ask_both(ctx: Context) -> str:
+        return await ask("first") + await ctx.once("second", ask, "second")
+
+    @pipe.step(retries=1, backoff=0.0001)
+    async def step(ctx: Context) -> str:
+        both = asyncio.ensure_future(ctx.once("both", ask_both, ctx))
+        await asyncio.sleep(0.01)
+        if ctx.attempt == 1:
+            raise ConnectionError
+        return await both
+
+    result = pipe.run(dir=tmp_path)
+    assert (result.outputs["step"], asked) == ("firstsecond", ["first", "second"])

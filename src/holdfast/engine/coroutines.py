@@ -82,7 +82,7 @@ class Coroutines:
             current_task.set(node.id)
             call.arguments = self._prepare(attempt).arguments
             if attempt.ctx is not None:
-                call.still_paying = attempt.ctx.refuse_calls
+                call.settle = attempt.ctx.settle
 
         return Start(call, prepare, lambda outcome: self._ended(attempt, outcome))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -18,7 +18,7 @@ class Call(msgspec.Struct, eq=False):
     arguments: Mapping[str, Any]
     timeout: float | None = None
     function_name: str = ""  # by which a worker process finds the function
-    still_paying: Callable[[], Collection[Any]] = tuple  # the asyncio tasks of a failed body's calls under way
+    settle: Callable[[], Awaitable[None]] | None = None  # wait for what a body that has failed is paying for
 
 
 class Outcome(msgspec.Struct, eq=False):

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
 
 import msgspec
 
@@ -101,7 +101,7 @@ class LoopExecutor:
         try:
             start.prepare(call)
             async with deadline:
-                value = await _through(call)
+                value = await call.fn(**call.arguments)
             if deadline.expired():  # it swallowed its cancellation: what it gives comes too late all the same
                 raise TimeoutError
             outcome = Outcome(value=value, duration=monotonic() - started)
@@ -111,6 +111,8 @@ class LoopExecutor:
             late = deadline.expired()
             told = error if isinstance(error, TimeoutError) or not late else TimeoutError()
             outcome = Outcome(error=told, duration=monotonic() - started, timed_out=late)
+        if outcome.broke_off:
+            await _settle(call, deadline.when())
         # After a stop it is dropped, perhaps by the ending interpreter, where no thread begins any more.
         if not self._stopped:
             start.done(outcome)
@@ -120,22 +122,12 @@ class LoopExecutor:
             task.cancel()
 
 
-async def _through(call: Call) -> Any:
-    """What the body gives.
+async def _settle(call: Call, until: float | None) -> None:
+    """Wait for other calls of a failed body that go on, as those that it has gathered do, while its time lasts.
 
-    If it fails while other calls of its own go on, as those that it has gathered do, their answers are waited for:
-    a retry that began earlier would pay for them again.
+    A retry that began earlier would pay for them again.
     """
-    try:
-        return await call.fn(**call.arguments)
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:
-        paying = call.still_paying() if Outcome(error=error).broke_off else ()
-        try:
-            if paying:
-                await asyncio.wait(paying)
-        finally:
-            for task in paying:
-                task.cancel()  # out of time, or the run is being stopped
-        raise
+    with suppress(TimeoutError, asyncio.CancelledError):  # out of time, or the run is being stopped: it has failed
+        async with asyncio.timeout_at(until):
+            if call.settle is not None:
+                await call.settle()

@@ -1,29 +1,33 @@
 """Which reports of usage are on record already: what a replayed call cost is not booked again.
 
-Reports are counted. In a step that does one thing after the other, a report belongs to the call before it, and
-the n-th of a call is known if n are on record for it. Calls may also go on side by side, and come to their end in
+Reports are counted. In a step that does one thing after the other, a report belongs to the call before it, and as
+many of a call are known as are on record for it. Calls may also go on side by side, and come to their end in
 another order when they are replayed. So a report belongs to what its own thread, or asyncio task, has asked for
-last: one call, or several that were asked for while another was under way (asyncio.gather), which are counted
-together. For whoever has asked for none, such as a thread that collects what others have fetched, all calls are.
+last: one call, or all of them from the first on that it asked for while another was under way (asyncio.gather):
+nobody knows which of those it is about. For whoever has asked for none, such as a thread that collects what others
+have fetched, all calls are.
 """
 
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
+import weakref
 
 
 class Calls:
     """What one thread or task has asked for at a time."""
 
-    __slots__ = ("before", "booking", "known", "last", "reports", "under_way")
+    __slots__ = ("before", "booking", "known", "last", "overlap", "under_way", "who")
 
-    def __init__(self, booking: Booking, before: Calls | None) -> None:
+    def __init__(self, booking: Booking, who: object = None, before: Calls | None = None) -> None:
         self.booking = booking
-        self.before = before  # the nearest earlier ones of which something came
+        self.who = who
+        self.before = before  # the nearest earlier ones of which something came, while nothing has come of these
         self.under_way = 0
-        self.known = 0  # reports on record
-        self.reports = 0  # in this attempt
+        self.overlap = False
+        self.known = 0  # reports on record that have not been met again
         self.last = ""  # the key of the one that ended last; "" while there is none
 
 
@@ -35,26 +39,28 @@ class Booking:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._known = 0
-        self._reports = 0
-        self._last = ""
+        self._all = Calls(self)
 
-    def ask(self, known: int) -> Calls:
-        """A call is asked for, of which `known` reports are on record."""
-        before = self._own()
+    def ask(self, known: int, *, within: str = "") -> Calls:
+        """A call is asked for, `within` another one perhaps; `known` reports of it are on record."""
+        before, who = self._own(), _who()
         with self._mutex:
-            calls = before if before is not None and before.under_way else self._next(before)
+            calls = before
+            if calls is None or calls.who != who or not (calls.under_way or calls.overlap):
+                calls = self._next(who, before)
+            calls.overlap = calls.overlap or (calls.under_way > 0 and not within)
             calls.under_way += 1
             calls.known += known
-            self._known += known
+            self._all.known += known
         return calls
 
     def end(self, calls: Calls, key: str = "") -> None:
         """One of these calls has ended; without a key it has failed."""
         with self._mutex:
             calls.under_way -= 1
-            calls.last = key or calls.last
-            self._last = key or self._last
+            if key:
+                calls.last = self._all.last = key
+                calls.before = None
 
     def report(self) -> tuple[str, bool]:
         """The key of the call that usage is reported of, if any, and whether this report is not on record yet."""
@@ -62,20 +68,28 @@ class Booking:
         with self._mutex:
             while calls is not None and not calls.last:
                 calls = calls.before
-            if calls is None and not self._last:
-                return "", True
-            self._reports += 1
-            if calls is None:
-                return self._last, self._reports > self._known
-            calls.reports += 1
-            return calls.last, calls.reports > calls.known
+            calls = calls or self._all
+            is_known = bool(calls.last) and calls.known > 0
+            for counted in {calls, self._all} if is_known else ():
+                counted.known -= 1
+            return calls.last, not is_known
 
     def _own(self) -> Calls | None:
-        """What this thread or task has asked for; a thread may have worked for another attempt before."""
+        """What this thread or task, or who began it, has asked for; a thread may have had another attempt."""
         calls = _asked.get()
         return calls if calls is not None and calls.booking is self else None
 
-    def _next(self, before: Calls | None) -> Calls:
-        calls = Calls(self, before if before is None or before.last else before.before)
+    def _next(self, who: object, before: Calls | None) -> Calls:
+        calls = Calls(self, who, before if before is None or before.last else before.before)
         _asked.set(calls)
         return calls
+
+
+def _who() -> object:
+    """This asyncio task, else this thread: a task inherits what whoever made it has asked for."""
+    asyncio = sys.modules.get("asyncio")  # of whoever does without it, nobody loads it
+    try:
+        task = asyncio.current_task() if asyncio is not None else None
+    except RuntimeError:  # no loop runs in this thread
+        task = None
+    return weakref.ref(task) if task is not None else threading.get_ident()

@@ -13,13 +13,14 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
 from holdfast.booking import Booking, Calls
+from holdfast.desk import Desk
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.given import amount, count, refuse_no_text, refused, shown
 from holdfast.journal import bodies
@@ -43,40 +44,6 @@ class ContextEndedError(HoldfastError):
     """The attempt this context belongs to is over."""
 
     code = "ended"
-
-
-class Desk(Protocol):
-    """Where a context hands in what it has to say. The engine has one; `holdfast.testing` another."""
-
-    def commit(self, *events: ev.Event) -> None:
-        """Record these durably before returning."""
-
-    async def commit_async(self, *events: ev.Event) -> None:
-        """The same without blocking the event loop."""
-
-    def say(self, event: ev.Event) -> None:
-        """Record this soon; it survives the process, and is synced with the next commit."""
-
-    def store(self, data: bytes, task: str) -> str:
-        """Keep the result of a task's paid call by hash."""
-
-    def fetch(self, ref: str) -> bytes:
-        """Bytes kept by hash."""
-
-    def read_back(self, load: Callable[[], T]) -> T:
-        """What `load` reads of finished work; a disk that fails at that stops the run."""
-
-    def before_paying(self, task: str) -> None:
-        """Refuse, and stop the run, if the result of a call could not be kept."""
-
-    def begin_stream(self, path: str, task: str) -> None:
-        """Set aside what stands where a file of the work tree is going to grow."""
-
-    def stream(self, path: str, data: bytes, size: int | None) -> int:
-        """Append to a growing file of the work tree that has `size` bytes (None: any); gives its new size."""
-
-    def fresh_path(self, name: str) -> Path:
-        """A path for a large file, on the project's disk, not existing yet."""
 
 
 class Context:
@@ -198,7 +165,8 @@ class Context:
             )
         self._used.add(key)
         record = self._recorded.get(key)
-        calls = self._booking.ask(record.usages if record is not None else 0)
+        known = record.usages if record is not None else 0
+        calls = self._booking.ask(known, within=_inside_once.get())
         if (record is not None and record.awaited) or is_async(fn):
             return cast(T, self._once_async(key, calls, record, fn, args, kwargs))
         if record is not None:

@@ -92,13 +92,47 @@ async def each_in_a_task(ctx: Context, model: Model) -> None:
     await asyncio.gather(*map(fetch, PRICES))
 
 
+async def beside_a_slow_one(ctx: Context, model: Model) -> None:
+    """What a task has asked for is its own, also if it was made while another call was under way."""
+
+    async def fetch(name: str) -> None:
+        answer = await ctx.once(name, model.ask_async, name)
+        await pause()
+        ctx.usage(cost_usd=PRICES[answer])
+
+    async def fetch_others() -> None:
+        await asyncio.gather(fetch("b"), fetch("c"))
+
+    answer, _ = await asyncio.gather(ctx.once("a", model.ask_async, "a"), fetch_others())
+    ctx.usage(cost_usd=PRICES[answer])
+
+
+async def one_ahead(ctx: Context, model: Model) -> None:
+    """The next call is under way while the last one's answer is looked at; a replayed one is not."""
+
+    def begin(name: str) -> asyncio.Future[str]:
+        return asyncio.ensure_future(ctx.once(name, model.ask_async, name))
+
+    ahead = begin("a")
+    for following in ("b", "c", ""):
+        current, ahead = ahead, begin(following) if following else ahead
+        answer = await current
+        await asyncio.sleep(0)
+        ctx.usage(cost_usd=PRICES[answer])
+
+
+async def pause() -> None:
+    """Longer than the quickest call, shorter than the slowest, also with what it takes to keep one's answer."""
+    await asyncio.sleep(0.05)
+
+
 IN_THREADS = (in_threads, by_the_thread_that_waits)
 
 
 @pytest.mark.parametrize(
     ("body", "known"),
     [
-        *[(body, "") for body in (by_the_thread_that_waits, gathered)],
+        *[(body, "") for body in (by_the_thread_that_waits, gathered, beside_a_slow_one, one_ahead)],
         *[(body, known) for body in (in_threads, as_they_come, each_in_a_task) for known in ("", "a", "bc")],
     ],
 )
@@ -138,6 +172,26 @@ def test_what_calls_side_by_side_cost_is_booked_once(
     result = pipe.run(dir=tmp_path)
     assert (result.status, sorted(model.asked)) == ("completed", sorted(set(PRICES) - set(known)))
     assert (result.cost_usd, result.picture.state.wasted_cost_usd) == (111.0, 0.0)
+
+
+def test_calls_within_calls_are_not_side_by_side(tmp_path: Path) -> None:
+    """So each has its own reports: there may be fewer of one than the last time, and none of another is hidden."""
+    pipe = Pipeline("p")
+
+    @pipe.step(retries=1, backoff=0.0001)
+    def step(ctx: Context) -> str:
+        if ctx.attempt == 2:
+            ctx.once("outer", lambda: ctx.once("inner", str, "text"))
+        ctx.once("first", str, "text")
+        for _ in range(3 - ctx.attempt):
+            ctx.usage(cost_usd=1.0)
+        if ctx.attempt == 1:
+            raise ConnectionError
+        ctx.once("second", str, "text")
+        ctx.usage(cost_usd=10.0)
+        return "done"
+
+    assert pipe.run(dir=tmp_path).cost_usd == 12.0
 
 
 def test_calls_that_are_under_way_when_their_step_fails_are_kept(tmp_path: Path) -> None:

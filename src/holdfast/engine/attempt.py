@@ -14,7 +14,8 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.parts import shorten
 from holdfast.artifacts.products import OutputRefusedError, part_path, plain_output, task_seal
-from holdfast.context import Context, Desk
+from holdfast.context import Context
+from holdfast.desk import Desk
 from holdfast.engine.desk import disk_failed_under
 from holdfast.engine.growing import read_grown
 from holdfast.engine.refused import Refused, refuse_others_files

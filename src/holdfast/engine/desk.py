@@ -89,7 +89,7 @@ class LookingDesk(DeafDesk):
 
 
 class EngineDesk:
-    """See `context.Desk`. `call_committer` asks a worker thread to pump on behalf of a coroutine."""
+    """See `desk.Desk`. `call_committer` asks a worker thread to pump on behalf of a coroutine."""
 
     def __init__(
         self,

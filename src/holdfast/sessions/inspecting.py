@@ -12,7 +12,8 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts, LostValueError
 from holdfast.artifacts.parts import differing
-from holdfast.context import Context, Desk
+from holdfast.context import Context
+from holdfast.desk import Desk
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.drawing import draw
 from holdfast.errors import InTheWayError

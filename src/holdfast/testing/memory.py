@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class MemoryDesk:
-    """See `holdfast.context.Desk`. Everything a step says is in `events`, what it streams in `written`."""
+    """See `holdfast.desk.Desk`. Everything a step says is in `events`, what it streams in `written`."""
 
     def __init__(self) -> None:
         self.events: list[ev.Event] = []

@@ -26,6 +26,7 @@ class Research:
         self.root = root
         self.made: list[str] = []
         self.answer = "first"
+        self.words = 2
 
     def run(self, **options: object) -> RunResult:
         self.made.clear()
@@ -61,7 +62,7 @@ class Research:
         @pipe.step(writes={"text": "report.md"})
         def report(summary: dict[str, str]) -> dict[str, object]:
             self.made.append("report")
-            return {"text": "".join(summary.values()), "words": 2}
+            return {"text": "".join(summary.values()), "words": self.words}
 
         @pipe.step(writes="title.md")
         def title(report: dict[str, object]) -> str:
@@ -247,3 +248,18 @@ def test_a_value_that_is_to_be_made_again_is_not_given_up_when_that_is_put_off(r
     result = research.run()
     assert (result.status, research.made, result.outputs["report"]["words"]) == ("completed", ["report"], 2)
     assert not list(research.root.glob("*.bak.*"))
+
+
+def test_a_value_that_a_later_round_gave_is_made_again_for_who_takes_it(tmp_path: Path) -> None:
+    """An older copy of the record was put back: the file of that round is whole, and its value nowhere."""
+    research, backup = Research(tmp_path / "project"), tmp_path / "backup"
+    research.root.mkdir()
+    result = research.run()
+    shutil.copytree(research.root / ".holdfast", backup)
+    decide(open_project(research.root), result.run_id, "report", "redo")
+    research.words = 3
+    research.run()
+    research.lose_state()
+    shutil.copytree(backup, research.root / ".holdfast")
+    (research.root / "title.md").unlink()
+    assert (research.run().status, research.made) == ("completed", ["report", "title"])

@@ -65,8 +65,8 @@ class Gathering:
         known = record or _NOTHING
         finished = known.accepted if known.status == COMPLETED else None
         files, rare = self._open_files(node, known, paths) if finished is None else self._files(node, finished)
-        if finished is not None and _are_newer(files, known.round):
-            rare["is_overtaken"] = self._is_overtaken(files, paths)
+        if finished is not None and _are_newer(files, known.round) and self._is_overtaken(files, paths):
+            rare |= {"is_overtaken": True, "value_lost": self._lacks_value(files)}
         if wanted:
             rare["wanted"] = True
         if (
@@ -149,6 +149,11 @@ class Gathering:
             for found in files.values()
         )
 
+    def _lacks_value(self, files: Mapping[str, Look]) -> bool:
+        """Whether a seal of these tells of a value that belongs to them, and that is not to be had."""
+        seals = [found.seal for found in files.values() if found.seal is not None]
+        return any(seal.value_digest and self.artifacts.rest_of(seal) is None for seal in seals)
+
     def can_heal(self, file: ev.FileRecord) -> bool:
         """Whether the accepted bytes are in objects/, or in what was set aside."""
         return self.artifacts.can_heal(file) or bool(self.backups.find(file))
@@ -194,9 +199,8 @@ class Gathering:
         for key, path in paths.items():
             files[path] = self._open_file(node, key, path)
         files = _as_before_sealing(node, paths, files) if len(files) > 1 else files
-        for found in files.values():
-            if found.seal is not None and found.seal.value_digest and self.artifacts.rest_of(found.seal) is None:
-                rare["value_lost"] = True
+        if self._lacks_value(files):
+            rare["value_lost"] = True
         if paths and "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
             rare["parts_files"] = {part_path(path): self._stream(node, key, path) for key, path in paths.items()}
         if record.accepted is None and record.previous is None:

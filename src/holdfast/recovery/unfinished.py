@@ -132,7 +132,8 @@ def found_newer(evidence: Evidence) -> Decision | None:
 
 def _is_value_due(evidence: Evidence) -> bool:
     """Whether a lost value is made again at once: something takes it, or the record says that it was there."""
-    return evidence.wanted or evidence.record.accepted is not None
+    is_on_record = evidence.record.accepted is not None and not evidence.is_overtaken
+    return evidence.wanted or is_on_record
 
 
 def _may_fit(evidence: Evidence, seal: Seal) -> bool:

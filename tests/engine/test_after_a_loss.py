@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.commands.people import approve, decide, note
+from holdfast.commands.people import approve, decide, note, reject
 from holdfast.commands.plan import make_plan
 from holdfast.commands.recover import recover
 from holdfast.commands.run import RunResult
@@ -410,3 +410,27 @@ def test_a_budget_is_not_lifted_by_the_loss_of_the_record(tmp_path: Path) -> Non
             recover(pipe.compile(), open_project(tmp_path), Request())
         assert (pipe.run(dir=tmp_path, concurrency=1).status, made) == ("paused", ["a", "b"])
     assert (pipe.run(dir=tmp_path, budget_usd=9).status, made) == ("completed", ["a", "b", "c"])
+
+
+def test_work_that_was_sent_back_behind_lost_lines_is_not_believed(tmp_path: Path) -> None:
+    """Rounds are counted by the words of the journal: with some of them lost, a seal's may be the higher one."""
+    pipe, made = Pipeline("p"), []
+
+    @pipe.step(writes="plan.md")
+    def plan(ctx: Context) -> str:
+        made.append(ctx.feedback)
+        return f"{len(made)}"
+
+    result = pipe.run(dir=tmp_path)
+    for feedback in ("more", "still more", "less"):
+        result = pipe.run(dir=tmp_path) if feedback != "more" else result
+        reject(open_project(tmp_path), result.run_id, "plan", "plan", feedback)
+    journal = journal_of(tmp_path)
+    for file in journal.parent.glob("checkpoint_*"):
+        file.unlink()
+    lines = journal.read_bytes().splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if b'"run_stopped"' in line)
+    last = max(number for number, line in enumerate(lines) if b'"rewind_requested"' in line)
+    journal.write_bytes(b"".join([*lines[:first], *lines[last:]]))
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert made == [[], ["more"], ["still more"], ["less"]]

@@ -178,6 +178,8 @@ def test_a_seal_of_a_round_that_is_not_on_record_yet_is_adopted() -> None:
     """The record is an older copy: it cannot have sent that back."""
     found = evidence(TaskState(round=1, cut_off=True), files=one_file(look.SEALED, seal=seal(round=2)))
     assert action(found) == decisions.ADOPT
+    others = one_file(look.SEALED, seal=seal(round=2, run="another"))
+    assert action(replace(found, files=others)) == decisions.REDO, "whose rounds are not this run's"
 
 
 def test_finished_work_that_a_later_round_has_overtaken_is_adopted() -> None:

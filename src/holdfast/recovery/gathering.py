@@ -109,6 +109,7 @@ class Gathering:
             living_runs=self.living_runs,
             taken=self._taken(node, known) if node.parents and known.input_digest != made_of.digest else {},
             is_rebuilt=self.state.rebuilt,
+            lacks_lines=self.state.lost,
         )
 
     def _taken(self, node: Node, record: TaskState) -> dict[str, bool]:

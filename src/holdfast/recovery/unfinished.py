@@ -14,7 +14,7 @@ from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, SEALED_WHOLE, De
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.seeing import NOT_JSON
 from holdfast.seals import Seal
-from holdfast.state import IN_PROGRESS
+from holdfast.state import COMPLETED, IN_PROGRESS
 from holdfast.values import is_json
 from holdfast.wording import of_all
 
@@ -115,13 +115,23 @@ def _adopt_sealed(evidence: Evidence) -> Decision | None:
     for seal in found:
         if seal.run != evidence.run_id and seal.run in evidence.living_runs:
             return None
-        if evidence.recorded and seal.round < evidence.record.round:
+        if evidence.recorded and not _is_of_round(evidence, seal):
             return None
         if not _may_fit(evidence, seal):
             return None
     # An answer that was carried out, but for the record of it, holds: whose edit it was is not forgotten.
     about = "kept" if evidence.record.decided == "keep" else "sealed"
     return replace(SEALED_WHOLE, paths=tuple(evidence.files), about=about)
+
+
+def _is_of_round(evidence: Evidence, seal: Seal) -> bool:
+    """Whether the record has not gone past this. Of another run's rounds, none is known to be a later one.
+
+    Nor of this run's, if it has lost lines: what sent the work back may have come after rounds that are gone.
+    """
+    counts = evidence.record.status == COMPLETED or not evidence.lacks_lines
+    is_later = seal.round > evidence.record.round and seal.run == evidence.run_id and counts
+    return is_later or seal.round == evidence.record.round
 
 
 def found_newer(evidence: Evidence) -> Decision | None:

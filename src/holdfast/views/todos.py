@@ -40,15 +40,16 @@ from holdfast.views.todofile import DONE, GOING, TODO, WAITING, Edge, Found, Row
 Edges = Callable[[], Iterable[Edge]]  # (task, what it depends on)
 
 # One statement for all rows, which come as JSON: other threads can go on meanwhile, unlike with `executemany`.
+# Its values have names: numbers (`?1`) are a mistake to Python 3.12.0 to 3.12.3, which takes them for names.
 _INSERT_TODOS = (
-    "INSERT INTO todos (created_at, updated_at, id, title, description, status) SELECT ?1, ?1, key,"
+    "INSERT INTO todos (created_at, updated_at, id, title, description, status) SELECT :at, :at, key,"
     " json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')"
-    " FROM json_each(?2) WHERE true ON CONFLICT (id) DO UPDATE SET title = excluded.title,"
+    " FROM json_each(:rows) WHERE true ON CONFLICT (id) DO UPDATE SET title = excluded.title,"
     " description = excluded.description, status = excluded.status, updated_at = excluded.updated_at"
 )
 _INSERT_DEPS = (
     "INSERT INTO todo_deps (todo_id, depends_on)"
-    " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1) ORDER BY 1, 2"
+    " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:deps) ORDER BY 1, 2"
 )
 _STATUS = {
     PENDING: TODO,
@@ -226,9 +227,9 @@ class TodosView:
         if change.gone:
             connection.executemany("DELETE FROM todos WHERE id = ?", change.gone)
         if change.rows:
-            connection.execute(_INSERT_TODOS, (drawn.at, _json(change.rows)))
+            connection.execute(_INSERT_TODOS, {"at": drawn.at, "rows": _json(change.rows)})
         if change.deps:
-            connection.execute(_INSERT_DEPS, (_json(change.deps),))
+            connection.execute(_INSERT_DEPS, {"deps": _json(change.deps)})
         connection.execute("INSERT INTO todo_view VALUES (?, ?, ?)", (drawn.run_id, drawn.seq, drawn.digest))
         connection.execute("COMMIT")
         self._rows, self._deps, self._reported, self._kept = drawn.rows, drawn.deps, "", ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 
 import pytest
 
-from holdfast.tuning import by_turns, seldom
+from holdfast.tuning import by_turns, collect_what_was_kept, seldom
 
 
 def test_two_runs_at_once_give_the_collector_back_as_it_was() -> None:
@@ -48,6 +49,30 @@ def test_what_was_made_meanwhile_is_looked_through_with_all_that_is_old() -> Non
         assert gc.get_freeze_count() > many > 0
     finally:
         gc.unfreeze()
+
+
+class Knot:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_garbage_that_counts_as_old_is_looked_for_once_it_is_a_good_part() -> None:
+    """The collector would not do that by itself, however much there is; a little is not worth the time."""
+    gc.collect()
+    collect_what_was_kept()
+    with seldom():
+        little = weakref.ref(Knot())
+    collect_what_was_kept()
+    assert little() is not None
+    with seldom():
+        much = [Knot() for _ in range(len(gc.get_objects()) // 2)]
+        last = weakref.ref(much[-1])
+    del much
+    collect_what_was_kept()
+    assert last() is None
+    assert little() is None
 
 
 def test_threads_take_turns_sooner_for_a_while() -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 _RARELY = 500_000
+_WORTH_A_LOOK = 10_000
 _OFTEN_S = 0.0005
 
 T = TypeVar("T")
@@ -51,6 +52,8 @@ def _set_interval(pause: float) -> None:
     sys.setswitchinterval(pause + 0.0000005)  # it takes whole microseconds, and rounds down what it gave itself
 
 
+_hidden = 0  # about so many objects the collector was told are old, since it last looked at all
+
 _collecting = _Setting(gc.get_threshold, lambda threshold: gc.set_threshold(*threshold), _rarely)
 
 
@@ -62,11 +65,31 @@ def seldom() -> Iterator[None]:
     collector does by itself, finds nothing and takes a tenth of the time. So they count as old when they are made:
     else it would look through all of them as soon as it may.
     """
+    global _hidden
     with _collecting.changed():
         yield
         if not gc.get_freeze_count():  # nobody else keeps objects from being looked at
+            few, many, _ = gc.get_count()
+            _hidden += few + many * _RARELY
             gc.freeze()
             gc.unfreeze()
+
+
+def collect_what_was_kept() -> None:
+    """Look for garbage among what counts as old by `seldom`, if that may be a good part of all there is.
+
+    A run that is over is garbage, and large. The collector, which never saw it grow, would not look for it however
+    many a program makes one after another. The share is the one at which it looks by itself.
+    """
+    global _hidden
+    if _hidden < _WORTH_A_LOOK or not gc.isenabled() or gc.get_freeze_count():
+        return
+    gc.freeze()
+    total = gc.get_freeze_count()
+    gc.unfreeze()
+    if _hidden * 4 > total:
+        gc.collect()
+        _hidden = 0
 
 
 by_turns = _Setting(sys.getswitchinterval, _set_interval, lambda pause: min(pause, _OFTEN_S)).changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import threading
 import time
@@ -420,3 +421,20 @@ def test_a_link_that_is_put_in_the_way_of_an_output_uses_up_no_attempt(
     undone[0]()
     assert shop.pipe.run(dir=tmp_path).status == "completed"
     assert (shop.paid, (tmp_path / "drafts" / "a.md").read_text()[:5]) == (["call"], "text\n")
+
+
+def test_runs_of_one_program_leave_no_descriptor(tmp_path: Path) -> None:
+    """What a run leaves in memory may be collected late; it holds nothing open until then."""
+    pipe = Pipeline("p")
+    pipe.items("part", ["a", "b"])
+
+    @pipe.step(each="part", writes="parts/{part}.md")
+    def piece(part: str) -> str:
+        return part
+
+    pipe.run(dir=tmp_path)
+    gc.collect()
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(3):
+        pipe.run(dir=tmp_path, force=True)
+    assert len(os.listdir("/dev/fd")) == before

@@ -156,6 +156,21 @@ def test_descriptors_stay_bounded(tree):
     assert len(os.listdir("/dev/fd")) <= before  # fewer, if what another test left open has gone meanwhile
 
 
+def test_a_closed_tree_holds_nothing_open_and_knows_its_project_again(tree, root, tmp_path):
+    """A program that runs many pipelines has a tree of each until the collector comes by."""
+    tree.write("a/x", b"x", sync=False)
+    gc.collect()
+    before = len(os.listdir("/dev/fd"))
+    tree.close()
+    assert len(os.listdir("/dev/fd")) == before - 2  # the folder `a`, and the project
+    assert tree.read("a/x") == b"x"
+    tree.close()
+    root.rename(tmp_path / "elsewhere")
+    root.mkdir()
+    with pytest.raises(InTheWayError, match="another folder"):
+        tree.read("a/x")
+
+
 def test_a_finished_file_is_moved_in(tree, root, tmp_path):
     """The source is gone, the artifact is there; a link as source is refused."""
     (tmp_path / "out").write_bytes(b"large")

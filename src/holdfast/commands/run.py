@@ -58,7 +58,7 @@ from holdfast.sessions.session import OpenRun, copied, locked, make_folders
 from holdfast.settings import load_settings
 from holdfast.signals import to_be_heard
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
-from holdfast.tuning import seldom
+from holdfast.tuning import collect_what_was_kept, seldom
 from holdfast.values import is_same
 from holdfast.views.matrix import shown_status
 from holdfast.views.picture import Picture, decode_spec
@@ -144,6 +144,7 @@ def execute(
 ) -> RunResult:
     """Carry a request out. Raises HoldfastError for mistakes, locks and disks; a failed task is a result."""
     hooks = hooks or Hooks()
+    collect_what_was_kept()  # by an earlier run of this process
     try:
         runs = list_runs(layout)
         choice = choose(compiled, layout, request)  # mistakes are told before anything is created

@@ -58,9 +58,9 @@ class WorkTree:
 
     def __init__(self, root: Path, tmp: Path) -> None:
         self.root = root
-        self._root = _Folder(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         self._tmp = tmp
-        self._root.seen_at = math.inf  # whatever its name leads to later: this is the project
+        self._root: _Folder | None = self._open_root()
+        self._identity = self._root.identity
         self._folders: dict[str, _Folder] = {}  # by their path
         self._writable: set[str] = set()  # folders that files can be made in
         self._mutex = threading.Lock()
@@ -68,9 +68,31 @@ class WorkTree:
         self._changed: set[str] = set()  # by us, since others read ahead: what they read of these is the past
 
     def close(self) -> None:
-        """Let go of all kept folders; the tree stays usable."""
+        """Let go of all kept folders; the tree stays usable.
+
+        Of the project, too: whoever has the tree may be garbage that nobody collects for long, and a program that
+        runs many pipelines would run out of descriptors.
+        """
         self._forget_folders()
         self._read_no_more()
+        self._root = None
+
+    def _open_root(self) -> _Folder:
+        root = _Folder(os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        root.seen_at = math.inf  # whatever its name leads to later: this is the project
+        return root
+
+    def _project(self) -> _Folder:
+        """The open folder of the project; for whoever comes after `close` it is opened again."""
+        root = self._root
+        if root is None:
+            root = self._open_root()
+            if root.identity != self._identity:
+                raise InTheWayError(
+                    f"{self.root} is another folder than before.", fix="Run the same command again."
+                )
+            self._root = root
+        return root
 
     def _forget_folders(self) -> None:
         with self._mutex:
@@ -161,7 +183,7 @@ class WorkTree:
             self._read_no_more()
         elif self._ahead is None or not self._ahead.is_unused:
             self._read_no_more()
-            self._ahead = ReadAhead(self._root.fd)
+            self._ahead = ReadAhead(self._project().fd)
 
     def expect(self, paths: Sequence[str], signs: Callable[[Sequence[str]], list[str]]) -> None:
         """These files, and no others, are going to be taken, in this order; see `prepare`.
@@ -328,7 +350,7 @@ class WorkTree:
         return self._walk(folders, create, sync), name
 
     def _walk(self, names: list[str], create: bool, sync: bool) -> _Folder:
-        folder = self._root
+        folder = self._project()
         for depth, name in enumerate(names, 1):
             folder = self._step_into(folder, "/".join(names[:depth]), name, create, sync)
         return folder

@@ -13,6 +13,7 @@ from holdfast import events as ev
 from holdfast.cli.console import Console, PlainConsole
 from holdfast.cli.stopping import Stopper
 from holdfast.engine.commit import Recorded
+from holdfast.errors import StorageError
 from holdfast.views.picture import Picture
 
 
@@ -79,3 +80,20 @@ def test_handlers_are_put_back() -> None:
     previous = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(previous)
     assert previous == -1
+
+
+def test_a_system_without_threads_is_told_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no mistake of ours: whoever listens for signals, or shows how a run goes, is not started."""
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(StorageError, match="Could not start a thread"), Stopper(Console(), 10.0):
+        pass
+    assert signal.getsignal(signal.SIGTERM) == before
+    console = PlainConsole({})
+    with pytest.raises(StorageError, match="Could not start a thread"):
+        console.open(no_picture)
+    console.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -144,6 +145,54 @@ def test_a_worker_whose_time_no_thread_can_mind_is_no_failure_of_the_step(
         patch.setattr(threading.Timer, "start", refused)
         run(executor, "talking", timeout=PATIENCE_S)
     assert not executor._all
+
+
+NO_THREADS = """
+import threading
+from holdfast.executors.worker import main
+
+def refused(thread):
+    raise RuntimeError("can't start new thread")
+
+threading.Thread.start = refused
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [(NO_THREADS, "the system allows it no thread"), ("exit(3)", "before it was ready .exit status 3.")],
+)
+def test_a_worker_that_never_got_ready_is_no_failure_of_the_step(
+    executor: ProcessExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, why: str
+) -> None:
+    """Nothing was begun: that costs no attempt, and stops the run as any other lack of processes does."""
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!{sys.executable}\n{words}")
+    interpreter.chmod(0o755)
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match=f"worker process: .*{why}"):
+        patch.setattr(sys, "executable", str(interpreter))
+        run(executor, "depth", value=[1])
+    assert not executor._all
+    assert run(executor, "depth", value=[1]).value == 1
+
+
+def test_a_worker_that_is_ended_before_it_is_ready_was_stopped_by_us(
+    executor: ProcessExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of a run that is no trouble of the machine."""
+    interpreter, begun = tmp_path / "python", tmp_path / "begun"
+    interpreter.write_text(f"#!{sys.executable}\nimport time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(600)")
+    interpreter.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(interpreter))
+    outcomes: list[Outcome] = []
+    waiting = threading.Thread(target=lambda: outcomes.append(run(executor, "depth", value=[1])))
+    waiting.start()
+    while not begun.exists():
+        assert waiting.is_alive()
+    executor.close()
+    waiting.join(PATIENCE_S)
+    assert outcomes[0].cancelled and not outcomes[0].value
 
 
 def test_no_process_is_started_after_the_end(executor: ProcessExecutor) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from holdfast import clock
+from holdfast import clock, threads
 from holdfast.cli.printing import hour, money, say
 from holdfast.cli.progress import Progress, Told
 from holdfast.state import IN_PROGRESS
@@ -63,7 +63,7 @@ class PlainConsole(Console):
 
     def open(self, picture: PictureOf) -> None:
         self._picture = picture
-        self._thread.start()
+        threads.start(self._thread)
 
     def events(self, recorded: Sequence[Any]) -> None:
         self._inbox.put(partial(self._take, list(recorded)))

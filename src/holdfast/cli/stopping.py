@@ -16,8 +16,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from holdfast import threads
 from holdfast.cli.console import Console
 from holdfast.engine.forked import have_children_take
+from holdfast.errors import StorageError
 from holdfast.signals import to_be_heard
 from holdfast.wording import counted
 
@@ -65,7 +67,12 @@ class Stopper:
             self._reader, self._writer = socket.socketpair()
             self._writer.setblocking(False)
             self._listener = threading.Thread(target=self._listen, name="holdfast-signals", daemon=True)
-            self._listener.start()
+            try:
+                threads.start(self._listener)
+            except StorageError:
+                self._writer.close()
+                self._reader.close()
+                raise
             self._wakeup_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
             wanted = to_be_heard()
             self._before = {number: signal.signal(number, self._on_signal) for number in wanted}

@@ -1,9 +1,11 @@
 """CPU-bound bodies in worker processes: spawned, never forked, and gone when their parent is.
 
 Each worker is `python -m holdfast.executors.worker FILE.py:NAME`. Parent and worker speak JSON lines over pipes:
-no pickle crosses them. What a body logs comes in lines of its own, before its answer; of a call that has a timeout
-a line says that it begins, for its time runs from there, however long a worker takes to be ready. A worker has the
-working directory of its parent, and watches its standard input; its end, however the parent died, ends the worker.
+no pickle crosses them. A worker's first line says that it is ready, or why not: one that ends before that has
+begun no body, and is no failure of a step. What a body logs comes in lines of its own, before its answer; of a
+call that has a timeout a line says that it begins, for its time runs from there, however long a worker takes to be
+ready. A worker has the working directory of its parent, and watches its standard input; its end, however the
+parent died, ends the worker.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from holdfast.values import decode_json, encode_json
 from holdfast.wording import message_of, raised_at
 
 _LOG = b'{"log":'  # how the line of `pack_log` begins
+_UNABLE = b'{"unable":'  # how the line of `pack_unable` begins
+READY = b'{"ready":true}'
 BEGUN = b'{"begun":true}'
 
 
@@ -45,14 +49,15 @@ class ProcessExecutor:
     def run(self, call: Call) -> Outcome:
         """Run the call in a worker; the calling thread waits. A timeout kills the worker.
 
-        StorageError if the system starts none, or no thread to mind its time: that is no failure of the step.
+        StorageError if the system starts none, or not all that it needs, or no thread to mind its time: that is
+        no failure of the step.
         """
         started = monotonic()
         try:
             outcome = self._run(_request(call), call.timeout)
-        except StorageError:
-            raise
         except (OSError, HoldfastError) as error:
+            if isinstance(error, StorageError) and not self._closed:  # else it is we who have ended the worker
+                raise
             outcome = Outcome(error=error)
         outcome.duration = monotonic() - started
         outcome.cancelled = self._closed
@@ -99,10 +104,14 @@ def _started(reference: str) -> _Worker:
     try:
         return _Worker(reference)
     except OSError as error:
-        raise StorageError(
-            f"Could not start a worker process: {error.strerror or error}.",
-            fix="What was recorded is safe: lower --concurrency, or raise that limit; then run the same command.",
-        ) from error
+        raise _not_started(error.strerror or str(error)) from error
+
+
+def _not_started(why: str) -> StorageError:
+    return StorageError(
+        f"Could not start a worker process: {why}.",
+        fix="What was recorded is safe: lower --concurrency, or raise that limit; then run the same command.",
+    )
 
 
 class _Worker:
@@ -116,6 +125,7 @@ class _Worker:
             env={**os.environ, "HOLDFAST_KILL_AT": "0"},
         )
         self.has_answered = True  # whatever it was asked: it can be asked again
+        self._is_ready = False
 
     def run(self, request: bytes, timeout: float | None) -> Outcome:
         self.has_answered = False
@@ -154,16 +164,31 @@ class _Worker:
             self._process.stdin.flush()
         except BrokenPipeError:
             return b""
-        while (line := self._process.stdout.readline()).startswith((_LOG, BEGUN)) and line.endswith(b"\n"):
-            if line.startswith(BEGUN):
-                deadline.begin()
-            else:
-                relay(decode_json(line)["log"])
+        while self._takes_note((line := self._process.stdout.readline()), deadline):
+            pass
         return line
+
+    def _takes_note(self, line: bytes, deadline: _Deadline) -> bool:
+        """Whether it is a whole line that comes before the answer, and has been heeded."""
+        if not line.endswith(b"\n"):
+            return False
+        if line.startswith(READY):
+            self._is_ready = True
+        elif line.startswith(BEGUN):
+            deadline.begin()
+        elif line.startswith(_LOG):
+            relay(decode_json(line)["log"])
+        elif line.startswith(_UNABLE):
+            raise _not_started(decode_json(line)["unable"])
+        else:
+            return False
+        return True
 
     def _ended(self) -> Outcome:
         status = self._process.wait()
         words = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+        if not self._is_ready:
+            raise _not_started(f"it ended before it was ready ({words})")
         return Outcome(error=RemoteError(f"the worker process ended ({words})"))
 
 
@@ -242,6 +267,11 @@ def unpack_value(packed: list[Any]) -> Any:
 def answer_value(value: Any) -> bytes:
     """The line a worker sends when a body returned."""
     return msgspec.json.encode({"value": pack_value(value)})
+
+
+def pack_unable(why: str) -> bytes:
+    """The line a worker sends instead of `READY`."""
+    return msgspec.json.encode({"unable": why})
 
 
 def pack_log(fields: Mapping[str, Any]) -> bytes:

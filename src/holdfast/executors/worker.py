@@ -15,8 +15,18 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import IO, Any
 
+from holdfast import threads
 from holdfast.context import current_task
-from holdfast.executors.processes import BEGUN, answer_error, answer_value, pack_log, unpack_value
+from holdfast.errors import StorageError
+from holdfast.executors.processes import (
+    BEGUN,
+    READY,
+    answer_error,
+    answer_value,
+    pack_log,
+    pack_unable,
+    unpack_value,
+)
 from holdfast.executors.relaying import Sender
 from holdfast.pipeline.loader import load_pipeline
 from holdfast.signals import ENDING
@@ -32,7 +42,12 @@ def main() -> None:
     answers = _Answers(_take_stdout())
     requests: SimpleQueue[bytes] = SimpleQueue()
     # A thread reads the pipe, so that its end is seen also while a body runs: the parent is gone, so are we.
-    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    try:
+        threads.start(threading.Thread(target=_listen, args=(requests,), daemon=True))
+    except StorageError:
+        answers.send(pack_unable("the system allows it no thread"))
+        return
+    answers.send(READY)
     functions: dict[str, Any] = {}
     while True:
         request = decode_json(requests.get())

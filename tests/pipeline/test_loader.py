@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import DefinitionError, UsageError
+from holdfast.errors import DefinitionError, StorageError, UsageError
 from holdfast.pipeline.loader import load_pipeline
 
 SOUND = """
@@ -122,6 +122,25 @@ def test_a_file_without_pipeline(tmp_path):
 def test_what_is_no_reference(reference, tmp_path):
     """Only FILE.py and FILE.py:NAME are references."""
     assert refused(reference, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), 'data')",
+            "OSError: .Errno 24. Too many open files",
+        ),
+        ("raise OSError(errno.EIO, os.strerror(errno.EIO))", "OSError: .Errno 5. "),
+        ("raise MemoryError", "MemoryError"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_mistake_in_the_pipeline(tmp_path, line, words):
+    """Whoever runs the same command again, with more of it, gets further: not the status of a mistake."""
+    name = write(tmp_path, f"import errno, os\n{line}\n")
+    with pytest.raises(StorageError, match=f"my_book.py:2: the pipeline could not be loaded: {words}"):
+        load_pipeline(name, base=tmp_path)
+    assert "my_book" not in sys.modules
 
 
 def test_files_that_are_none(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,8 +24,6 @@ from holdfast.values import digest
 
 T = TypeVar("T")
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_MACHINES = (*_FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 ROOM_TO_PAY = 16 << 20
 ROOM_TO_PAY_PART = 16
 """So many bytes, or this part of a small disk, are free when a call is paid for."""
@@ -140,7 +137,7 @@ class EngineDesk:
             try:
                 return self._objects.put(data)
             except OSError as error:
-                if error.errno in _FULL:  # the journal has room of its own for a word
+                if error.errno in disk.FULL:  # the journal has room of its own for a word
                     self.commit(ev.RoomWanted(step_id=task, bytes=len(data)))
                 raise
 
@@ -168,7 +165,7 @@ class EngineDesk:
         try:
             atomic.try_room(self._tmp, wanted)
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in disk.FULL:
                 words = f"{wanted:,} bytes could not be written to {self._tmp.parent} ({error.strerror})"
                 raise _no_room(task, words) from error
             raise
@@ -210,7 +207,7 @@ def disk_failed_under(ctx: Context | None, error: BaseException) -> StorageError
 
     The system names a file where one cannot be opened, and none where one cannot be written to.
     """
-    if ctx is None or ctx.given_out is None or type(error) is not OSError or error.errno not in _MACHINES:
+    if ctx is None or ctx.given_out is None or type(error) is not OSError or error.errno not in disk.MACHINES:
         return None
     if error.filename is not None and not ctx.made(Path(os.fsdecode(error.filename))):
         return None

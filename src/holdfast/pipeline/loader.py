@@ -26,14 +26,18 @@ from holdfast.errors import HoldfastError, StorageError, UsageError
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.definition import Pipeline
 from holdfast.pipeline.names import did_you_mean, printable
-from holdfast.stores import readable
+from holdfast.stores import disk, readable
 from holdfast.wording import message_of
 
+_MEND = "What was recorded is safe: mend that, then run the same command."
 _loading: ContextVar[str] = ContextVar("holdfast_loading", default="")  # the file that is read just now
 
 
 def load_pipeline(reference: str, *, base: Path) -> CompiledPipeline:
-    """The pipeline that `reference` names, its file relative to `base`; UsageError if there is none."""
+    """The pipeline that `reference` names, its file relative to `base`; UsageError if there is none.
+
+    StorageError if the machine did not let it be loaded.
+    """
     file, name = _split(reference)
     path = os.path.abspath(base / file)
     module = _import(path, _read(path, shown=file), shown=file)
@@ -123,7 +127,10 @@ def _import(path: str, source: bytes, *, shown: str) -> ModuleType:
         except HoldfastError:
             raise  # says in its own words what to do
         except (Exception, SystemExit) as error:
-            raise UsageError(_import_failure(error, path, shown)) from error
+            words = _import_failure(error, path, shown)
+            if _is_the_machines(error):
+                raise StorageError(f"{words}.", fix=_MEND) from error
+            raise UsageError(words) from error
         finally:
             _loading.reset(token)
     return module
@@ -164,6 +171,11 @@ def _registered(name: str, module: ModuleType) -> Iterator[None]:
         if before is not None:
             sys.modules[name] = before
         raise
+
+
+def _is_the_machines(error: BaseException) -> bool:
+    """Whether it was a lack of descriptors or memory, or a failing disk, and no mistake in the pipeline."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in disk.MACHINES)
 
 
 def _import_failure(error: BaseException, path: str, shown: str) -> str:

@@ -34,6 +34,9 @@ _SYNC_DATA: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 # "Not needed any more": what of it is not on the medium yet, Linux begins to write at once. macOS lacks it.
 _BEGIN_WRITING: int | None = getattr(os, "POSIX_FADV_DONTNEED", None)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+MACHINES = (*FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What goes wrong with the machine, and is no mistake in what it was asked."""
 _NO_ALLOCATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV)
 _NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # as on a network share
 

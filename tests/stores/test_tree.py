@@ -321,3 +321,23 @@ def test_what_was_read_ahead_of_a_file_that_we_change_counts_no_more(changed, ro
 def test_a_file_that_we_change_is_not_among_those_that_come_together(changed):
     """Whoever wants it reads it."""
     assert changed.fetch_all(["a.md"]) == [None]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda tree: os.close(tree.append_open("a/b/x")),
+        lambda tree: tree.make_durable("a/b/x"),
+        lambda tree: tree.remove("a/b/x"),
+        lambda tree: tree.rename("a/b/y", "a/b/x"),
+        lambda tree: tree.back_up("a/b/x"),
+        lambda tree: tree.copy_beside("a/b/x"),
+    ],
+)
+def test_an_error_names_the_file_with_its_folders(tree, act):
+    """`p1.md.part` could be anywhere: whoever is told of it has to find it."""
+    tree.write("a/b/x", b"x", sync=True)
+    tree.write("a/b/y", b"y", sync=True)
+    with disk.failing_at(1, errno.EIO), pytest.raises(OSError) as caught:
+        act(tree)
+    assert caught.value.filename == "a/b/x"

@@ -19,7 +19,8 @@ import os
 import shlex
 import stat
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast import clock
@@ -244,9 +245,10 @@ class WorkTree:
     def append_open(self, rel: str) -> int:
         """A descriptor for appending to the file, created with its folders if missing."""
         self._change(rel)
-        folder, name = self._parent(rel, create=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-        fd = disk.open_file(name, flags, dir_fd=folder.fd)
+        with _whole_name(rel):
+            folder, name = self._parent(rel, create=True)
+            fd = disk.open_file(name, flags, dir_fd=folder.fd)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise InTheWayError(f"{rel} is not a regular file.", fix="Move it away.")
@@ -259,6 +261,9 @@ class WorkTree:
             return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            error.filename = rel
+            raise
 
     def names(self, folder: str) -> frozenset[str]:
         """All names in a folder of the project ("" for the root itself); none if there is no such folder."""
@@ -274,8 +279,9 @@ class WorkTree:
 
     def make_durable(self, rel: str) -> None:
         """Sync a file that somebody else wrote, and its name."""
-        folder, name = self._parent(rel, sync=True)
-        descriptor = disk.open_file(name, os.O_RDONLY, dir_fd=folder.fd)
+        with _whole_name(rel):
+            folder, name = self._parent(rel, sync=True)
+            descriptor = disk.open_file(name, os.O_RDONLY, dir_fd=folder.fd)
         try:
             disk.sync_file(descriptor, rel)
         finally:
@@ -286,8 +292,9 @@ class WorkTree:
         """Delete the file; one that is not there is fine."""
         self._change(rel)
         try:
-            folder, name = self._parent(rel)
-            disk.unlink(name, dir_fd=folder.fd)
+            with _whole_name(rel):
+                folder, name = self._parent(rel)
+                disk.unlink(name, dir_fd=folder.fd)
             if sync:
                 _sync(folder, rel)
         except FileNotFoundError:
@@ -299,22 +306,24 @@ class WorkTree:
         self._change(new_rel)
         folder, name = self._parent(rel)
         target, new_name = self._parent(new_rel, create=True, sync=sync)
-        disk.rename(name, new_name, source_dir=folder.fd, target_dir=target.fd)
+        with _whole_name(new_rel):
+            disk.rename(name, new_name, source_dir=folder.fd, target_dir=target.fd)
         if sync:
             _sync(target, new_rel)
 
     def back_up(self, rel: str) -> str:
         """Rename to `NAME.bak.TIMESTAMP` beside it; gives the new relative path."""
         self._change(rel)
-        folder, name = self._parent(rel)
-        with readable.naming(rel):
+        with _whole_name(rel):
+            folder, name = self._parent(rel)
             kept_as = asides.back_up(Path(name), dir_fd=folder.fd)
         return os.path.join(os.path.dirname(rel), kept_as)
 
     def copy_beside(self, rel: str) -> str:
         """A durable copy as `NAME.bak.TIMESTAMP` beside it; gives the copy's relative path."""
-        folder, name = self._parent(rel)
-        kept_as = asides.copy_beside(name, dir_fd=folder.fd)
+        with _whole_name(rel):
+            folder, name = self._parent(rel)
+            kept_as = asides.copy_beside(name, dir_fd=folder.fd)
         return os.path.join(os.path.dirname(rel), kept_as)
 
     def copy_aside(self, rel: str, into: Path, *, label: str) -> Path:
@@ -332,8 +341,8 @@ class WorkTree:
         That is beside its old place, relative to the project, if `into` is on another device.
         """
         self._change(rel)
-        folder, name = self._parent(rel)
-        with readable.naming(rel):
+        with _whole_name(rel):
+            folder, name = self._parent(rel)
             kept_as = asides.set_aside(Path(name), into, dir_fd=folder.fd)
         if kept_as.parent == into:
             return f"{into.name}/{kept_as.name}"
@@ -381,6 +390,16 @@ class WorkTree:
             self._folders[key] = folder
             if len(self._folders) > _FOLDERS_KEPT:
                 del self._folders[next(iter(self._folders))]  # the one opened longest ago
+
+
+@contextmanager
+def _whole_name(rel: str) -> Iterator[None]:
+    """An OSError in the block names the file as the project knows it, not by its last part or a temporary's."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = rel
+        raise
 
 
 def _sync(folder: _Folder, rel: str) -> None:

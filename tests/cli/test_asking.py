@@ -27,6 +27,16 @@ def draft() -> str:
 def review(draft: str) -> str:
     return f"read: {draft}"
 """
+TWO_FILES = """
+from holdfast import Pipeline
+
+pipe = Pipeline("p")
+
+
+@pipe.step(writes={"text": "text.md", "more": "more.md"}, on_partial="ask")
+def both() -> dict:
+    return {"text": "words", "more": "more"}
+"""
 PATIENCE_S = 30
 
 
@@ -123,3 +133,13 @@ def fails() -> None:
     assert code == 1, screen
     assert (edited / "review.md").read_text().startswith("read: MY draft")
     assert (edited / "tried").read_text() == "x"
+
+
+def test_an_answer_that_would_change_nothing_is_refused_in_words(tmp_path: Path) -> None:
+    """The question stays open, and the run ends as when nobody answers."""
+    (tmp_path / "p.py").write_text(TWO_FILES)
+    (tmp_path / "text.md").write_text("A sentence that is long enough to be worth something. " * 4)
+    code, screen = typed(tmp_path, b"keep\n")
+    assert code == 3, screen
+    assert "both would only be asked about again after 'keep'" in screen
+    assert not (tmp_path / "more.md").exists()

@@ -367,6 +367,31 @@ def test_a_record_without_its_beginning_is_gone_through_once(tmp_path: Path) -> 
     assert not list(tmp_path.glob("*.bak.*"))
 
 
+def edited_beside_a_lost_file(pipe: Pipeline, root: Path) -> RunResult:
+    pipe.run(dir=root)
+    (root / "text.md").write_text((root / "text.md").read_text().replace("words", "my words"))
+    (root / "more.md").rename(root / "more.old")
+    shutil.rmtree(root / ".holdfast")
+    return pipe.run(dir=root)
+
+
+def test_an_edit_beside_a_lost_file_can_be_kept_once_that_is_back(tmp_path: Path) -> None:
+    """Before that the answer is refused: it would be promised, and the same asked again."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes={"text": "text.md", "more": "more.md"})
+    def both() -> dict[str, str]:
+        return {"text": "words\n", "more": "more\n"}
+
+    result = edited_beside_a_lost_file(pipe, tmp_path)
+    with pytest.raises(UsageError, match=r"only be asked about again after .keep.: .*more\.md is not whole"):
+        decide(open_project(tmp_path), result.run_id, "both", "keep")
+    (tmp_path / "more.old").rename(tmp_path / "more.md")
+    decide(open_project(tmp_path), result.run_id, "both", "keep")
+    result = pipe.run(dir=tmp_path)
+    assert (result.status, result.outputs["both"]["text"]) == ("completed", "my words\n")
+
+
 def test_an_edit_beside_a_lost_file_is_not_said_to_be_kept(tmp_path: Path) -> None:
     """With the record lost nothing puts the other file back: the way out is named first, and why."""
     made: list[str] = []
@@ -377,11 +402,7 @@ def test_an_edit_beside_a_lost_file_is_not_said_to_be_kept(tmp_path: Path) -> No
         made.append("both")
         return {"text": "words\n", "more": "more\n"}
 
-    pipe.run(dir=tmp_path)
-    (tmp_path / "text.md").write_text((tmp_path / "text.md").read_text().replace("words", "my words"))
-    (tmp_path / "more.md").unlink()
-    shutil.rmtree(tmp_path / ".holdfast")
-    result = pipe.run(dir=tmp_path)
+    result = edited_beside_a_lost_file(pipe, tmp_path)
     (need,) = result.picture.needs()
     assert "cannot be kept, for more.md is not whole" in need.why
     assert need.command == "holdfast decide both redo   (or: keep)"

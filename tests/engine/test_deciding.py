@@ -175,6 +175,25 @@ def test_keep_seals_what_looks_complete(project: Project) -> None:
     assert "DRAFT_COMPLETE holdfast=1" in (project.root / "draft.md").read_text()
 
 
+def test_one_of_two_files_half_finished_is_kept_only_when_the_other_is_there(tmp_path: Path) -> None:
+    """Until then the question does not recommend it, and the answer is refused: it would be asked again."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes={"text": "text.md", "more": "more.md"}, on_partial="ask")
+    def both() -> dict[str, str]:
+        raise AssertionError("it is there")
+
+    (tmp_path / "text.md").write_text(LONG)
+    result = pipe.run(dir=tmp_path)
+    (need,) = result.picture.needs()
+    assert need.why.endswith("cannot be kept, for more.md is not whole: redo is recommended")
+    with pytest.raises(UsageError, match=r"more\.md is not whole"):
+        decide(open_project(tmp_path), result.run_id, "both", "keep")
+    (tmp_path / "more.md").write_text("more\n")
+    decide(open_project(tmp_path), result.run_id, "both", "keep")
+    assert pipe.run(dir=tmp_path).outputs["both"] == {"text": LONG, "more": "more\n"}
+
+
 def test_keep_takes_a_part_file_under_its_final_name(project: Project) -> None:
     """What was streamed before a kill is kept as it is."""
     (project.root / "draft.md.part").write_text(LONG)

@@ -29,6 +29,7 @@ def ask_all(picture: Picture, layout: ProjectLayout) -> bool:
     Ctrl-C and the end of input mean "later", for all that is left.
     """
     from holdfast.commands.people import MEANINGS, decide
+    from holdfast.errors import UsageError
     from holdfast.views.picture import answers
 
     answered, explained = False, set[str]()
@@ -46,9 +47,13 @@ def ask_all(picture: Picture, layout: ProjectLayout) -> bool:
         except (click.Abort, EOFError):
             say()
             return answered
-        if choice != LATER:
+        if choice == LATER:
+            continue
+        try:
             say(decide(layout, picture.state.run_id, task, choice, by="a person at the terminal"))
             answered = True
+        except UsageError as error:  # it would change nothing as the files are now; what else is asked is not
+            say(f"{error.message} {error.fix}")
     return answered
 
 

@@ -19,7 +19,7 @@ from holdfast.pipeline.names import did_you_mean, printable, which_task
 from holdfast.pipeline.nodes import called_now, step_of
 from holdfast.recovery.unfinished import PARTIAL_MIN_CHARS
 from holdfast.runs.listing import read_picture, read_run, run_layout
-from holdfast.sessions.answering import left_out_with, objection
+from holdfast.sessions.answering import asked_again, left_out_with, objection
 from holdfast.sessions.showing import append, refresh_views
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, SKIPPED
 from holdfast.stores.lock import AppendLock, read_holder
@@ -87,10 +87,7 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
     task = _task(picture, task)
     going_on = read_holder(layout.engine_lock) is not None
     _require_answerable(picture, task, choice, going_on=going_on)
-    if choice in ("keep", "restore", "continue") and not picture.record(task).question:
-        wrong = objection(layout, picture.state, task, choice)
-        if wrong:
-            raise UsageError(f"There is nothing to {choice} about {task}: {wrong}.")
+    _require_effect(layout, picture, task, choice)
     if choice == "redo" and picture.status(task) == COMPLETED and not picture.record(task).question:
         # Finished and in use, perhaps right now: it is sent back, so that whoever takes it ends first.
         behind = _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))
@@ -98,6 +95,21 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
         behind = _record(layout, run_id, ev.Decided(step_id=task, choice=choice, by=by))
     with_it = _goes_with(layout, picture, task) if choice == "skip" else ""
     return f"{task}: {MEANINGS[choice]}{'' if going_on else ' by the next resume'}.{with_it}{behind}"
+
+
+def _require_effect(layout: ProjectLayout, picture: Picture, task: str, choice: str) -> None:
+    """UsageError where the files are such that the answer would change nothing."""
+    asked = answers(picture.record(task))
+    if asked:
+        why = asked_again(layout, picture.state, task, choice) if choice != "skip" else ""
+        if why:
+            words = f"{task} would only be asked about again after '{choice}': {why}."
+            others = ", ".join(other for other in asked if other != choice)
+            raise UsageError(words, fix=f"Put that right first, or use {others} or skip.")
+    elif choice in ("keep", "restore", "continue") and not picture.record(task).question:
+        wrong = objection(layout, picture.state, task, choice)
+        if wrong:
+            raise UsageError(f"There is nothing to {choice} about {task}: {wrong}.")
 
 
 def _goes_with(layout: ProjectLayout, picture: Picture, task: str) -> str:

@@ -50,12 +50,16 @@ def _decide_changed_unrecorded(evidence: Evidence, changed: tuple[str, ...], pol
     whole = evidence.of_kind(look.CHANGED, look.SEALED)
     lacking = [path for path in evidence.files if path not in whole]
     if lacking:
-        bad = of_all(lacking, "is not whole", "are not whole")
-        words = f"{words_for_changed(changed)}, and cannot be kept, for {bad}: redo is recommended"
-        return Decision(ASK, words, changed, about="changed")
+        return Decision(ASK, _words_for_lacking(words_for_changed(changed), lacking), changed, about="changed")
     if policy.on_changed == "keep":
         return Decision(ADOPT, words_for_kept(changed), whole, about="kept")
     return Decision(ASK, words_for_changed(changed), changed, about="changed")
+
+
+def _words_for_lacking(words: str, lacking: Sequence[str]) -> str:
+    return (
+        f"{words}, and cannot be kept, for {of_all(lacking, 'is not whole', 'are not whole')}: redo is recommended"
+    )
 
 
 def words_for_kept(edited: Sequence[str]) -> str:
@@ -175,7 +179,8 @@ def _half_finished(evidence: Evidence) -> Sequence[str]:
 def _decide_half(evidence: Evidence, half: Sequence[str], policy: Policy) -> Decision:
     unfinished = [p for p in half if evidence.at(p).kind in (look.HALF, look.MARKED)]
     reason = _why_not_believed(evidence, half)
-    if unfinished and policy.on_partial == "keep" and _all_there(evidence) and not _is_cut(evidence):
+    may_keep = policy.on_partial == "keep" and not _lacking(evidence) and not _is_cut(evidence)
+    if unfinished and may_keep:
         words = of_all(unfinished, "is kept as it is", "are kept as they are")
         return Decision(ADOPT, words, tuple(unfinished), about="kept")
     if unfinished and (policy.on_partial in ("ask", "keep") or evidence.record.claimed):
@@ -201,14 +206,15 @@ def _why_not_believed(evidence: Evidence, half: Sequence[str]) -> str:
     )
 
 
-def _all_there(evidence: Evidence) -> bool:
-    """Whether every file of the task is there, under its own name or as NAME.part."""
+def _lacking(evidence: Evidence) -> list[str]:
+    """The files of the task that are not there, neither under their own names nor as NAME.part."""
     usable = (look.HALF, look.MARKED, look.SEALED)
     missing = look.Look(look.MISSING)
-    return all(
-        found.kind in usable or evidence.parts_files.get(part_path(path), missing).kind in usable
+    return [
+        path
         for path, found in evidence.files.items()
-    )
+        if found.kind not in usable and evidence.parts_files.get(part_path(path), missing).kind not in usable
+    ]
 
 
 def _half_words(evidence: Evidence, unfinished: Sequence[str]) -> str:
@@ -217,6 +223,8 @@ def _half_words(evidence: Evidence, unfinished: Sequence[str]) -> str:
     if evidence.record.claimed:
         without = of_all(unfinished, "has no marker", "have no marker")
         words = f"{evidence.record.claimed} says that it is done, but {without}"
+    if lacking := _lacking(evidence):
+        return _words_for_lacking(words, lacking)
     return f"{words}; {recommendation(evidence.at(unfinished[-1]).body)}"
 
 

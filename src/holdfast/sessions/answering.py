@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from holdfast import clock
+from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.products import part_path
+from holdfast.decisions import ASK
 from holdfast.engine.drawing import draw_both
 from holdfast.errors import StorageError
+from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.graph import Graph, in_order
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.sections import is_memory
+from holdfast.runs.choosing import Choice, Request
 from holdfast.runs.looking import artifacts_of, loading
+from holdfast.sessions.judging import judge_for
+from holdfast.sessions.session import copied
 from holdfast.state import COMPLETED, SKIPPED, RunState, TaskState
 
 
@@ -31,6 +38,18 @@ def objection(layout: ProjectLayout, state: RunState, task: str, choice: str) ->
         return _of_given_up(node, artifacts, record, choice) or _of_open(
             Inputs(graph, state, artifacts, layout.root), node
         )
+
+
+def asked_again(layout: ProjectLayout, state: RunState, task: str, choice: str) -> str:
+    """Why the question that a task waits with would be asked again after this answer; "" if it would not."""
+    answered = copied(state)
+    fold(answered, ev.Decided(step_id=task, choice=choice), answered.seq, clock.now())
+    with _looked_at(layout, answered) as (graph, artifacts):
+        inputs, node = Inputs(graph, answered, artifacts, layout.root), graph.nodes[task]
+        quarantine, same_run = layout.run(state.run_id).quarantine, Choice(state.run_id, False, state.params)
+        judge = judge_for(inputs, layout, Request(), same_run, quarantine, None, {})
+        decision = judge.decide(node, inputs.ingredients(node))
+    return decision.reason if (decision.action, decision.about) == (ASK, state.task(task).question) else ""
 
 
 def left_out_with(layout: ProjectLayout, state: RunState, task: str) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.engine.projects import events_of
 
-from holdfast import Pipeline
+from holdfast import Context, Pipeline
 from holdfast.commands.people import decide, note
 from holdfast.commands.plan import make_plan
 from holdfast.commands.recover import recover
@@ -317,3 +317,24 @@ def test_a_wish_is_heard_although_its_step_was_renamed_meanwhile(tmp_path: Path,
     for _ in range(2):
         assert pipeline("text", "draft").run(dir=tmp_path).status == "completed"
         assert made == ["text[a]"]
+
+
+def test_what_is_claimed_and_half_finished_can_be_continued(tmp_path: Path) -> None:
+    """The claim is asked about once: an answer is not met with the same question."""
+    pipe, partial = Pipeline("p"), list[str | None]()
+
+    @pipe.step(writes="text.md", retries=0)
+    def text(ctx: Context) -> str:
+        partial.append(ctx.partial)
+        if len(partial) == 1:
+            raise ValueError("no")
+        return f"{ctx.partial}and the rest\n"
+
+    run_id = pipe.run(dir=tmp_path).run_id
+    half = "A sentence that is long enough to go on from. " * 4
+    (tmp_path / "text.md").write_text(half)
+    page = tmp_path / "checkpoint.md"
+    page.write_text(page.read_text().replace("| text | ⚠️ |", "| text | ✅ |"))
+    assert pipe.run(dir=tmp_path).status == "paused"
+    decide(open_project(tmp_path), run_id, "text", "continue")
+    assert (pipe.run(dir=tmp_path).status, partial) == ("completed", [None, half])

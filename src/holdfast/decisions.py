@@ -39,7 +39,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     action: str
     reason: str
     paths: tuple[str, ...] = ()  # the files it is about
-    about: str = ""  # of a question: changed | partial | input | path; of an adoption: its proof; or as below
+    about: str = ""  # of a question: as in `events`; of an adoption: its proof; or as below
     partial: str | None = None
     # The files as they were read: whoever acts need not read them again. Not to be kept, for the bodies are in it.
     looks: Mapping[str, Look] = {}
@@ -50,6 +50,15 @@ SEALED_WHOLE = Decision(ADOPT, "whole and sealed, only the record was missing", 
 
 DAMAGED, VALUE = "damaged", "value"
 """What a redo is about if nothing is wrong with the work but that its files, or its value, are lost."""
+
+UNRECORDED = "unrecorded"
+"""What a healing, or a question about an edit, is about if only a seal names the version that objects/ has."""
+
+
+def is_unrecorded(decision: Decision) -> bool:
+    """Whether files are put back, and adopted then, of which there is no record."""
+    return decision.action == HEAL and decision.about == UNRECORDED
+
 
 STALE = "stale"
 """What a redo is about if nothing is wrong with the work but that its inputs, or its version, are others."""

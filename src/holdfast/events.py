@@ -240,7 +240,7 @@ class QuestionAsked(Event, frozen=True, kw_only=True, tag="question_asked"):
     """Something that a person must decide before this task can go on."""
 
     step_id: str
-    about: str  # changed | partial | input | path
+    about: str  # changed | unrecorded | partial | input | path
     detail: str
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
+from holdfast.artifacts.keeping import Artifacts
 from holdfast.commands.people import approve, decide, note, reject
 from holdfast.commands.plan import make_plan
 from holdfast.commands.recover import recover
 from holdfast.commands.run import RunResult
 from holdfast.commands.verify import verify
-from holdfast.errors import UsageError
+from holdfast.errors import StorageError, UsageError
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.settings import load_settings
@@ -455,3 +458,122 @@ def test_work_that_was_sent_back_behind_lost_lines_is_not_believed(tmp_path: Pat
     journal.write_bytes(b"".join([*lines[:first], *lines[last:]]))
     assert pipe.run(dir=tmp_path).status == "completed"
     assert made == [[], ["more"], ["still more"], ["less"]]
+
+
+class Copied:
+    """A text, and a table with its seal beside it, whose run is lost but for objects/; `made` lists what ran."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.made: list[str] = []
+        self.refuses = ""
+        self.text, self.table = root / "text.md", root / "table.csv"
+        assert self.run().status == "completed"
+        shutil.rmtree(root / ".holdfast" / "runs")
+
+    def run(self) -> RunResult:
+        self.made.clear()
+        return self.pipeline().run(dir=self.root)
+
+    def pipeline(self) -> Pipeline:
+        pipe = Pipeline("p")
+
+        @pipe.step(writes="text.md", check=lambda text: self.refuses)
+        def text() -> str:
+            self.made.append("text")
+            return "words\n"
+
+        @pipe.step(writes="table.csv")
+        def table(text: str) -> str:
+            self.made.append("table")
+            return "1,2\n"
+
+        return pipe
+
+    def edit(self) -> None:
+        self.text.write_text(self.text.read_text().replace("words", "my words"))
+
+    def restore(self) -> None:
+        (self.root / "holdfast.toml").write_text('[run]\non_changed = "restore"\n')
+
+
+@pytest.mark.parametrize("harm", ["no text", "another table", "an empty table", "no table"])
+def test_what_objects_has_is_not_made_again_though_no_record_names_it(tmp_path: Path, harm: str) -> None:
+    """The seal names it: inside the file, or in NAME.seal."""
+    copied = Copied(tmp_path)
+    if harm == "no text":
+        copied.text.write_bytes(copied.text.read_bytes().replace(b"words", b"w\0\xffds"))
+    elif harm == "no table":
+        copied.table.unlink()
+    else:
+        copied.table.write_text("9,9\n" if harm == "another table" else "")
+    planned = make_plan(copied.pipeline().compile(), open_project(tmp_path)).tasks
+    result = copied.run()
+    assert (result.status, copied.made) == ("completed", [])
+    assert sorted(task.action for task in planned) == ["adopt", "heal"]
+    assert result.outputs == {"text": "words\n", "table": "1,2\n"}
+    assert not verify(open_project(tmp_path), result.run_id).findings
+
+
+def test_an_edit_is_restored_from_the_copy_that_its_seal_names(tmp_path: Path) -> None:
+    """Nothing is paid for, and the edit lies beside."""
+    copied = Copied(tmp_path)
+    copied.edit()
+    copied.restore()
+    result = copied.run()
+    assert (result.status, copied.made, result.outputs["text"]) == ("completed", [], "words\n")
+    assert [path.read_text()[:8] for path in tmp_path.glob("text.md.bak.*")] == ["my words"]
+
+
+def test_an_edit_without_a_record_may_be_answered_with_restore_where_there_is_a_copy(tmp_path: Path) -> None:
+    """And not where there is none: then only the step could make it again."""
+    copied = Copied(tmp_path)
+    copied.edit()
+    result = copied.run()
+    (need,) = result.picture.needs()
+    assert need.command == "holdfast decide text keep   (or: restore, redo)"
+    decide(open_project(tmp_path), result.run_id, "text", "restore")
+    assert (copied.run().outputs["text"], copied.made) == ("words\n", [])
+    copied.edit()
+    shutil.rmtree(tmp_path / ".holdfast")
+    result = copied.run()
+    (need,) = result.picture.needs()
+    assert need.command == "holdfast decide text keep   (or: redo)"
+    with pytest.raises(UsageError, match="waits for another answer"):
+        decide(open_project(tmp_path), result.run_id, "text", "restore")
+
+
+def test_a_copy_that_check_refuses_now_is_not_put_back_as_finished(tmp_path: Path) -> None:
+    """It is adopted like any file that is found whole, or not at all."""
+    copied = Copied(tmp_path)
+    copied.edit()
+    copied.restore()
+    copied.refuses = "too short"
+    assert copied.run().status == "failed"
+    assert "text" in copied.made
+
+
+def test_a_file_that_is_to_be_made_again_is_not_put_back_from_its_copy(tmp_path: Path) -> None:
+    """A person's `redo` comes before what its seal names."""
+    copied = Copied(tmp_path)
+    copied.edit()
+    result = copied.run()
+    decide(open_project(tmp_path), result.run_id, "text", "redo")
+    assert (copied.run().status, copied.made) == ("completed", ["text"])
+
+
+def test_a_restore_without_a_record_that_is_cut_off_finds_its_copy_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The edit stays where it is until it is replaced: only its seal knows which copy is meant."""
+
+    def failing(artifacts: Artifacts, record: object, seal: object) -> bool:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "text.md")
+
+    copied = Copied(tmp_path)
+    copied.edit()
+    copied.restore()
+    with monkeypatch.context() as patch, pytest.raises(StorageError):
+        patch.setattr(Artifacts, "heal", failing)
+        copied.run()
+    assert (copied.run().outputs["text"], copied.made) == ("words\n", [])

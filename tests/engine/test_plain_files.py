@@ -13,6 +13,7 @@ from holdfast.commands.people import decide
 from holdfast.commands.recover import recover
 from holdfast.commands.run import RunResult, execute
 from holdfast.commands.scan import scan_project
+from holdfast.errors import UsageError
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.settings import Settings
@@ -120,7 +121,8 @@ def test_json_that_is_cut_cannot_be_kept(tmp_path: Path) -> None:
     project = Plain(tmp_path, "meta.json", dict[str, Any])
     result = project.run(on_partial="ask")
     assert (result.status, project.made) == ("paused", [])
-    decide(open_project(tmp_path), result.run_id, "meta", "keep")
+    with pytest.raises(UsageError, match=r"cannot be kept, for meta\.json is not whole"):
+        decide(open_project(tmp_path), result.run_id, "meta", "keep")
     assert (project.run(on_partial="ask").status, project.made) == ("paused", [])
     (tmp_path / "meta.json").write_text('{"c": 1}')
     assert project.run(on_partial="ask").status == "completed"

@@ -137,7 +137,7 @@ def _require_answerable(picture: Picture, task: str, choice: str, *, going_on: b
     if fitting and choice not in (*fitting, "skip"):
         words = f"{record.error.removesuffix('.')}. '{choice}' is no answer to that."
         raise UsageError(f"{task} waits for another answer: {words}", fix=f"Use {', '.join(fitting)} or skip.")
-    if choice == "restore" and record.accepted is None:
+    if choice == "restore" and record.accepted is None and not fitting:
         raise UsageError(f"{task} was never accepted: there is nothing to restore.", fix="Use redo, or skip.")
     if choice == "skip" and status == COMPLETED and not record.question:
         raise UsageError(f"{task} is finished: there is nothing to skip.")

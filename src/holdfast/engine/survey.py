@@ -30,7 +30,7 @@ class Survey:
 
     def add(self, node: Node, decision: Decision, was_completed: bool) -> None:
         action = public_action(decision.action)
-        if was_completed or decision.action in (decisions.ADOPT, decisions.ASK):
+        if was_completed or decision.action in (decisions.ADOPT, decisions.HEAL, decisions.ASK):
             self._counts[action] += 1
         if was_completed and action in decisions.AGAIN:
             self._again.append(node)

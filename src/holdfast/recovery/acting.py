@@ -31,7 +31,7 @@ from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sealing import set_seal, value_digest
-from holdfast.recovery.seeing import edited_file, file_seen
+from holdfast.recovery.seeing import as_sealed, edited_file, file_seen
 from holdfast.recovery.writing import Writing
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
@@ -116,6 +116,26 @@ class Acting:
                 return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=True)]
         return events
 
+    def put_back(self, node: Node, decision: Decision) -> tuple[list[ev.Event], bool]:
+        """Put files that no record knows back as their seals name them; also says whether that could be done.
+
+        Killed in between, the next run finds some more of them whole, and what their seals say of the others.
+        """
+        events: list[ev.Event] = []
+        for path in decision.paths:
+            found = decision.looks[path]
+            assert found.seal is not None, "a file that no seal speaks for"
+            if seals.is_inline(
+                path
+            ):  # until it is replaced: without its seal nobody would know which copy is meant
+                events += self._copy_away(node.id, path, found)
+            else:
+                events += self._put_away(node.id, path, found)
+            if not self.artifacts.heal(as_sealed(path, found.seal), found.seal):
+                return events, False
+            events.append(ev.ArtifactHealed(step_id=node.id, path=path, problem=found.kind))
+        return events, True
+
     def _make_whole(self, node: Node, file: ev.FileRecord, found: Look) -> tuple[list[ev.Event], bool]:
         """Set a damaged file aside and put the accepted one back; also says whether that could be done."""
         record = self.state.task(node.id)
@@ -146,6 +166,15 @@ class Acting:
             events.append(_aside(task, seals.seal_path(path), to))
         self.artifacts.reseal(file, seal)
         return [*events, ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal", resealed=True)]
+
+    def _copy_away(self, task: str, path: str, found: Look) -> list[ev.Event]:
+        """As `_put_away`, of a file that stays where it is until another takes its place."""
+        tree = self.artifacts.tree
+        if found.kind == look.CHANGED:
+            to = tree.copy_beside(path)
+        else:
+            to = f"{self.quarantine.name}/{tree.copy_aside(path, self.quarantine, label='damaged').name}"
+        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=_described(found))]
 
     def _put_away(self, task: str, path: str, found: Look, why: str = "") -> list[ev.Event]:
         """Set a doubtful file aside: a person's beside the original, damage in quarantine.

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast import events as ev
+from holdfast import seals
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
@@ -17,13 +18,15 @@ from holdfast.pipeline.nodes import Node
 from holdfast.recovery.backups import Backups
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import SectionJudge, is_memory
-from holdfast.recovery.seeing import as_taken, file_seen
+from holdfast.recovery.seeing import as_sealed, as_taken, file_seen
 from holdfast.recovery.writing import can_be_written
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
 
 _NOTHING = TaskState()
+
+_MAY_BE_COPIED = (look.CHANGED, look.DAMAGED, look.MISSING, look.EMPTY)
 
 Migrations = Mapping[str, Mapping[int, Callable[[Any], Any]]]
 
@@ -204,6 +207,8 @@ class Gathering:
             rare["value_lost"] = True
         if paths and "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
             rare["parts_files"] = {part_path(path): self._stream(node, key, path) for key, path in paths.items()}
+        if record.accepted is None:
+            rare |= self._copied(files)
         if record.accepted is None and record.previous is None:
             return files, rare
         current = self._without_superseded(record, files, value_lost="value_lost" in rare)
@@ -211,7 +216,18 @@ class Gathering:
 
     def _open_file(self, node: Node, key: str, path: str) -> Look:
         found = self.artifacts.files.look(path, node.names, node.spec.marker, in_turn=True)
+        if found.kind in (look.MISSING, look.EMPTY) and not seals.is_inline(path):
+            seal = self.artifacts.files.seal_beside(path)  # it may have been left behind
+            is_ours = seal is not None and seal.task in node.names and seal.run == self.state.run_id
+            return replace(found, seal=seal) if is_ours else found
         return found if found.kind == look.SEALED else as_taken(node, key, path, found)
+
+    def _copied(self, files: Mapping[str, Look]) -> _Rare:
+        """Of files that no record knows: whether objects/ has what the seals of this run name."""
+        bad = {path: found.seal for path, found in files.items() if found.kind in _MAY_BE_COPIED}
+        ours = {path: seal for path, seal in bad.items() if seal is not None and seal.run == self.state.run_id}
+        healable = {path: self.artifacts.can_heal(as_sealed(path, seal)) for path, seal in ours.items()}
+        return {"healable": healable} if healable else {}
 
     def _stream(self, node: Node, key: str, path: str) -> Look:
         return as_taken(node, key, path, self.artifacts.files.look(part_path(path), node.names, None))
@@ -302,6 +318,8 @@ class Gathering:
         """
         for path in paths.values():
             if self._is_listed(path) or ("ctx" in node.spec.sources and self.has_stream(path)):
+                return False
+            if not seals.is_inline(path) and self._is_listed(seals.seal_path(path)):
                 return False
         return True
 

@@ -243,12 +243,22 @@ class Judge:
         return self._applied(node, decision, made_of)
 
     def _applied(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[ev.Event]:
+        if decisions.is_unrecorded(decision):
+            yield from self._put_back(node, decision, made_of)
+            return
         yield from self._make_room(node, decision)
         if decision.action not in _NO_ACT:
             yield from self._acting.apply(node, decision, made_of)
         yield from self.bring_home(node)
         if decision.action in _BRINGS_BACK and self.state.task(node.id).status == COMPLETED:
             yield from self._brought_up(node, decision, made_of)
+
+    def _put_back(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[ev.Event]:
+        """Have files whole again that no record knows: then they are adopted like any, if `check` lets them."""
+        events, is_whole = self._acting.put_back(node, decision)
+        yield from events
+        if is_whole:
+            yield from self.apply(node, self.decide(node, made_of), made_of)
 
     def _make_room(self, node: Node, decision: Decision) -> Iterator[ev.Event]:
         """Have finished files of other tasks out of the way of those that this one is going to write."""

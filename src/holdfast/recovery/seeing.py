@@ -9,6 +9,7 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts.looks import Look
 from holdfast.events import FileRecord
 from holdfast.pipeline.nodes import Node
+from holdfast.seals import Seal
 from holdfast.values import digest, is_json
 
 NOT_JSON = "is not whole JSON"
@@ -27,6 +28,11 @@ def file_seen(node: Node, key: str, path: str, found: Look) -> tuple[FileRecord,
         body, added = seals.with_newline(seals.without_marker(body, node.spec.marker or ""))
     kind = seal.kind if seal else node.spec.forms.get(key, "text")
     return FileRecord(key, path, len(body), digest(body), kind, added, stored), body
+
+
+def as_sealed(path: str, seal: Seal) -> FileRecord:
+    """A file as its seal knows it, to be healed; how large it was no seal says, and its key matters to no copy."""
+    return FileRecord("", path, 0, seal.sha256, seal.kind, seal.newline_added, True)
 
 
 def as_taken(node: Node, key: str, path: str, found: Look) -> Look:

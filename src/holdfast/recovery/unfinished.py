@@ -10,7 +10,7 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, differing
 from holdfast.artifacts.products import part_path
-from holdfast.decisions import ADOPT, ASK, CONTINUE, REDO, RUN, SEALED_WHOLE, Decision
+from holdfast.decisions import ADOPT, ASK, CONTINUE, HEAL, REDO, RUN, SEALED_WHOLE, UNRECORDED, Decision
 from holdfast.recovery.evidence import Evidence, Policy
 from holdfast.recovery.seeing import NOT_JSON
 from holdfast.seals import Seal
@@ -31,11 +31,14 @@ def decide_unfinished(evidence: Evidence, policy: Policy) -> Decision:
     believed = _adoptable(evidence) if evidence.files and policy.adopt else None
     if believed is not None:
         return believed
+    healed = _healable(evidence) if evidence.files and policy.adopt else None
+    if healed is not None and (policy.on_changed == "restore" or not evidence.of_kind(look.CHANGED)):
+        return healed
     changed = tuple(
         path for path in evidence.of_kind(look.CHANGED) if not _is_in_the_way(evidence.at(path), policy)
     )
     if changed and policy.adopt and evidence.record.accepted is None and policy.on_changed != "restore":
-        return _decide_changed_unrecorded(evidence, changed, policy)
+        return _decide_changed_unrecorded(evidence, changed, policy, may_restore=healed is not None)
     foreign = [path for path, found in evidence.files.items() if _is_rival(evidence, found)]
     rivals = tuple(path for path in foreign if not _is_in_the_way(evidence.at(path), policy))
     if rivals:
@@ -45,21 +48,33 @@ def decide_unfinished(evidence: Evidence, policy: Policy) -> Decision:
     return _decide_half(evidence, half, policy) if half else Decision(RUN, _why_open(evidence))
 
 
-def _decide_changed_unrecorded(evidence: Evidence, changed: tuple[str, ...], policy: Policy) -> Decision:
+def _healable(evidence: Evidence) -> Decision | None:
+    """How to heal files without a record: by the hashes that their seals name; None if not all can be had so."""
+    bad = tuple(path for path, found in evidence.files.items() if found.kind != look.SEALED)
+    if not bad or not all(evidence.healable.get(path) for path in bad) or _adopt_sealed(evidence) is None:
+        return None
+    words = ", ".join(f"{path} is {evidence.at(path).kind}" for path in bad)
+    return Decision(HEAL, f"{words}; objects/ has the version that its seal names", bad, about=UNRECORDED)
+
+
+def _decide_changed_unrecorded(
+    evidence: Evidence, changed: tuple[str, ...], policy: Policy, *, may_restore: bool
+) -> Decision:
     """Sealed by this task, edited since, and the record lost: it is asked about, as it would be with a record."""
+    about = UNRECORDED if may_restore else "changed"
     whole = evidence.of_kind(look.CHANGED, look.SEALED)
     lacking = [path for path in evidence.files if path not in whole]
     if lacking:
-        return Decision(ASK, _words_for_lacking(words_for_changed(changed), lacking), changed, about="changed")
+        words = _words_for_lacking(words_for_changed(changed), lacking, "restore" if may_restore else "redo")
+        return Decision(ASK, words, changed, about=about)
     if policy.on_changed == "keep":
         return Decision(ADOPT, words_for_kept(changed), whole, about="kept")
-    return Decision(ASK, words_for_changed(changed), changed, about="changed")
+    return Decision(ASK, words_for_changed(changed), changed, about=about)
 
 
-def _words_for_lacking(words: str, lacking: Sequence[str]) -> str:
-    return (
-        f"{words}, and cannot be kept, for {of_all(lacking, 'is not whole', 'are not whole')}: redo is recommended"
-    )
+def _words_for_lacking(words: str, lacking: Sequence[str], choice: str) -> str:
+    bad = of_all(lacking, "is not whole", "are not whole")
+    return f"{words}, and cannot be kept, for {bad}: {choice} is recommended"
 
 
 def words_for_kept(edited: Sequence[str]) -> str:
@@ -208,14 +223,17 @@ def _why_not_believed(evidence: Evidence, half: Sequence[str]) -> str:
 
 
 def _lacking(evidence: Evidence) -> list[str]:
-    """The files of the task that are not there, neither under their own names nor as NAME.part."""
-    usable = (look.HALF, look.MARKED, look.SEALED)
+    """The files of the task that nobody could keep, neither under their own names nor as NAME.part."""
     missing = look.Look(look.MISSING)
     return [
         path
         for path, found in evidence.files.items()
-        if found.kind not in usable and evidence.parts_files.get(part_path(path), missing).kind not in usable
+        if not _is_usable(found) and not _is_usable(evidence.parts_files.get(part_path(path), missing))
     ]
+
+
+def _is_usable(found: Look) -> bool:
+    return found.kind in (look.HALF, look.MARKED, look.SEALED) and found.detail != NOT_JSON
 
 
 def _half_words(evidence: Evidence, unfinished: Sequence[str]) -> str:
@@ -225,7 +243,7 @@ def _half_words(evidence: Evidence, unfinished: Sequence[str]) -> str:
         without = of_all(unfinished, "has no marker", "have no marker")
         words = f"{evidence.record.claimed} says that it is done, but {without}"
     if lacking := _lacking(evidence):
-        return _words_for_lacking(words, lacking)
+        return _words_for_lacking(words, lacking, "redo")
     return f"{words}; {recommendation(evidence.at(unfinished[-1]).body)}"
 
 

@@ -23,6 +23,7 @@ _TOLD = (decisions.WAIT, decisions.NEVER, decisions.PERHAPS)
 _WORDS = {FOREIGN: "another task's", MARKED: "not sealed"}
 _EVIDENCE = {
     "sealed": "sealed artifact",
+    decisions.UNRECORDED: "seal",
     "marker": "plain marker",
     "exists": "file",
     "kept": "file",
@@ -69,7 +70,7 @@ class Notes:
             return self._claims.get(node.id, MADE_FROM_IT)
         if node.kind == "items" and node.id not in self._state.tasks:
             return self._claims.get(node.id, "")
-        if decision.action == decisions.ADOPT:
+        if decision.action == decisions.ADOPT or decisions.is_unrecorded(decision):
             return _EVIDENCE[decision.about]
         return "journal" if node.id in self._state.tasks else ""
 

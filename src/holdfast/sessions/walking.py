@@ -275,12 +275,13 @@ class Walker:
             if decision.about in KEPT_BY_PERSON:
                 self._kept_later.append(node)
             return replace(decision, reason=f"{decision.reason}; once its items are known again")
-        if fresh and decision.action == decisions.ADOPT and self._is_compared(node, decision):
+        adopts = decision.action == decisions.ADOPT or decisions.is_unrecorded(decision)
+        if fresh and adopts and self._is_compared(node, decision):
             return _if_different(fresh)
         if decision.action in decisions.AGAIN and self.state.task(node.id).status != COMPLETED:
             return decision  # what is half finished stays where it is: the next run may be told to continue it
         self._carry_out(node, decision, made_of)
-        if decision.action == decisions.ADOPT:
+        if adopts:
             return self._asked_at_once(node, decision, made_of)
         return self._told(node, decision, fresh) if decision.action == decisions.RUN else decision
 
@@ -350,7 +351,7 @@ class Walker:
 
         A section stands whatever comes out; and so does, until somebody is asked, all that a lost run has left.
         """
-        if self.state.rebuilt or decision.about != "sealed" or is_memory(node.spec):
+        if self.state.rebuilt or decision.about not in ("sealed", decisions.UNRECORDED) or is_memory(node.spec):
             return False
         seals = [found.seal for found in decision.looks.values() if found.seal is not None]
         return any(seal.input_digest != UNKNOWN for seal in seals)

@@ -32,6 +32,7 @@ from holdfast.state import SKIPPED as STATUS_SKIPPED
 
 _ANSWERS = {
     "changed": ("keep", "restore", "redo"),
+    "unrecorded": ("keep", "restore", "redo"),
     "partial": ("redo", "continue", "keep"),
     "input": ("keep", "redo"),
 }
@@ -298,7 +299,7 @@ def _continue_command(state: RunState) -> str:
 def answers(record: TaskState) -> tuple[str, ...]:
     """What a person may decide about the question that a task waits with, what is recommended first."""
     choices = _ANSWERS.get(record.question, ())
-    if record.accepted is None:  # its record was lost, so there is nothing to restore
+    if record.accepted is None and record.question == "changed":  # its record was lost, and there is no copy
         choices = tuple(choice for choice in choices if choice != "restore")
     return tuple(sorted(choices, key=lambda choice: not record.error.endswith(f": {choice} is recommended")))
 

@@ -115,6 +115,7 @@ class NodeExited(Event, frozen=True, kw_only=True, tag="node_exit"):
     value_ref: str = ""
     error: str = ""
     kind: str = ""  # of a failure: error | timeout | refused | rounds | definition
+    failed_on: str = ""  # of a failure: the digest of what the task was given, files from outside left out
     new_round: bool = False  # a refused output: nothing of this round is replayed
     retry_in: float = 0.0
     # What is on record as spent on the task until now: the lines that told of it may be lost one day.

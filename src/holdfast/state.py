@@ -47,6 +47,7 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     round: int = 0
     attempt: int = 0  # attempts begun in this round
     failures: int = 0  # attempts used up since the last fresh set
+    failed_on: str = ""  # the digest of what the task was given then; "" if something of it was not known
     started_at: float | None = None
     completed_at: float | None = None
     duration: float = 0.0
@@ -77,6 +78,15 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def has_failed(self) -> bool:
         """Whether it used up its attempts; one that sent work back too often has not failed, though it waits."""
         return self.status == NEEDS_REVIEW and self.kind != "rounds"
+
+    def failed_on_other(self, given: str) -> bool:
+        """Whether its attempts failed on something else than it is given now: that says nothing about this.
+
+        Not if it sent work back too often, or a person left it out: that stands whatever comes.
+        """
+        is_open = self.status in (FAILED, NEEDS_REVIEW) and self.kind != "rounds"
+        is_given_up = self.status == SKIPPED and self.kind not in ("", LEFT_OUT)
+        return bool(given) and (is_open or is_given_up) and self.failed_on not in ("", given)
 
     @property
     def claimed(self) -> str:

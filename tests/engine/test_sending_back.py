@@ -11,9 +11,13 @@ import pytest
 
 from holdfast import Context, Pipeline, Rewind
 from holdfast.artifacts.keeping import Artifacts
+from holdfast.commands.people import reject
 from holdfast.commands.plan import make_plan
+from holdfast.commands.run import RunResult, execute
 from holdfast.errors import StorageError
+from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
+from holdfast.settings import load_settings
 from holdfast.stores import disk
 
 from .projects import PATIENCE_S, events_of, exits_of, in_thread, say
@@ -488,3 +492,116 @@ def test_what_is_kept_is_kept_only_against_what_was_sent_back(tmp_path: Path, ch
     assert facts.action == ("redo" if change else "trust")
     assert book(version).run({"tone": tone}, dir=tmp_path, resume=run_id).status == "completed"
     assert made == ["1 calm", *([f"{version} {tone}"] if change else [])]
+
+
+class Reviewed:
+    """A draft; `strict` fails on its first form, and `editor` sends that back. `seen` lists what `strict` saw."""
+
+    def __init__(self, root: Path, *, on_failure: str = "review", is_same: bool = False) -> None:
+        self.root = root
+        self.seen: list[str] = []
+        self.on_failure = on_failure
+        self.is_same = is_same  # the draft comes out as before
+        self.objects = True
+        self.attempts = 1
+
+    def run(self, *, no_retry: bool = False, concurrency: int = 1) -> RunResult:
+        self.seen.clear()
+        settings = load_settings(self.root, {"concurrency": concurrency})
+        request = Request(no_retry=no_retry, settings=settings)
+        return execute(self.pipeline().compile(), open_project(self.root), request)
+
+    def pipeline(self) -> Pipeline:
+        pipe, has_failed = Pipeline("p"), threading.Event()
+
+        @pipe.step(writes="draft.md")
+        def draft(ctx: Context) -> str:
+            return "draft" if self.is_same else f"draft {ctx.round}"
+
+        @pipe.step(retries=self.attempts - 1, backoff=0, on_failure=self.on_failure)
+        def strict(ctx: Context, draft: str) -> str:
+            self.seen.append(f"{draft}, attempt {ctx.attempt}")
+            if draft != "draft 0" and not self.is_same:
+                return "fine"
+            if ctx.attempt == self.attempts:
+                has_failed.set()
+            raise ValueError("cannot read that")
+
+        @pipe.step
+        def editor(ctx: Context, draft: str) -> str:
+            if self.objects and ctx.round == 0:
+                assert has_failed.wait(PATIENCE_S)
+                raise Rewind("draft", feedback="no")
+            return "fine"
+
+        @pipe.step
+        def both(strict: str, editor: str) -> str:
+            return f"{strict} {editor}"
+
+        return pipe
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("on_failure", ["review", "skip"])
+def test_who_failed_on_what_was_sent_back_has_all_attempts_on_what_takes_its_place(
+    tmp_path: Path, on_failure: str, concurrency: int
+) -> None:
+    """In the same run, whether it had failed before the objection came or fails after it."""
+    project = Reviewed(tmp_path, on_failure=on_failure)
+    project.attempts = concurrency
+    result = project.run(concurrency=concurrency)
+    failed = [f"draft 0, attempt {number}" for number in range(1, concurrency + 1)]
+    assert (result.status, project.seen) == ("completed", [*failed, "draft 1, attempt 1"])
+    assert result.outputs["both"] == "fine fine"
+
+
+@pytest.mark.parametrize("on_failure", ["review", "skip"])
+def test_who_failed_on_what_comes_back_as_it_was_is_not_tried_again(tmp_path: Path, on_failure: str) -> None:
+    """Nothing has changed that could help it."""
+    project = Reviewed(tmp_path, on_failure=on_failure, is_same=True)
+    result = project.run()
+    assert (result.status, project.seen) == (
+        "failed" if on_failure == "review" else "completed",
+        ["draft, attempt 1"],
+    )
+
+
+@pytest.mark.parametrize("on_failure", ["review", "skip"])
+def test_who_failed_in_an_earlier_process_is_tried_on_new_work_with_no_retry(
+    tmp_path: Path, on_failure: str
+) -> None:
+    """A person sends the draft back: `--no-retry` is about what failed as it was."""
+    project = Reviewed(tmp_path, on_failure=on_failure)
+    project.objects = False
+    run_id = project.run().run_id
+    assert project.seen == ["draft 0, attempt 1"]
+    project.run(no_retry=True)
+    assert not project.seen
+    reject(open_project(tmp_path), run_id, "draft", "draft", "no")
+    assert project.run(no_retry=True).status == "completed"
+    assert project.seen == ["draft 1, attempt 1"]
+
+
+def test_who_objects_too_often_waits_for_a_person_whatever_comes(tmp_path: Path) -> None:
+    """Its rounds are used up: that another reviewer has the draft made once more does not change it."""
+    pipe, seen = Pipeline("p"), list[str]()
+
+    @pipe.step
+    def draft(ctx: Context) -> str:
+        return f"draft {ctx.round}"
+
+    @pipe.step
+    def first(draft: str) -> str:
+        seen.append(draft)
+        raise Rewind("draft", feedback="no", rounds=1)
+
+    @pipe.step
+    def second(draft: str) -> str:
+        if draft != "draft 2":
+            raise Rewind("draft", feedback="nor I")
+        return "fine"
+
+    result = pipe.run(dir=tmp_path, concurrency=1)
+    assert (result.status, result.needs_review) == ("paused", ["first"])
+    assert seen == ["draft 0", "draft 1"]
+    assert result.outputs["second"] == "fine"

@@ -29,6 +29,15 @@ class Ingredients(msgspec.Struct, frozen=True, gc=False):
         return UNKNOWN if UNKNOWN in self.parts.values() else self.digest
 
 
+def digest_of_given(parts: Mapping[str, str]) -> str:
+    """The one digest of all that a task is given; "" if something of it is unknown.
+
+    Files from outside are not among that: a step that fails may itself have changed them.
+    """
+    given = {name: part for name, part in parts.items() if name != "reads"}
+    return "" if UNKNOWN in given.values() else digest_of_named("", given)
+
+
 def digest_of(identity: str, parts: Iterable[tuple[str, str]]) -> str:
     """The one digest of all inputs of a step, or an items function, of that identity, in this order."""
     text = "".join([identity, *[f"\n{key}={part}" for key, part in parts]])

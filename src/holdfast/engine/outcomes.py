@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast import clock
 from holdfast import events as ev
+from holdfast.artifacts.parts import digest_of_given
 from holdfast.engine.attempt import Attempt, Verdict
 from holdfast.engine.board import Board
 from holdfast.engine.retry import may_retry, retry_delay_s
@@ -131,7 +132,7 @@ class Outcomes:
     # --- failed --------------------------------------------------------------------------------------------
 
     def fail(self, attempt: Attempt, verdict: Verdict, duration: float) -> None:
-        """Record a failed attempt: another one is due, or a person is."""
+        """Record a failed attempt: another one is due, or a person is. Its input may be open again."""
         node, spec = attempt.node, attempt.node.spec
         failures = self.board.state.task(node.id).failures + 1
         for event in verdict.set_aside:
@@ -140,7 +141,8 @@ class Outcomes:
             self._try_again(attempt, verdict, failures, duration)
         elif spec.on_failure == "skip":
             self._exit_failed(attempt, verdict, STATUS_SKIPPED, duration)
-            self.board.scheduler.settle(node, SKIPPED)
+            if not node.unmet:  # else it is looked at again when that is through
+                self.board.scheduler.settle(node, SKIPPED)
         else:
             self._exit_failed(attempt, verdict, NEEDS_REVIEW, duration)
             self.board.scheduler.hold(node)
@@ -185,6 +187,7 @@ class Outcomes:
             round=attempt.round,
             attempt=attempt.number,
             duration=round(duration, 6),
+            failed_on=digest_of_given(attempt.parts),
             **facts,
         )
         self.board.committer.record(_with_spend(exited, self.board.state.task(attempt.node.id)))

@@ -9,8 +9,9 @@ Theory. Every node has a condition:
 
 A node whose producers are all through is *considered*: the runner looks at record and files, and answers with
 `settle`, `hold` or `enqueue`. A node whose producer is opened again (sent back, damaged, redone) is opened
-too, and considered again when the producer is through: if its input is then the same, it is trusted and the
-cascade stops there. Costs per event are proportional to the edges of the node it touches.
+too, and considered again when the producer is through, also a task that waits for a person: if its input is then
+the same, it is trusted (or waits on) and the cascade stops there. Costs per event are proportional to the edges
+of the node it touches.
 """
 
 from __future__ import annotations
@@ -217,6 +218,8 @@ class Scheduler:
             consumer.blockers += 1 if new == HELD else -1
         if now and not was:
             consumer.unmet -= 1
+            # A task that waits for a person does so about what was there before: it is looked at again.
+            consumer.stuck = consumer.stuck and not consumer.is_task
         elif was and not now:
             consumer.unmet += 1
             consumer.queued = False

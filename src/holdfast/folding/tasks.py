@@ -95,6 +95,7 @@ def _not_completed(state: RunState, event: ev.NodeExited) -> None:
         status=event.status,
         attempt=event.attempt,
         failures=task.failures + 1,
+        failed_on=event.failed_on,
         duration=event.duration,
         error=event.error,
         kind=event.kind,

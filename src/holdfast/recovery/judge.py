@@ -17,7 +17,7 @@ from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
-from holdfast.artifacts.parts import Ingredients
+from holdfast.artifacts.parts import Ingredients, digest_of_given
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import BACK_AGAIN, Decision
 from holdfast.pipeline.nodes import Node
@@ -198,10 +198,14 @@ class Judge:
         """Have work count as finished again that was out of date and is so no longer, before it is judged.
 
         Its files are not looked at: what was lost or edited meanwhile is dealt with as in all finished work. What
-        was left out only because a producer was is taken up: this is asked once no producer is left out.
+        was left out only because a producer was is taken up: this is asked once no producer is left out. What
+        failed, and is given something else by now, begins a new round with all its attempts.
         """
-        if self.state.task(node.id).kind == LEFT_OUT:
+        record = self.state.task(node.id)
+        if record.kind == LEFT_OUT:
             return [ev.TaskTakenUp(step_id=node.id)]
+        if record.failed_on and record.failed_on_other(digest_of_given(made_of.parts)):
+            return [ev.TaskInvalidated(step_id=node.id, reason="what it failed on has changed")]
         evidence = self._may_be_back(node, made_of)
         if evidence is None or (reconcile.lacks_input(evidence) and not is_memory(node.spec)):
             return ()

@@ -254,7 +254,7 @@ class Walker:
         record = self.state.tasks.get(node.id)
         if record is None:
             return self._judged(node, fresh, "")
-        may_count = record.before is not None or record.kind == LEFT_OUT
+        may_count = record.before is not None or record.kind == LEFT_OUT or record.failed_on
         news = decisions.BACK_AGAIN if may_count and self._reinstate(node) else ""
         record = self.state.tasks[node.id]
         finished = self._finished(node, record) if fresh else None

@@ -158,6 +158,7 @@ class TaskInvalidated(Event, frozen=True, kw_only=True, tag="task_invalidated"):
     reason: str
     damaged: bool = False  # nobody objected, it is lost: the same round, whose paid calls are replayed
     stale: bool = False  # nobody objected: its inputs are others, and may become the old ones again
+    failures: int = 0  # attempts that count on: only files from outside have changed, perhaps by the step itself
 
 
 class TaskReinstated(Event, frozen=True, kw_only=True, tag="task_reinstated"):

@@ -388,3 +388,21 @@ def test_a_disk_that_cannot_be_asked_is_used(tmp_path: Path) -> None:
     """How much is left is only a guess at what is to come; whoever cannot make it goes on."""
     assert disk.room_left(tmp_path / "nowhere") == (0, 0)
     assert disk.room_left(tmp_path) > (0, 0)
+
+
+def test_a_step_that_fails_and_changes_what_it_reads_has_no_more_attempts_for_that(tmp_path: Path) -> None:
+    """Its paid calls are made again, for they were about other words; the attempts that failed count on."""
+    (tmp_path / "log.txt").write_text("")
+    pipe, paid = Pipeline("p"), list[str]()
+
+    @pipe.step(reads="log.txt", retries=2, backoff=0)
+    def step(ctx: Context) -> str:
+        log = (tmp_path / "log.txt").read_text()
+        ctx.once("call", lambda: paid.append(log))
+        (tmp_path / "log.txt").write_text(f"{log}failed\n")
+        if len(paid) == 9:
+            return "endless"
+        raise ValueError("no")
+
+    assert pipe.run(dir=tmp_path).status == "failed"
+    assert paid == ["", "failed\n", "failed\nfailed\n"]

@@ -17,7 +17,7 @@ from typing import Protocol
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
-from holdfast.artifacts.parts import Ingredients
+from holdfast.artifacts.parts import Ingredients, digest_of_given
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempt, Attempts
@@ -212,8 +212,10 @@ class Considering:
         others = [call for call in self.board.state.once[node.id].values() if not fits(call, made_of.digest)]
         before = self.board.inputs.earlier_digest(node, made_of.parts) if others else ""
         if not all(fits(call, before) for call in others):
+            record = self.board.state.task(node.id)
+            counted = record.failures if record.failed_on == digest_of_given(made_of.parts) else 0
             reason = "what its paid calls were made from has changed"
-            self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason))
+            self.board.committer.record(ev.TaskInvalidated(step_id=node.id, reason=reason, failures=counted))
 
     def _wants_back(self, node: Node) -> bool:
         """Whether what is to run, or to be asked, takes something that is lost: then that comes back first."""

@@ -202,7 +202,7 @@ def invalidated(state: RunState, event: ev.TaskInvalidated, at: float) -> None:
     state.tasks[event.step_id] = replace(
         state.task(event.step_id),
         status=PENDING,
-        failures=0,
+        failures=event.failures,
         completed_at=None,
         error="",
         kind="",

@@ -402,7 +402,7 @@ def test_a_link_that_is_put_in_the_way_of_an_output_uses_up_no_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is what runs beside it lost: the run stops as it does when a disk fails."""
-    monkeypatch.setattr("holdfast.stores.tree._FRESH_S", 0.0)
+    monkeypatch.setattr("holdfast.stores.folders._FRESH_S", 0.0)
     shop, undone = Shop(is_async=False), []
 
     def write(ctx: Context) -> str:

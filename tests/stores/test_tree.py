@@ -78,7 +78,7 @@ def test_no_copy_is_made_through_a_linked_folder(tree, root, tmp_path):
 
 def test_a_folder_replaced_by_a_link_is_noticed(tree, root, monkeypatch):
     """A folder that was looked at a while ago is not trusted once its name means a link, even to itself."""
-    monkeypatch.setattr("holdfast.stores.tree._FRESH_S", 0.0)
+    monkeypatch.setattr("holdfast.stores.folders._FRESH_S", 0.0)
     tree.write("a/b/one", b"1", sync=False)
     (root / "a").rename(root / "moved")
     (root / "a").symlink_to("moved")
@@ -89,7 +89,7 @@ def test_a_folder_replaced_by_a_link_is_noticed(tree, root, monkeypatch):
 
 def test_a_folder_that_was_removed_does_not_end_the_reading_ahead(tree, root, monkeypatch):
     """Whoever writes is one thread, and whoever takes what was read ahead may be another."""
-    monkeypatch.setattr(tree_module, "_FRESH_S", math.inf)
+    monkeypatch.setattr("holdfast.stores.folders._FRESH_S", math.inf)
     tree.write("drafts/a.md", b"text", sync=False)
     tree.prepare(tree_module.FILES_MIN)
     shutil.rmtree(root / "drafts")

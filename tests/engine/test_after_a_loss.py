@@ -577,3 +577,21 @@ def test_a_restore_without_a_record_that_is_cut_off_finds_its_copy_again(
         patch.setattr(Artifacts, "heal", failing)
         copied.run()
     assert (copied.run().outputs["text"], copied.made) == ("words\n", [])
+
+
+def test_a_large_file_is_foreseen_to_be_put_back_though_its_record_is_lost(tmp_path: Path) -> None:
+    """On paper nothing is copied, so it looks damaged still: that is not decided about again and again."""
+    pipe = Pipeline("p")
+
+    @pipe.step(writes="large.bin")
+    def large(ctx: Context) -> Path:
+        ctx.out.write_bytes(b"\xff large")
+        return ctx.out
+
+    assert pipe.run(dir=tmp_path).status == "completed"
+    shutil.rmtree(tmp_path / ".holdfast" / "runs")
+    (tmp_path / "large.bin").write_bytes(b"\xfe another")
+    (planned,) = make_plan(pipe.compile(), open_project(tmp_path)).tasks
+    assert planned.action == "heal"
+    assert pipe.run(dir=tmp_path).status == "completed"
+    assert (tmp_path / "large.bin").read_bytes() == b"\xff large"

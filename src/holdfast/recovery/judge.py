@@ -261,8 +261,9 @@ class Judge:
         """Have files whole again that no record knows: then they are adopted like any, if `check` lets them."""
         events, is_whole = self._acting.put_back(node, decision)
         yield from events
-        if is_whole:
-            yield from self.apply(node, self.decide(node, made_of), made_of)
+        again = self.decide(node, made_of) if is_whole else None
+        if again is not None and not decisions.is_unrecorded(again):  # on paper no large file is put back
+            yield from self.apply(node, again, made_of)
 
     def _make_room(self, node: Node, decision: Decision) -> Iterator[ev.Event]:
         """Have finished files of other tasks out of the way of those that this one is going to write."""

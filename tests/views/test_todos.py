@@ -7,12 +7,13 @@ from contextlib import closing
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from documented import READY
 from holdfast import events as ev
 from holdfast.pipeline.definition import Pipeline
 from holdfast.views import todofile
-from holdfast.views.todos import TodosView, graph_edges
+from holdfast.views.todos import TodosView, _told, graph_edges
 
 from .runs import Story, book, half_written_book, items
 
@@ -134,6 +135,13 @@ def test_what_a_stop_cut_off_can_start(project):
     assert (project.status()["research[ch03]"], "research[ch03]" in project.listed()) == ("in_progress", False)
     project.update(story.tell(ev.RunStopped(status="in_progress", reason="interrupted")))
     assert (project.status()["research[ch03]"], "research[ch03]" in project.listed()) == ("pending", True)
+
+
+def test_what_a_kill_cut_off_and_is_asked_about_cannot_start():
+    """Nobody works on it, and nothing happens to it until the question that a recovery has put is answered."""
+    asked = ev.QuestionAsked(step_id="research[ch03]", about="partial", detail="ch03.md is half finished")
+    picture = replace(half_written_book().tell(asked).picture(), is_left=True)
+    assert _told(picture, "research[ch03]") == ("ch03.md is half finished", "blocked")
 
 
 def test_a_new_run_lists_its_first_step(project):

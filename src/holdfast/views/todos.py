@@ -376,7 +376,7 @@ def _told(picture: Picture, task: str) -> tuple[str, str]:
         feedback = [text for text in picture.state.recalls[task].feedback if text]
         words = f"sent back: {'; '.join(feedback)}" if feedback else "sent back"
         return words, WAITING if task in picture.blocked else TODO
-    if record.status == IN_PROGRESS and picture.is_at_rest:
+    if record.status == IN_PROGRESS and picture.is_at_rest and not record.question:
         return "an earlier attempt was cut off", TODO
     held = bool(record.question) or (record.status in (PENDING, FAILED) and task in picture.blocked)
     return _description(record), WAITING if held else _STATUS[record.status]

@@ -231,7 +231,7 @@ class Context:
         data = result if isinstance(result, bytes) else encode_json(result, f"the result of ctx.once({key!r:.60})")
         inline = kind == "json" and len(data) <= INLINE_VALUE_MAX
         with self._machine():
-            ref = "" if inline else self._desk.store(data, self.task_id)
+            ref = "" if inline else self._desk.store(data)
         event = ev.OnceRecorded(
             step_id=self.task_id,
             key=key,

@@ -23,8 +23,8 @@ class Desk(Protocol):
     def say(self, event: ev.Event) -> None:
         """Record this soon; it survives the process, and is synced with the next commit."""
 
-    def store(self, data: bytes, task: str) -> str:
-        """Keep the result of a task's paid call by hash."""
+    def store(self, data: bytes) -> str:
+        """Keep the result of a paid call by hash."""
 
     def fetch(self, ref: str) -> bytes:
         """Bytes kept by hash."""

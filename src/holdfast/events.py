@@ -290,13 +290,6 @@ class OnceRecorded(Event, frozen=True, kw_only=True, tag="once_recorded"):
     awaited: bool = False  # the step awaits it, and so it does a replay
 
 
-class RoomWanted(Event, frozen=True, kw_only=True, tag="room_wanted"):
-    """The result of a paid call did not fit on the disk; none is paid for again before so much is free."""
-
-    step_id: str
-    bytes: int
-
-
 class UsageRecorded(Event, frozen=True, kw_only=True, tag="usage"):
     step_id: str
     round: int = 0

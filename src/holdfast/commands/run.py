@@ -189,7 +189,6 @@ class _Session:
             self.layout.tmp,
             self._call_committer,
             lambda error: self.runner.halt(error, "work on"),
-            lambda task: self.state.room.get(task, 0),
         )
         looking = LookingDesk(self.open.objects, self.layout.tmp, desk)
         attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, desk, looking)

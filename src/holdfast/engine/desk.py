@@ -17,7 +17,7 @@ from holdfast.engine.commit import Committer
 from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
 from holdfast.layout import PART_SUFFIX
-from holdfast.stores import atomic, disk, readable, temporaries
+from holdfast.stores import disk, readable, temporaries
 from holdfast.stores.objects import ObjectStore
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
@@ -45,7 +45,7 @@ class DeafDesk:
     def say(self, event: ev.Event) -> None:
         """Nothing is recorded."""
 
-    def store(self, data: bytes, task: str) -> str:
+    def store(self, data: bytes) -> str:
         return digest(data)
 
     def fetch(self, ref: str) -> bytes:
@@ -96,7 +96,6 @@ class EngineDesk:
         tmp: Path,
         call_committer: Callable[[], None],
         halt: Callable[[OSError | StorageError], object],
-        room_wanted: Callable[[str], int],
     ) -> None:
         self._committer = committer
         self._objects = objects
@@ -104,8 +103,6 @@ class EngineDesk:
         self._tmp = tmp
         self._call_committer = call_committer
         self._halt = halt
-        self._room_wanted = room_wanted  # by a task whose result did not fit the last time
-        self._has_tried = False  # whether so much as is wanted can be written
 
     def commit(self, *events: ev.Event) -> None:
         saying = Saying(self._committer, events, durable=True)
@@ -132,14 +129,9 @@ class EngineDesk:
             self._halt(error)
             raise
 
-    def store(self, data: bytes, task: str) -> str:
+    def store(self, data: bytes) -> str:
         with self._disk():
-            try:
-                return self._objects.put(data)
-            except OSError as error:
-                if error.errno in disk.FULL:  # the journal has room of its own for a word
-                    self.commit(ev.RoomWanted(step_id=task, bytes=len(data)))
-                raise
+            return self._objects.put(data)
 
     def fetch(self, ref: str) -> bytes:
         with self._disk():
@@ -152,24 +144,13 @@ class EngineDesk:
     def before_paying(self, task: str) -> None:
         with self._disk():
             left, total = disk.room_left(self._tmp.parent)
-            lost = self._room_wanted(task)
-            wanted = max(min(ROOM_TO_PAY, total // ROOM_TO_PAY_PART), 2 * lost)
+            wanted = min(ROOM_TO_PAY, total // ROOM_TO_PAY_PART)
             if total and left < wanted:
-                words = f"only {left:,} of {wanted:,} bytes are left on the disk of {self._tmp.parent}"
-                raise _no_room(task, words)
-            if total and (lost or not self._has_tried):
-                self._try_room(task, wanted)
-
-    def _try_room(self, task: str, wanted: int) -> None:
-        """No disk tells of a quota: one that is used up is met before the first call of a start, not after it."""
-        try:
-            atomic.try_room(self._tmp, wanted)
-        except OSError as error:
-            if error.errno in disk.FULL:
-                words = f"{wanted:,} bytes could not be written to {self._tmp.parent} ({error.strerror})"
-                raise _no_room(task, words) from error
-            raise
-        self._has_tried = True
+                raise StorageError(
+                    f"{task}: its paid call is not made, for its result might not be kept: "
+                    f"only {left:,} of {wanted:,} bytes are left on the disk of {self._tmp.parent}.",
+                    fix="What was recorded is safe: make room, then run the same command.",
+                )
 
     def begin_stream(self, path: str, task: str) -> None:
         # A finished task that runs again is judged by its files, not by what an earlier stream may have left.
@@ -212,10 +193,3 @@ def disk_failed_under(ctx: Context | None, error: BaseException) -> StorageError
     if error.filename is not None and not ctx.made(Path(os.fsdecode(error.filename))):
         return None
     return StorageError.from_os(error, f"write the file of {ctx.task_id}")
-
-
-def _no_room(task: str, why: str) -> StorageError:
-    return StorageError(
-        f"{task}: its paid call is not made, for its result might not be kept: {why}.",
-        fix="What was recorded is safe: make room, then run the same command.",
-    )

@@ -14,7 +14,6 @@ import itertools
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -37,7 +36,6 @@ _BEGIN_WRITING: int | None = getattr(os, "POSIX_FADV_DONTNEED", None)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MACHINES = (*FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """What goes wrong with the machine, and is no mistake in what it was asked."""
-_NO_ALLOCATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV)
 _NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # as on a network share
 
 
@@ -216,18 +214,6 @@ def truncate(fd: int, size: int, path: str = "") -> None:
         os.ftruncate(fd, size)
     except OSError as error:
         raise _named(error, path) from None
-
-
-def allocate(fd: int, size: int, path: str = "") -> None:
-    """Have the disk set so many bytes aside for an open file, where the system can ask that of it."""
-    if hook is not None:
-        hook("allocate", path)
-    if sys.platform != "darwin":
-        try:
-            os.posix_fallocate(fd, 0, size)
-        except OSError as error:
-            if error.errno not in _NO_ALLOCATION:
-                raise _named(error, path) from None
 
 
 def remove_tree(path: str) -> None:

@@ -39,7 +39,7 @@ class MemoryDesk:
     def say(self, event: ev.Event) -> None:
         self.events.append(event)
 
-    def store(self, data: bytes, task: str) -> str:
+    def store(self, data: bytes) -> str:
         ref = hashlib.sha256(data).hexdigest()
         self._kept[ref] = data
         return ref
@@ -129,5 +129,5 @@ def context(
 
 def _recorded(desk: MemoryDesk, key: str, result: Any) -> OnceRecord:
     if isinstance(result, bytes):
-        return OnceRecord("bytes", result_ref=desk.store(result, ""))
+        return OnceRecord("bytes", result_ref=desk.store(result))
     return OnceRecord("json", msgspec.Raw(encode_json(result, f"once[{key!r}]")))

@@ -230,19 +230,6 @@ def test_a_dry_run_lists_what_is_then_done(seed: int, bases: list[Project], tmp_
     assert listed(planned["actions"]) == changed(before, entries(project)), (told, planned["actions"])
 
 
-def test_a_dry_run_lists_what_stands_among_the_logs(bases: list[Project], tmp_path: Path) -> None:
-    """A link and a folder where only logs belong are set aside, and that is foreseen."""
-    project = bases[0].copy(tmp_path)
-    logs = project.run_dir / "logs"
-    logs.mkdir(exist_ok=True)
-    (logs / "draft.log").symlink_to("/nowhere")
-    (logs / "folder.log").mkdir()
-    before = entries(project)
-    foreseen = json.loads(project("recover", "book.py", "--dry-run", "--json").out)
-    project("recover", "book.py")
-    assert listed(foreseen["actions"]) == changed(before, entries(project))
-
-
 def test_a_dry_run_lists_what_stands_where_files_are_moved_to(bases: list[Project], tmp_path: Path) -> None:
     """A person's file, a folder and a link at new paths, and a file in place of a seal, are to be set aside."""
     project = bases[0].copy(tmp_path)

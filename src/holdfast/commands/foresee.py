@@ -1,7 +1,7 @@
 """What a recovery would change on the disk, each change in its place: what `recover --dry-run` lists. Read-only.
 
 The walk acts on paper by itself (stores/paper.py). Here is what comes before and after it, in the order of
-`OpenRun._open` and `recover._carry_out`: room for our own files, snapshots, journal, objects, and then journal,
+`OpenRun._open` and `recover._carry_out`: snapshots, journal, objects, and then journal,
 snapshot and views again. Not listed: folders, locks and temporary files, which come and go with every command.
 """
 
@@ -16,14 +16,13 @@ from holdfast import events as ev
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.layout import ProjectLayout
 from holdfast.runs.history import History, damage_before
-from holdfast.runs.listing import read_run
+from holdfast.runs.listing import read_run, refuse_strange_run
 from holdfast.sessions.mending import mend_objects
 from holdfast.snapshots import next_number, plan_rotation, sidecar_of, snapshot_path, snapshots
 from holdfast.state import RunState
 from holdfast.stores import readable
 from holdfast.stores.asides import TAIL
 from holdfast.stores.paper import APPEND, COPY, CUT, DELETE, KEEP, SET_ASIDE, WRITE, Action, Paper
-from holdfast.stores.places import is_no_folder, is_something_else, no_files_in
 from holdfast.views.shelf import Obstacle, ViewShelf, is_page
 
 
@@ -42,8 +41,8 @@ class Foresight:
     def open_record(self, *, quick: bool) -> History | None:
         """The run as it is on record, if it is; what is damaged of it is out of the way."""
         layout, run = self._layout, self._run
-        self._make_room()
-        if run.dir in self._gone or not (readable.is_there(run.journal) or snapshots(run.dir)):
+        refuse_strange_run(layout, run.dir.name)
+        if not (readable.is_there(run.journal) or snapshots(run.dir)):
             return None
         history = read_run(layout, run.dir.name, must_begin=False)
         before = [] if quick else damage_before(run, history)
@@ -86,30 +85,6 @@ class Foresight:
 
     # --- before the walk -----------------------------------------------------------------------------------
 
-    def _make_room(self) -> None:
-        layout, run = self._layout, self._run
-        self._room(is_no_folder(layout.tmp), layout.tmp, layout.quarantine)
-        self._room(is_something_else(layout.engine_lock), layout.engine_lock, layout.quarantine)
-        self._room(is_no_folder(run.dir), run.dir, layout.quarantine)
-        self._room(is_something_else(layout.append_lock), layout.append_lock, layout.quarantine)
-        if run.dir in self._gone:
-            return
-        self._sound(run.quarantine)
-        self._room(is_no_folder(run.logs), run.logs, run.quarantine)
-        for path in no_files_in(run.logs) if run.logs not in self._gone else ():
-            self._set_aside(path, run.quarantine)
-
-    def _room(self, is_in_the_way: bool, path: Path, quarantine: Path) -> None:
-        if is_in_the_way:
-            self._sound(quarantine)
-            self._set_aside(path, quarantine)
-
-    def _sound(self, quarantine: Path) -> None:
-        if is_no_folder(quarantine) and quarantine not in self._gone:
-            self.paper.back_up(quarantine)
-            self._gone.add(quarantine)
-            self._mends = True
-
     def _set_aside(self, path: Path, quarantine: Path) -> None:
         self.paper.set_aside(path, quarantine)
         self._gone.add(path)
@@ -132,7 +107,7 @@ class Foresight:
             if history.tail:
                 self.paper.copy_aside(path, self._run.quarantine, label=TAIL, do=CUT)
             return
-        if is_something_else(path):
+        if readable.is_no_file(path):
             self.paper.set_aside(path, self._run.quarantine)
         elif readable.is_there(path):
             self.paper.copy_aside(path, self._run.quarantine, label="damaged")
@@ -150,7 +125,7 @@ class Foresight:
 
     def _write_snapshot(self, state: RunState, keep: int) -> None:
         run = self._run
-        number = next_number(run.dir, state.snapshot_number) if run.dir not in self._gone else 1
+        number = next_number(run.dir, state.snapshot_number)
         path = snapshot_path(run.dir, number)
         self.paper.note(WRITE, path)
         self.paper.note(WRITE, sidecar_of(path))

@@ -18,7 +18,7 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.names import did_you_mean, printable, which_task
 from holdfast.pipeline.nodes import called_now, step_of
 from holdfast.recovery.unfinished import PARTIAL_MIN_CHARS
-from holdfast.runs.listing import read_picture, read_run, run_layout
+from holdfast.runs.listing import read_picture, read_run, refuse_strange_run, run_layout
 from holdfast.sessions.answering import asked_again, left_out_with, objection
 from holdfast.sessions.showing import append, refresh_views
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, SKIPPED
@@ -231,6 +231,7 @@ def _text(text: str, what: str) -> str:
 def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> str:
     """Record a word; gives what has to be said of the views if they could not be brought up to it."""
     run = run_layout(layout, run_id)
+    refuse_strange_run(layout, run_id)
     read_holder(layout.engine_lock)  # if that cannot be asked, nothing is recorded
     history = read_run(layout, run_id)
     if history.journal_damage:  # the snapshot knows more than the journal: what is recorded now must come after it

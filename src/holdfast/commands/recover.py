@@ -109,13 +109,13 @@ def _recover(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         foreseen = _foresee(compiled, layout, request, choice)
         if not foreseen.found_anything:
             return foreseen
-    mended = make_folders(layout)
+    make_folders(layout)
     with locked(layout, choice.run_id) as lock:
         if list_runs(layout) != runs:  # another engine was at work until now
             choice = _choose(compiled, layout, request)
         is_first = choice.is_new and not choice.found_again
         choice = replace(choice, found_again=choice.is_new)
-        with OpenRun(compiled, layout, request, choice, lock, mended) as opened:
+        with OpenRun(compiled, layout, request, choice, lock) as opened:
             return replace(_carry_out(opened), is_first=is_first)
 
 

@@ -148,11 +148,11 @@ def execute(
     try:
         runs = list_runs(layout)
         choice = choose(compiled, layout, request)  # mistakes are told before anything is created
-        mended = make_folders(layout)
+        make_folders(layout)
         with locked(layout, choice.run_id) as lock:
             if list_runs(layout) != runs:  # another engine was at work until now
                 choice = choose(compiled, layout, request)
-            with OpenRun(compiled, layout, request, choice, lock, mended) as opened:
+            with OpenRun(compiled, layout, request, choice, lock) as opened:
                 return _Session(opened, hooks).run()
     except OSError as error:
         raise StorageError.from_os(error, "work on") from error

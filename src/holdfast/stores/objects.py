@@ -27,7 +27,6 @@ from holdfast.stores import asides, atomic, disk, readable, temporaries
 from holdfast.stores.ahead import Fetched, records_of
 from holdfast.stores.loose import LooseObjects, copy_hashing, hash_file
 from holdfast.stores.packs import Pack, encode_header, encode_record, read_exactly
-from holdfast.stores.places import room_for_file
 
 PACKED_MAX = 1 << 20
 _UNWRITTEN_MAX = 1 << 20
@@ -314,7 +313,6 @@ class ObjectStore:
         """Open our pack for appending, cutting off what a dead writer left half done."""
         atomic.make_dirs(self._dir, sync=True)
         path = os.fspath(self._own.path)
-        self.damage += room_for_file(self._own.path, self._quarantine)
         self._fd = disk.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             self._own.scan(self._fd)

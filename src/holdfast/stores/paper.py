@@ -20,7 +20,6 @@ import msgspec
 from holdfast.stores import asides, readable
 from holdfast.stores.ahead import Fetched, Read
 from holdfast.stores.objects import PACKED_MAX, ObjectStore
-from holdfast.stores.places import is_something_else
 from holdfast.stores.tree import WorkTree
 
 TIME = "TIME"
@@ -253,10 +252,6 @@ class PaperObjects(ObjectStore):
     def mend(self, *, prove: bool = True) -> None:
         path = self._own.path
         if not readable.is_there(path):
-            return
-        if is_something_else(path):
-            self._paper.set_aside(path, self._quarantine)
-            self.damage.append(f"{path.name} is no regular file")
             return
         self._own.refresh()
         self._own_scanned = True

@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"state"},
     {"escaping", "events", "settings", "stores"},
     {"values"},
-    {"clock", "errors", "layout", "signals", "starting", "streams", "threads", "tuning", "wording"},
+    {"clock", "errors", "layout", "signals", "starting", "streams", "threads", "wording"},
 ]
 LEVEL = {name: level for level, group in enumerate(LAYERS) for name in group}
 

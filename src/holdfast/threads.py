@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import StorageError
-from holdfast.tuning import by_turns
 
 
 def start(thread: threading.Thread) -> None:
@@ -43,10 +42,9 @@ def beside(work: Callable[[], object]) -> Iterator[None]:
         do()
         yield
     else:
-        with by_turns():
-            try:
-                yield
-            finally:
-                thread.join()
+        try:
+            yield
+        finally:
+            thread.join()
     if failed:
         raise failed[0]

@@ -48,7 +48,6 @@ from holdfast.sessions.setting_out import looking, make_walker
 from holdfast.sessions.walking import Walker
 from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, WAITS_FOR_PERSON, RunState
 from holdfast.stores.paper import Action
-from holdfast.tuning import seldom
 from holdfast.views.picture import decode_spec, needs_of
 from holdfast.views.shelf import ViewShelf
 from holdfast.views.soundness import note_on_todos
@@ -94,8 +93,7 @@ def recover(
 ) -> Recovery:
     """Rebuild the run that `request` means; with `dry_run` only say what that would do."""
     try:
-        with seldom():
-            return _recover(compiled, layout, request, dry_run=dry_run)
+        return _recover(compiled, layout, request, dry_run=dry_run)
     except OSError as error:
         raise StorageError.from_os(error, "work on") from error
 
@@ -139,8 +137,7 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
         opened.say((), durable=False)  # what the run begins with is in the inbox
         views = _views_when_needed(opened)
         before = _statuses(opened.state)
-        with seldom():
-            walker = _walk(opened, views)
+        walker = _walk(opened, views)
         wishes = _lost_wishes(opened.layout, walker, views())
         found = list(disagreements(walker.planned, before, views(), turned_back(wishes)))
         copies = shelf.copy_pages(_telling_more(opened.layout, found))

@@ -58,7 +58,6 @@ from holdfast.sessions.session import OpenRun, copied, locked, make_folders
 from holdfast.settings import load_settings
 from holdfast.signals import to_be_heard
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
-from holdfast.tuning import collect_what_was_kept, seldom
 from holdfast.values import is_same
 from holdfast.views.matrix import shown_status
 from holdfast.views.picture import Picture, decode_spec
@@ -144,7 +143,6 @@ def execute(
 ) -> RunResult:
     """Carry a request out. Raises HoldfastError for mistakes, locks and disks; a failed task is a result."""
     hooks = hooks or Hooks()
-    collect_what_was_kept()  # by an earlier run of this process
     try:
         runs = list_runs(layout)
         choice = choose(compiled, layout, request)  # mistakes are told before anything is created
@@ -179,8 +177,7 @@ class _Session:
         settings = self.request.settings
         # Items known from before are drawn at once, so that they are seen also where something waits for a person.
         items = known_items(self.compiled.spec, self.state, self.artifacts)
-        with seldom():
-            graph = build_graph(self.compiled.spec, items)
+        graph = build_graph(self.compiled.spec, items)
         self.inputs = inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
         desk = EngineDesk(
             self.committer,
@@ -341,14 +338,13 @@ class _Session:
 
     def _write_last_words(self) -> None:
         self.open.say(self._wishes(), durable=False)  # nothing starts any more: the next run takes them up
-        with seldom():  # nothing else is at work any more
-            with self.open.snapshot_beside():
-                shown = self.state.seq
-                kept = self._write_views(sync=True)
-            if kept:
-                self.open.say(kept, durable=False)
-            if self.state.seq > shown:
-                self._write_views(sync=True)  # no view is older than the journal after a stop
+        with self.open.snapshot_beside():
+            shown = self.state.seq
+            kept = self._write_views(sync=True)
+        if kept:
+            self.open.say(kept, durable=False)
+        if self.state.seq > shown:
+            self._write_views(sync=True)  # no view is older than the journal after a stop
 
 
 @contextmanager

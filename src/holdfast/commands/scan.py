@@ -31,7 +31,6 @@ from holdfast.runs.listing import read_run
 from holdfast.runs.looking import artifacts_of, as_recorded
 from holdfast.sessions.judging import checker_of
 from holdfast.state import COMPLETED, RunState
-from holdfast.tuning import seldom
 
 
 class Scanned(msgspec.Struct, frozen=True):
@@ -60,7 +59,7 @@ def scan_project(
     known = {name: value for name, value in values.items() if name in compiled.params.names}
     state = RunState(run_id=run_id or "", params=compiled.params.parse(params or {}, base=known))
     try:
-        with seldom(), artifacts_of(layout, run_id or "none") as artifacts:
+        with artifacts_of(layout, run_id or "none") as artifacts:
             return _scan(compiled, layout, recorded, state, artifacts, step)
     except OSError as error:
         raise StorageError.from_os(error, "look at") from error

@@ -29,7 +29,6 @@ from holdfast.pipeline.compiling import Check
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
 from holdfast.state import COMPLETED, RunState, TaskState, fits
 from holdfast.state import SKIPPED as STATUS_SKIPPED
-from holdfast.tuning import seldom
 
 
 class Judge(Protocol):
@@ -69,13 +68,6 @@ class Considering:
 
     def advance(self) -> None:
         """Bring everything as far as it can go now."""
-        if self._survey is None:
-            self._advance()
-            return
-        with seldom():  # all that is on record is looked at, and kept
-            self._advance()
-
-    def _advance(self) -> None:
         scheduler = self.board.scheduler
         now = clock.monotonic()
         scheduler.release_due(now)

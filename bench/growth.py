@@ -126,8 +126,7 @@ def _memory(setting: Setting) -> Row:
         f"bytes a task adds: a run of {many} tasks less one of {few}",
         f"all of the run of {few}",
         "B",
-        target=2048,
-        target_of="value",
+        target_value=2048,
         details={"per_task": per_task},
     )
     return replace(row, subject_value=per_task["live"])

@@ -42,8 +42,7 @@ def _status_row(setting: Setting, project: Path, tasks: int, target_s: float) ->
         f"holdfast status of a finished run of {tasks} steps",
         _BARE,
         "s",
-        target=target_s,
-        target_of="value",
+        target_value=target_s,
     )
 
 
@@ -62,8 +61,7 @@ def first_step(setting: Setting) -> Iterator[Row]:
         f"resume of a run killed after {setting.sizes.killed_after} steps, to its first new body",
         _BARE,
         "s",
-        target=0.3,
-        target_of="value",
+        target_value=0.3,
     )
 
 
@@ -101,8 +99,7 @@ def imports(setting: Setting) -> Iterator[Row]:
         "import holdfast: processor time above the baseline",
         _BARE,
         "ms",
-        target=60,
-        target_of="value",
+        target_value=60,
     )
     above = [sample.value - bare for sample, bare in zip(compared.samples, compared.baselines, strict=True)]
     yield replace(row, subject_value=statistics.median(above))

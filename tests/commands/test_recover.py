@@ -20,7 +20,9 @@ from holdfast.pipeline.nodes import Node
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import list_runs, read_picture
 from holdfast.settings import Settings
+from holdfast.stores import disk
 from holdfast.stores.lock import EngineLock
+from holdfast.stores.tree import WorkTree
 from holdfast.views import letter
 
 
@@ -580,3 +582,35 @@ def test_a_view_is_enough_where_there_are_no_files(tmp_path: Path, view: str) ->
     assert (done.run_id, [task.action for task in done.tasks]) == (first.run_id, ["redo", "run"])
     assert foreseen.tasks == done.tasks
     assert layout.todos_db.exists()
+
+
+def test_of_a_lost_run_each_whole_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is wrong, one look says all; and what is believed is synced together."""
+    pipe = Pipeline("p")
+    pipe.items("n", [f"n{number}" for number in range(40)])
+
+    @pipe.step(each="n", writes="first/{n}.md")
+    def first(n: str) -> str:
+        return n
+
+    @pipe.step(each="n", writes="second/{n}.md")
+    def second(n: str, first: str) -> str:
+        return first * 2
+
+    pipe.run(dir=tmp_path)
+    written = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/n*.md"))
+    shutil.rmtree(tmp_path / ".holdfast")
+    seen: list[str] = []
+    read = WorkTree.read
+
+    def counted(self: WorkTree, rel: str, limit: int | None = None) -> bytes:
+        seen.append(rel)
+        return read(self, rel, limit)
+
+    monkeypatch.setattr(WorkTree, "read", counted)
+    syncs = disk.syncs
+    recovery = recover(pipe.compile(), ProjectLayout(tmp_path), Request())
+    assert disk.syncs - syncs < len(written)
+    assert {task.action for task in recovery.tasks} == {"adopt"}
+    assert sorted(seen) == written
+    assert len(events_of(tmp_path, "task_adopted")) == len(written)

@@ -11,8 +11,7 @@ from holdfast import Context, Pipeline
 from holdfast.commands.verify import verify
 from holdfast.errors import FormatTooNewError
 from holdfast.layout import ProjectLayout
-from holdfast.seals import read_seal
-from holdfast.stores.reader import seal_sum
+from holdfast.seals import read_seal, seal_sum
 
 from .projects import events_of
 

@@ -16,8 +16,8 @@ from holdfast.commands.run import RunResult
 from holdfast.commands.verify import verify
 from holdfast.errors import FormatTooNewError
 from holdfast.layout import ProjectLayout
+from holdfast.seals import seal_sum
 from holdfast.settings import Settings
-from holdfast.stores.reader import seal_sum
 from outside import OUTSIDE
 
 from .projects import events_of, exits_of, in_thread

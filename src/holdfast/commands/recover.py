@@ -12,9 +12,8 @@ second recovery finds nothing to do, and records nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -135,11 +134,11 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
     advance, committer.on_batch = committer.on_batch, lambda: None
     try:
         opened.say((), durable=False)  # what the run begins with is in the inbox
-        views = _views_when_needed(opened)
+        views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
         before = _statuses(opened.state)
         walker = _walk(opened, views)
-        wishes = _lost_wishes(opened.layout, walker, views())
-        found = list(disagreements(walker.planned, before, views(), turned_back(wishes)))
+        wishes = _lost_wishes(opened.layout, walker, views)
+        found = list(disagreements(walker.planned, before, views, turned_back(wishes)))
         copies = shelf.copy_pages(_telling_more(opened.layout, found))
         opened.say([*wishes, *_notes(_elsewhere(walker)), _recovered(walker, found)], durable=True)
         _keep_pages(opened, shelf, copies)
@@ -200,15 +199,14 @@ def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Ite
 def _carry_out(opened: OpenRun) -> Recovery:
     state, journal = opened.state, opened.journal
     begun = journal.position.seq
-    views_ = _views_when_needed(opened)
     shelf: ViewShelf = opened.closing(ViewShelf(opened.layout, opened.run_layout))
     wishes = _wishes(opened, shelf)
     beginning = opened.declared() if state.run_id else opened.started()
     opened.say(beginning, durable=False)
     before = _statuses(state)
     opened.say([*wishes, *opened.told()], durable=False)
-    walker = _walk(opened, views_)
-    views = views_()
+    views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
+    walker = _walk(opened, views)
     told = views if state.rebuilt else views.newer_than(begun)
     elsewhere = _elsewhere(walker)
     remarks = [*opened.damage, *elsewhere.values()]
@@ -280,18 +278,13 @@ class _Stretch(Entry):
         self.goes_on = self.walker.advance(STRETCH)
 
 
-def _views_when_needed(opened: OpenRun) -> Callable[[], Views]:
-    """What the views of the run claim, read when somebody asks, and once."""
-    return cache(partial(read_views, opened.layout, opened.compiled.spec, opened.choice.run_id))
-
-
-def _walk(opened: OpenRun, views: Callable[[], Views]) -> Walker:
+def _walk(opened: OpenRun, views: Views) -> Walker:
     """Decide about every task and act on it, in batches."""
 
     def make_judge(inputs: Inputs) -> Judge:
         desk = DeafDesk(opened.objects, opened.layout.tmp)
         attempts = Attempts(inputs, opened.compiled, opened.run_layout.quarantine, desk)
-        return opened.judge(inputs, attempts, views().done)
+        return opened.judge(inputs, attempts, views.done)
 
     record = opened.committer.record
     spec, artifacts = opened.compiled.spec, opened.artifacts

@@ -45,7 +45,7 @@ from holdfast.errors import (
 from holdfast.executors.base import Executor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, build_graph, in_order
+from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.loader import locate
 from holdfast.pipeline.names import as_given, as_path, printable
 from holdfast.pipeline.nodes import split_task_id, task_id
@@ -224,7 +224,6 @@ class _Session:
         self.runner.observers.insert(0, self.keeper)  # the views belong to its thread from now on
         self.runner.board.on_order = self.keeper.hurry
         self.hooks.on_open(self.picture, self.runner.stop)
-        self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
         logs = TaskLogs(self.run_layout.logs, self.runner.context, self.hooks.on_log)
         with logs, _handled_signals(self.runner.stop, self.hooks.signals):
             try:

@@ -19,7 +19,6 @@ from holdfast.engine.desk import DeafDesk
 from holdfast.errors import StorageError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.foreseen import foreseen_files
 from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import Items, is_inferred
 from holdfast.pipeline.names import did_you_mean, printable
@@ -83,13 +82,11 @@ def _scan(
     known = known_items(spec, recorded, artifacts)
     views = partial(read_views, layout, spec, state.run_id)
     inferred, sure = infer(spec, known, recorded.tasks, views, artifacts.tree, state)
-    foreseen = foreseen_files(spec, {**known, **inferred})
-    artifacts.files.expect(foreseen, many_at_once=False)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, layout.root)
     desk = DeafDesk(artifacts.objects, layout.tmp)
     attempts = Attempts(inputs, compiled, layout.run(state.run_id or "none").quarantine, desk)
-    scan = Scan(inputs, checker_of(attempts), inferred, are_expected=bool(foreseen))
+    scan = Scan(inputs, checker_of(attempts), inferred)
     found = _believable(graph, scan, inferred, sure) if inferred else scan.findings()
     findings = [_as_recorded(finding, recorded) for finding in found] if recorded.tasks else list(found)
     return Scanned(

@@ -78,9 +78,7 @@ class Considering:
                 self._rewind_due()
             if not scheduler.to_consider:
                 break
-        if self._is_first:  # hours may pass: from now on files are read when they are looked at
-            self._is_first = False
-            self.board.inputs.expect_no_more()
+        self._is_first = False
         if self._survey is not None:
             self._tell_survey(self._survey)
         self._start_some(now)

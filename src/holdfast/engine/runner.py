@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
 import msgspec
@@ -262,8 +262,6 @@ class Runner:
         asking, self.board.to_ask = self.board.to_ask, []
         if asking:
             self._workers.add([functools.partial(self._ask, one) for one in asking])
-        if any(type(one.event) is ev.TasksAdopted for one in recorded):
-            recorded = list(_one_by_one(recorded))
         for observer in self.observers:
             observer(recorded)
 
@@ -406,12 +404,3 @@ class Runner:
             self.committer.submit(self._judged(attempt, outcome))
             current_task.reset(token)
         self.committer.pump()
-
-
-def _one_by_one(recorded: Sequence[Recorded]) -> Iterator[Recorded]:
-    """What was recorded, and of tasks that were adopted together each: nobody else need know of that."""
-    for one in recorded:
-        if type(one.event) is ev.TasksAdopted:
-            yield from [Recorded(one.at, adopted) for adopted in one.event.tasks]
-        else:
-            yield one

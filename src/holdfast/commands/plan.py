@@ -81,20 +81,20 @@ def make_plan(
     state.rebuilt = state.rebuilt or is_lost
     state.budget_usd = choice.budget_usd if state.budget_usd is None else state.budget_usd
     views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
-    with looking(compiled.spec, layout, state, request, compiled, views) as walker:
-        mend_objects(walker.inputs.artifacts, state, prove=not request.quick)
-        walker.go()
-        walker.foresee_edits()
-        walker.notes.tell_running(running)
+    with looking(compiled.spec, layout, state, request, compiled, views) as passed:
+        mend_objects(passed.inputs.artifacts, state, prove=not request.quick)
+        passed.go()
+        passed.foresee_edits()
+        passed.report.tell_running(running)
         if state.rebuilt:
-            walker.notes.send_back(turned_back(lost_wishes(layout, compiled.spec, state, views)))
+            passed.report.send_back(turned_back(lost_wishes(layout, compiled.spec, state, views)))
         return Plan(
             None if choice.is_new and not choice.found_again else choice.run_id,
-            list(walker.planned.values()),
-            walker.orphans(),
+            list(passed.planned.values()),
+            passed.orphans(),
             changes,
-            walker.open_fans(),
-            walker.open_gates(),
+            passed.open_fans(),
+            passed.open_gates(),
             state.cost_usd,
             state.budget_usd if request.settings.budget_usd is None else request.settings.budget_usd,
             is_lost,
@@ -140,16 +140,16 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
     for wish in foreseen_wishes(layout, spec, state):
         fold(state, wish, state.seq, clock.now())
     running = _begun(state) if holder_of(layout, state.run_id) is not None else []
-    with looking(spec, layout, state, Request(settings=load_settings(layout.root))) as walker:
-        mend_objects(walker.inputs.artifacts, state, prove=True)
-        walker.go()
-        walker.notes.tell_running(running)
-        needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]
-        now = called_now(task, spec, walker.graph.nodes)
+    with looking(spec, layout, state, Request(settings=load_settings(layout.root))) as passed:
+        mend_objects(passed.inputs.artifacts, state, prove=True)
+        passed.go()
+        passed.report.tell_running(running)
+        needs = [replace(need, command=typed(need.command)) for need in needs_of(passed.state, spec)]
+        now = called_now(task, spec, passed.graph.nodes)
         renamed = [f"{task} is now called {now}"] if now != task else []
-        planned = walker.planned.get(now)
+        planned = passed.planned.get(now)
         planned = planned and replace(planned, reason=typed(planned.reason))
-        return renamed + tell(now, walker.state, walker.graph, planned, needs)
+        return renamed + tell(now, passed.state, passed.graph, planned, needs)
 
 
 def _changes(

@@ -2,7 +2,7 @@
 
 run                  the caller's thread: nudges the first batch, then sleeps until nothing is left to do, and
                      looks now and then whether another process has recorded something
-Considering          inside every commit: what may start (considering.py)
+StartingPass         inside every commit: what may start (starting.py)
 _make_ready          while the disk takes a batch: prepare what it starts, if that is a single attempt
 _deliver             once a batch is durable: dispatch what it started, tell the observers
 _work_on, _hand_in   worker threads: prepare, run the body (or take what a coroutine gave), judge, hand it in
@@ -23,15 +23,16 @@ from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.context import ContextEndedError, current_task
 from holdfast.engine import entries
+from holdfast.engine.advance import Judge
 from holdfast.engine.attempt import Attempt, Attempts, describe, discard_rest
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry, Recorded
-from holdfast.engine.considering import Considering, Judge
 from holdfast.engine.coroutines import Coroutines
 from holdfast.engine.deadlines import Deadlines
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.pool import Pool
 from holdfast.engine.standing import standing
+from holdfast.engine.starting import StartingPass
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
@@ -75,7 +76,7 @@ class Runner:
         self._budget_usd = limits.budget_usd
         self._grace_s = limits.grace_s
         self._outcomes = Outcomes(board)
-        self._considering = considering = Considering(
+        self._pass = passing = StartingPass(
             board, judge, attempts, concurrency=limits.concurrency, budget_usd=limits.budget_usd
         )
         self._inline = InlineExecutor()
@@ -96,8 +97,8 @@ class Runner:
         # SimpleQueue.put may be called from a signal handler; an Event may not.
         self._bell: SimpleQueue[None] = SimpleQueue()
         board.on_trouble = lambda error: self.halt(error, "work on")
-        self.committer.on_batch = considering.advance
-        self.committer.on_foreign = considering.heard
+        self.committer.on_batch = passing.advance
+        self.committer.on_foreign = passing.heard
         self.committer.on_written = self._make_ready
         self.committer.on_durable = self._deliver
 
@@ -113,7 +114,7 @@ class Runner:
 
     def hear(self, events: Sequence[ev.Event]) -> None:
         """Record what somebody wants while the run goes on, and act on it."""
-        self.committer.commit(entries.Heard(self._considering, events))
+        self.committer.commit(entries.Heard(self._pass, events))
 
     def run(self) -> str:
         """Work until nothing more can be done; gives the run's status. Raises what the disk or a lock said.
@@ -312,9 +313,9 @@ class Runner:
 
     def _ask(self, asking: Asking) -> None:
         try:
-            asking.reasons = self._considering.checklist(asking.phase)
+            asking.reasons = self._pass.checklist(asking.phase)
             self._workers.body_ended()
-            self.committer.commit(entries.Answered(self._considering, asking))
+            self.committer.commit(entries.Answered(self._pass, asking))
         except (OSError, StorageError) as error:
             self.halt(error, "read an input")
             self.committer.commit(entries.Unasked(self.board, asking))

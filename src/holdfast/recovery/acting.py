@@ -8,7 +8,7 @@ the files in a state from which the same decision, or a more trusting one, follo
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,25 +116,20 @@ class Acting:
                 return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=True)]
         return events
 
-    def put_back(self, node: Node, decision: Decision) -> tuple[list[ev.Event], bool]:
-        """Put files that no record knows back as their seals name them; also says whether that could be done.
+    def put_back(self, node: Node, decision: Decision) -> Iterator[ev.Event]:
+        """Put files that no record knows back as their seals name them, as far as that can be done.
 
         Killed in between, the next run finds some more of them whole, and what their seals say of the others.
         """
-        events: list[ev.Event] = []
         for path in decision.paths:
             found = decision.looks[path]
             assert found.seal is not None, "a file that no seal speaks for"
-            if seals.is_inline(
-                path
-            ):  # until it is replaced: without its seal nobody would know which copy is meant
-                events += self._copy_away(node.id, path, found)
-            else:
-                events += self._put_away(node.id, path, found)
+            # Until it is replaced, nothing but its seal says which copy is meant.
+            away = self._copy_away if seals.is_inline(path) else self._put_away
+            yield from away(node.id, path, found)
             if not self.artifacts.heal(as_sealed(path, found.seal), found.seal):
-                return events, False
-            events.append(ev.ArtifactHealed(step_id=node.id, path=path, problem=found.kind))
-        return events, True
+                return
+            yield ev.ArtifactHealed(step_id=node.id, path=path, problem=found.kind)
 
     def _make_whole(self, node: Node, file: ev.FileRecord, found: Look) -> tuple[list[ev.Event], bool]:
         """Set a damaged file aside and put the accepted one back; also says whether that could be done."""

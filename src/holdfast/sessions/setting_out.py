@@ -1,4 +1,4 @@
-"""How a walk begins: a walker over all tasks that can be known, to look only, or to act.
+"""How a pass that starts nothing begins: over all tasks that can be known, to look only, or to act.
 
 Known are the items on record, and those that views and the names of files suggest.
 """
@@ -22,7 +22,7 @@ from holdfast.recovery.scan import infer
 from holdfast.recovery.sources import NO_VIEWS, Views
 from holdfast.runs.choosing import Choice, Request
 from holdfast.sessions.judging import judge_for
-from holdfast.sessions.walking import Record, Walker
+from holdfast.sessions.plan_pass import PlanPass, Record
 from holdfast.state import RunState
 from holdfast.stores.paper import Paper, PaperObjects, PaperTree
 
@@ -36,8 +36,8 @@ def looking(
     compiled: CompiledPipeline | None = None,
     views: Views = NO_VIEWS,
     paper: Paper | None = None,
-) -> Iterator[Walker]:
-    """A walker that changes nothing on disk: what it would do is on `paper`, migrations too if that is given.
+) -> Iterator[PlanPass]:
+    """A pass that changes nothing on disk: what it would do is on `paper`, migrations too if that is given.
 
     Without `compiled` no `check` is asked.
     """
@@ -54,13 +54,13 @@ def looking(
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
     try:
-        yield make_walker(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
+        yield make_pass(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
     finally:
         objects.close()
         tree.close()
 
 
-def make_walker(
+def make_pass(
     spec: PipelineSpec,
     state: RunState,
     artifacts: Artifacts,
@@ -69,12 +69,12 @@ def make_walker(
     views: Views,
     record: Record | None = None,
     rehearses: bool = False,
-) -> Walker:
-    """A walker over all tasks that can be known: also those of items that files and views only suggest."""
+) -> PlanPass:
+    """A pass over all tasks that can be known: also those of items that files and views only suggest."""
     known, inferred, sure = known_items(spec, state, artifacts), Items(), frozenset[tuple[str, ...]]()
     if state.rebuilt or state.tasks:  # a new run has none to be found
         inferred, sure = infer(spec, known, state.tasks, lambda: views, artifacts.tree, state)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
     judge = make_judge(inputs)
-    return Walker(inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses)
+    return PlanPass(inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses)

@@ -1,4 +1,4 @@
-"""The plan that a walk writes down: for every task the word, the reason, the evidence and the cost.
+"""What a pass tells of each task: for every task the word, the reason, the evidence and the cost.
 
 The words of `Planned` are for people and for `--json`; nothing is decided by them.
 """
@@ -30,8 +30,8 @@ _EVIDENCE = {
 }
 
 
-class Notes:
-    """What was decided about each task, in the order of the walk; `claims` is what views say is done."""
+class PlanReport:
+    """What was decided about each task, in the order in which it was; `claims` is what views say is done."""
 
     def __init__(self, state: RunState, claims: Mapping[str, str]) -> None:
         self.planned: dict[str, Planned] = {}

@@ -1,0 +1,313 @@
+"""The pass that starts nothing: what `plan` and `why` tell, and `recover` does.
+
+It *looks* (in a state of its own, on paper: stores/paper.py) or *acts* (files are set aside, put back and adopted,
+and the events that say so recorded at once). Both decide and do the same, because the code is the same.
+
+Rules. A task that must run gives a result nobody knows yet: what takes it is decided with that input unknown.
+Finished work behind it is left alone, for the engine to compare. Items that are only inferred from files and views
+suffice to adopt what is sealed; everything else about them waits until their function has run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from holdfast import clock, decisions
+from holdfast import events as ev
+from holdfast.artifacts.inputs import Inputs
+from holdfast.artifacts.parts import UNKNOWN, Ingredients
+from holdfast.decisions import BEHIND, Decision
+from holdfast.engine.advance import Pass
+from holdfast.engine.drawing import recorded_graph
+from holdfast.engine.scheduler import Scheduler
+from holdfast.folding import fold
+from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.inferring import Items
+from holdfast.pipeline.nodes import OK, SKIPPED, Node, step_of, task_id
+from holdfast.recovery.evidence import KEPT_BY_PERSON
+from holdfast.recovery.judge import Judge
+from holdfast.recovery.sections import is_memory
+from holdfast.sessions.inferred_items import InferredItems
+from holdfast.sessions.plan_report import PlanReport
+from holdfast.state import COMPLETED, TaskState
+from holdfast.wording import some_of
+
+Record = Callable[[ev.Event], None]
+
+_NAMED_MAX = 3
+
+
+class PlanPass(Pass):
+    """Goes over one graph once. Give `record` to act; without it nothing but `state` changes."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        judge: Judge,
+        *,
+        known: Items,
+        inferred: Items,
+        sure: frozenset[tuple[str, ...]],
+        record: Record | None,
+        rehearses: bool,
+    ) -> None:
+        super().__init__(inputs, judge)
+        self.judge: Judge = judge
+        self.graph = inputs.graph
+        self.report = PlanReport(inputs.state, judge.claims)
+        self.planned = self.report.planned
+        self.pending: set[str] = set()  # will give a result that is not known yet
+        self.recorded = 0  # events, or those that would be
+        self._known = known  # items functions whose items are on record
+        self._inferred = InferredItems(self.graph, judge, inferred, sure)
+        self._edited: dict[Node, None] = {}  # somebody's edits, that count as soon as their items are known again
+        self._recorder = record
+        self._rehearses = rehearses  # to look, migrations are called, too: what they write is wanted
+        self._scheduler = Scheduler(self.graph)
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return self._scheduler
+
+    def record(self, event: ev.Event) -> None:
+        self.recorded += 1
+        if self._recorder is not None:
+            self._recorder(event)
+        else:
+            fold(self.state, event, self.state.seq, clock.now())
+
+    # --- going ---------------------------------------------------------------------------------------------
+
+    def go(self) -> None:
+        """Go over all of it."""
+        while self.advance(1000):
+            pass
+
+    def advance(self, nodes: int) -> bool:
+        """Consider at most so many nodes; False when all are through."""
+        queue = self._scheduler.to_consider
+        for _ in range(nodes):
+            if not queue:
+                self._finish()
+                return False
+            self.consider(queue.popleft())
+        return True
+
+    def _finish(self) -> None:
+        self.report.note_unreached(self.graph)
+        for task in self._inferred.unproved(self.planned):
+            del self.planned[task]
+
+    # --- what it comes to ----------------------------------------------------------------------------------
+
+    def open_fans(self) -> list[str]:
+        """Fan-outs whose items are not known yet, or may come out differently."""
+        known = {var for var, _ in self.graph.items}
+        again = {step_of(task) for task in self.pending}
+        return [fan.var for fan in self.graph.spec.items if fan.var not in known or fan.name in again]
+
+    def open_gates(self) -> list[str]:
+        """Gates that the run would come to, and at which it would wait for a person."""
+        return [node.id for node in self.graph.nodes.values() if node.kind == "gate" and node.stuck]
+
+    def orphans(self) -> list[str]:
+        """Tasks on record that the pipeline no longer has; their files are kept."""
+        return [task for task in self.state.tasks if task not in self.graph.nodes]
+
+    def recorded_graph(self) -> Graph:
+        """The graph with its conditions as the record now says; after the pass."""
+        if not self.pending and {node.condition for node in self.graph.nodes.values()} <= {OK, SKIPPED}:
+            return self.graph  # everything is through: the pass settled each node as the record does
+        return recorded_graph(self.graph.spec, self.state, {**self._known, **self._inferred.items()})
+
+    def foresee_edits(self) -> None:
+        """Tell what was made from a file before somebody edited it, and runs again once that edit counts.
+
+        Nothing is done about it here: the edit waits for its items, and finished work is compared with it then.
+        """
+        for edited in self._edited:
+            for consumer in _takers(edited):
+                planned = self.planned.get(consumer.id)
+                if planned is not None and planned.action not in decisions.RUNS:
+                    self.report.note(consumer, _if_different([edited.id]))
+                    self._note_wanted(consumer)
+
+    # --- one node ------------------------------------------------------------------------------------------
+
+    def tell(self, node: Node, decision: Decision, *, was_completed: bool) -> None:
+        self.report.note(node, decision)
+
+    def through(self, node: Node) -> None:
+        self._pass(node, is_pending=False)
+
+    def open(self, node: Node, decision: Decision, made_of: Ingredients) -> None:
+        self._pass(node, is_pending=True)
+
+    def wait(self, node: Node) -> None:
+        if self.state.rebuilt:  # what is whole behind it is adopted all the same: nobody knows its input
+            self._pass(node, is_pending=True)
+        else:
+            self._scheduler.hold(node)
+
+    def send_back(self, node: Node) -> None:
+        feedback = "; ".join(filter(None, self.state.recalls[node.id].feedback))
+        decision = Decision(decisions.REDO, f"sent back: {feedback}" if feedback else "sent back")
+        self.report.note(node, decision)
+        self.move_on(node, decision, self.made_of(node))
+
+    def join(self, node: Node) -> None:
+        self._pass(node, is_pending=any(p in self.pending for p in self._joined(node)))
+
+    def _joined(self, gather: Node) -> Iterator[str]:
+        """What a gather waits for: the function that made its items, and their tasks."""
+        if gather.kind == "past":
+            yield from (section.id for _, section in self.inputs.sections_before(gather))
+        if gather.kind != "gather":
+            return
+        var = self.graph.fan_of(gather.spec.name)[len(gather.path)]
+        yield task_id(self.graph.maker(var), gather.path)
+        yield from (inner.id for _, inner in self.inputs.gathered(gather.spec.name, gather.path))
+
+    def stop_at(self, gate: Node) -> None:
+        self._scheduler.hold(gate)
+
+    def enter(self, phase: Node) -> None:
+        self._scheduler.settle(phase)
+
+    def _pass(self, node: Node, *, is_pending: bool) -> None:
+        if is_pending:
+            self.pending.add(node.id)
+        else:
+            self.pending.discard(node.id)
+        if node.kind != "items" or node.id in self._known or node.id in self._inferred.by_maker:
+            self._scheduler.settle(node)
+
+    # --- deciding ------------------------------------------------------------------------------------------
+
+    def settle(self, node: Node, made_of: Ingredients) -> Decision:
+        behind = self._pending_before(node)
+        finished = self._finished(node, made_of) if behind and node.id in self.state.tasks else None
+        if finished is None:
+            return super().settle(node, made_of)
+        decision = self._decide_behind(node, finished, behind, made_of)
+        self.report.note(node, decision)
+        return decision
+
+    def act(self, node: Node, decision: Decision, made_of: Ingredients) -> bool:
+        is_finished = self.state.task(node.id).status == COMPLETED
+        if decision.action in decisions.AGAIN and not is_finished:
+            return False  # what is half finished stays where it is: the next run may be told to continue it
+        if self._held_back(node, decision) is not None:
+            return False
+        if decision.action == decisions.MIGRATE and self._recorder is None and not self._rehearses:
+            self.recorded += 1  # what the pipeline's own function makes of the value is seen when it is called
+            return False
+        return super().act(node, decision, made_of)
+
+    def worded(self, node: Node, decision: Decision, made_of: Ingredients) -> Decision:
+        held_back = self._held_back(node, decision)
+        if held_back is not None:
+            return held_back
+        record = self.state.task(node.id)
+        if decision.action == decisions.HOLD and record.kind != "rounds":
+            return Decision(decisions.RUN, f"failed before, and is tried again: {record.error}")
+        if decision.action != decisions.RUN:
+            return decision
+        if node.kind == "items" and self.state.rebuilt and node.id not in self.state.tasks:
+            return replace(decision, reason="the items it made were lost with the record")
+        behind = self._pending_before(node) or [one.id for one in node.material if one.id in self.pending]
+        return replace(decision, reason=f"after {some_of(behind, _NAMED_MAX)}") if behind else decision
+
+    def _held_back(self, node: Node, decision: Decision) -> Decision | None:
+        """What is told of a decision that is not carried out before more is known; None of most."""
+        if self._inferred.covers(node) and not self._inferred.may_act(node, decision):
+            if decision.about in KEPT_BY_PERSON:
+                self._edited[node] = None
+            return replace(decision, reason=f"{decision.reason}; once its items are known again")
+        behind = self._pending_before(node)
+        if behind and self._is_compared(node, decision):
+            return _if_different(behind)
+        return None
+
+    def _is_compared(self, node: Node, decision: Decision) -> bool:
+        """Whether a whole file without a record is adopted only if what it was made from comes out as it was.
+
+        A section stands whatever comes out; and so does, until somebody is asked, all that a lost run has left.
+        """
+        if decision.about not in ("sealed", decisions.UNRECORDED) or self.state.rebuilt or is_memory(node.spec):
+            return False
+        seals = [found.seal for found in decision.looks.values() if found.seal is not None]
+        return any(seal.input_digest != UNKNOWN for seal in seals)
+
+    def _pending_before(self, node: Node) -> list[str]:
+        """Which of what it takes is not known yet."""
+        return [parent.id for parent in node.parents if parent.id in self.pending] if self.pending else []
+
+    def _finished(self, node: Node, made_of: Ingredients) -> TaskState | None:
+        """Finished work behind a task that will run; also what was out of date, and may be so no longer then."""
+        self.record_all(self.judge.reinstate(node, made_of))
+        record = self.state.task(node.id)
+        if record.status == COMPLETED or record.before is None:
+            return record if record.status == COMPLETED else None
+        return record.before if self.judge.may_reinstate(node, made_of) else None
+
+    def _decide_behind(self, node: Node, record: TaskState, behind: list[str], made_of: Ingredients) -> Decision:
+        """Finished work behind a task that will run: compared when that is through, and left alone until then."""
+        if self.state.task(node.id).status == COMPLETED:
+            decision = self.judge.decide(node, made_of)
+            if decision.action == decisions.REDO:
+                return decision  # whatever comes out: something else has changed, or is lost
+            if decision.action == decisions.TRUST and node.id in self.state.keeps:
+                by = self.state.keeps[node.id]
+                return replace(decision, reason=f"kept by {by}, whatever comes out before it")
+        named = [name for name, part in made_of.parts.items() if part == UNKNOWN]
+        if all(record.inputs.get(name, "").startswith(UNKNOWN) for name in named):
+            reason = f"finished; asked about if it does not fit {some_of(behind, _NAMED_MAX)}"
+            return Decision(decisions.TRUST, reason, about=decisions.PERHAPS)
+        return _if_different(behind)
+
+    def made_of(self, node: Node) -> Ingredients:
+        """What a task would be made of; what is not known yet, or only inferred, is unknown."""
+        parts = self.inputs.parts(node)
+        for parent in node.parents if self.pending else ():
+            if parent.id in self.pending:
+                parts[parent.part] = UNKNOWN
+        if self._inferred.covers(node):
+            parts["item"] = UNKNOWN
+            # Nor is it known which items its own comes after: names have no order.
+            parts |= {parent.part: UNKNOWN for parent in node.parents if parent.kind == "past"}
+        return Ingredients(parts, self.inputs.digest(node, parts))
+
+    # --- what is lost --------------------------------------------------------------------------------------
+
+    def wants_back(self, node: Node, decision: Decision | None = None) -> bool:
+        """Have what is lost come back, too. The task is passed all the same: what it gives is unknown anyway."""
+        if decision is not None and decision.about == BEHIND:
+            self._note_wanted(node)
+        else:
+            super().wants_back(node, decision)
+        return False
+
+    def _note_wanted(self, consumer: Node) -> None:
+        """What is lost of what it takes comes back only if it runs: nothing is done about it yet."""
+        for producer in self.inputs.producers(consumer) if self.judge.lacking else ():
+            if producer.id not in self.judge.lacking or self.planned[producer.id].if_different:
+                continue
+            reason = f"it is lost, and needed if {consumer.id} runs"
+            self.report.note(producer, Decision(decisions.REDO, reason, about=BEHIND))
+            self._note_wanted(producer)
+
+
+def _takers(producer: Node) -> Iterator[Node]:
+    """The tasks that take its output, also of all items together."""
+    for consumer, _ in producer.consumers:
+        if consumer.kind == "gather":
+            yield from _takers(consumer)
+        elif consumer.is_task and producer in consumer.parents:
+            yield consumer
+
+
+def _if_different(before: list[str]) -> Decision:
+    return Decision(decisions.REDO, f"if {some_of(before, _NAMED_MAX)} comes out differently", about=BEHIND)

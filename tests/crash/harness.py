@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.children import unsynced
 
 from holdfast.journal.scan import scan
 from holdfast.layout import ProjectLayout
@@ -45,7 +46,7 @@ class Trial:
 
     def process(self, kill_at: str = "0", kill_after_s: float | None = None) -> int:
         """Run the engine in a process of its own, killed at that operation or moment; gives its exit status."""
-        env = {**os.environ, "HOLDFAST_KILL_AT": kill_at, "HOLDFAST_FSYNC": "off"}
+        env = unsynced(HOLDFAST_KILL_AT=kill_at)
         command = [sys.executable, str(SCRIPT), str(self.project), str(self.log)]
         try:
             patience = PATIENCE_S if kill_after_s is None else kill_after_s
@@ -116,7 +117,7 @@ class Trial:
 
 def run_process(module: str, project: Path, log: Path, kill_at: str) -> int:
     """One process of the engine over that victim's pipeline, killed at that operation; gives its exit status."""
-    env = {**os.environ, "HOLDFAST_KILL_AT": kill_at, "HOLDFAST_FSYNC": "off"}
+    env = unsynced(HOLDFAST_KILL_AT=kill_at)
     command = [sys.executable, "-m", module, str(project), str(log)]
     root = Path(__file__).parent.parent
     done = subprocess.run(command, env=env, cwd=root, capture_output=True, timeout=PATIENCE_S, check=False)

@@ -15,7 +15,6 @@ from holdfast.layout import ProjectLayout
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import read_picture
 from holdfast.settings import load_settings
-from holdfast.stores import disk
 
 from .medium import HOWS, KILLED, Medium
 from .test_kill import ALL, SEED
@@ -138,10 +137,8 @@ def cuts(
     """What `act` may leave of a project if it is cut off: the project, what had been told, and where."""
     whole = again_in(before, folder / "whole")
     whole.medium = medium = Medium(whole.folder)
-    disk.sync_enabled = True  # whoever asks for cuts has it switched off for the rest
     with medium.recording():
         act(whole)
-    disk.sync_enabled = False
     print(f"HOLDFAST_CRASH_SEED={SEED}")
     places = range(1, len(medium.ops) + 1)
     for how in (KILLED, *HOWS):

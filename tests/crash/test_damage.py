@@ -15,15 +15,11 @@ from holdfast.errors import EXIT_DAMAGE, CheckpointCorruptionError
 from holdfast.layout import ProjectLayout
 from holdfast.runs.choosing import Request
 from holdfast.settings import Settings
-from holdfast.stores import disk
 
 from . import victim
 from .harness import KILLED, Trial
 
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 @pytest.fixture(scope="module")

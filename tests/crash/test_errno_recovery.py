@@ -25,8 +25,7 @@ SAMPLE = 6
 
 
 @pytest.fixture(autouse=True)
-def _clean_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(disk, "sync_enabled", False)
+def _clean_disk(unsynced: None) -> Iterator[None]:
     yield
     disk.hook = None
 

@@ -15,20 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.stores import disk
-
 from .harness import KILLED, Trial, uninterrupted
+
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 ALL = os.environ.get("HOLDFAST_CRASH_POINTS") == "all"
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED") or random.SystemRandom().randrange(10**6))
 POINTS_MAX = 400  # more than a run has; the test says so if that is no longer true
 SAMPLE = 30
 KILLS_MAX = 12
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ Samples and seeds are those of test_kill.py.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import sqlite3
@@ -14,26 +13,23 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.children import unsynced
 
 from holdfast.commands.recover import Recovery, recover
 from holdfast.layout import ProjectLayout
 from holdfast.runs.choosing import Request
 from holdfast.runs.history import read_history
 from holdfast.state import IN_PROGRESS
-from holdfast.stores import disk
 
 from . import victim
 from .harness import KILLED, PATIENCE_S, Trial
 from .test_kill import ALL, SEED
 
+pytestmark = pytest.mark.usefixtures("unsynced")
+
 SCRIPT = Path(__file__).with_name("rescuer.py")
 IN_FIRST_STEP = "24"  # an operation of a run at which its first step is under way
 POINTS_MAX = 200  # more than a recovery has; the test says so if that is no longer true
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +49,7 @@ def lost(finished: Trial, folder: Path) -> Trial:
 
 
 def rescue_killed(trial: Trial, point: str) -> int:
-    env = {**os.environ, "HOLDFAST_KILL_AT": point, "HOLDFAST_FSYNC": "off"}
+    env = unsynced(HOLDFAST_KILL_AT=point)
     command = [sys.executable, str(SCRIPT), str(trial.project), str(trial.log)]
     done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE_S, check=False)
     assert done.returncode in (0, KILLED), done.stderr.decode()

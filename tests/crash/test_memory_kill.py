@@ -15,19 +15,15 @@ import pytest
 from holdfast import seals
 from holdfast.artifacts import memory
 from holdfast.commands.run import RunResult
-from holdfast.stores import disk
 
 from . import memory_victim
 from .harness import KILLED, run_process
 from .test_kill import ALL, SEED
 
+pytestmark = pytest.mark.usefixtures("unsynced")
+
 FILE = memory_victim.FILE
 NOTE = b"A note by hand\n"
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
 
 
 class Trial:

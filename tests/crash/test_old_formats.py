@@ -17,7 +17,6 @@ import pytest
 
 from holdfast import snapshots
 from holdfast.layout import ProjectLayout
-from holdfast.stores import disk
 
 from . import victim
 from .harness import KILLED, Trial, uninterrupted
@@ -25,13 +24,10 @@ from .medium import HOWS
 from .test_kill import ALL, POINTS_MAX, SEED
 from .test_power_loss_recovery import cuts, damage
 
+pytestmark = pytest.mark.usefixtures("unsynced")
+
 POINTS_TYPICAL = 80
 SAMPLE = 6
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,13 @@ import pytest
 
 from holdfast.commands import people
 from holdfast.runs.listing import list_runs
-from holdfast.stores import disk
 
 from .people_victim import LONG, RUN_ID, WORDS, Project, again_in, chapters, cuts, story
 
+pytestmark = pytest.mark.usefixtures("unsynced")
+
 SAMPLE = 1
 COPIES = pytest.mark.parametrize("copy", [True, False], ids=["copied", "uncopied"])
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)  # but for what is recorded
 
 
 def waiting(folder: Path, *, copy: bool) -> Project:

@@ -15,7 +15,6 @@ from holdfast.commands.run import RunResult
 from holdfast.commands.verify import verify
 from holdfast.journal.scan import scan
 from holdfast.layout import ProjectLayout
-from holdfast.stores import disk
 
 from . import review_victim, victim
 from .harness import KILLED, run_process
@@ -88,11 +87,9 @@ def _check(trial: Trial, result: RunResult, expected: dict[str, list[str]], stor
 
 
 @pytest.mark.parametrize("torn", ["", ":torn"])
-def test_a_kill_loses_and_repeats_no_round(
-    tmp_path: Path, expected: dict[str, list[str]], torn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unsynced")
+def test_a_kill_loses_and_repeats_no_round(tmp_path: Path, expected: dict[str, list[str]], torn: str) -> None:
     """Wherever the process dies, the draft is written twice, read twice, and paid for twice."""
-    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
     kills = 0
     for number in _chosen(POINTS, f"review{torn}"):
         trial = Trial(tmp_path / f"{number}")

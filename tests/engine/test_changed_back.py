@@ -222,11 +222,9 @@ def taken_back_killed_at(root: Path, path: str, run_id: str, number: int) -> boo
 
 
 @pytest.mark.parametrize("path", ["film.md", "large.bin"])
-def test_a_kill_while_it_is_taken_back_loses_nothing(
-    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unsynced")
+def test_a_kill_while_it_is_taken_back_loses_nothing(tmp_path: Path, path: str) -> None:
     """Whenever it comes, the file is whole under one of its names, and no step runs again."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
     ran: list[str] = []
     pipe = uncopied(path, ran)
     (tmp_path / "a").mkdir()

@@ -54,9 +54,8 @@ def make(folder: str, bill: Path) -> Pipeline:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, unsynced: None) -> Path:
     """A project with all its files in one/."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
     root = tmp_path / "project"
     root.mkdir()
     assert make("one", tmp_path / "bill").run(dir=root).status == "completed"
@@ -190,11 +189,9 @@ def test_an_edit_is_kept_beside_a_file_that_was_moved_and_not_recorded(tmp_path:
 
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("kind", ["text", "large", "two files"])
-def test_a_text_without_final_newline_is_whole_in_every_form(
-    tmp_path: Path, kind: str, copy: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unsynced")
+def test_a_text_without_final_newline_is_whole_in_every_form(tmp_path: Path, kind: str, copy: bool) -> None:
     """Moved between forms, with the record lost after each move, nothing runs again; consumers get the same."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
     received: list[str] = []
 
     def pipeline(name: str, taker: str) -> Pipeline:
@@ -285,11 +282,11 @@ def test_a_step_that_runs_again_under_a_new_name_keeps_what_stands_there(tmp_pat
 
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("kind", ["text", "large", "two files"])
+@pytest.mark.usefixtures("unsynced")
 def test_a_file_renamed_by_hand_along_with_its_step_is_sealed_where_it_is(
-    tmp_path: Path, kind: str, copy: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: str, copy: bool
 ) -> None:
     """Also one without a final newline, at a path where its seal comes to stand inside; nothing runs again."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
     ran: list[str] = []
 
     def pipeline(name: str) -> Pipeline:

@@ -20,6 +20,8 @@ from holdfast.stores import disk
 
 from .projects import events_of, journal_of
 
+pytestmark = pytest.mark.usefixtures("unsynced")
+
 Paths = dict[str, str]
 
 TRADES: dict[str, tuple[Paths, Paths]] = {
@@ -137,11 +139,6 @@ class Traded:
         copied = object.__new__(Traded)
         copied.__dict__ |= {**self.__dict__, "root": root}
         return copied
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)
 
 
 @pytest.mark.parametrize("copy", [True, False])

@@ -283,11 +283,9 @@ def migrate_killed_at(project: Planned, number: int) -> bool:
         ({"text": "plan.md", "data": "large.bin"}, ""),
     ],
 )
-def test_a_migration_killed_at_any_moment_is_not_paid_for_again(
-    tmp_path: Path, writes: Any, loses: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unsynced")
+def test_a_migration_killed_at_any_moment_is_not_paid_for_again(tmp_path: Path, writes: Any, loses: str) -> None:
     """Although nothing has a copy: a file is proved in its old form or in the new one, whichever is there."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
     first = Planned(tmp_path / "first", writes, copy=False)
     first.root.mkdir()
     first.run()

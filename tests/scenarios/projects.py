@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from tests.children import unsynced
+
 PIPELINE = Path(__file__).with_name("book.py")
 RUN_ID = "first-edition"
 VIEWS = ("checkpoint.md", "RESUME.md")
@@ -123,9 +125,8 @@ class Book:
         assert process.returncode == KILLED
 
     def _environment(self, more: Mapping[str, str] | None) -> dict[str, str]:
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-        # A killed process loses nothing that it wrote; syncing would only make the scenarios slow.
-        return {**plain, "SCENARIO": str(self.outside), "HOLDFAST_FSYNC": "off", **(more or {})}
+        plain = {name: value for name, value in unsynced().items() if not name.startswith("HOLDFAST_")}
+        return {**plain, "SCENARIO": str(self.outside), **(more or {})}
 
     def status(self) -> Any:
         return self("status", "--json").json()

@@ -48,7 +48,9 @@ class Processes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        env = {**os.environ, "HOLDFAST_FSYNC": "off", "COLUMNS": "200", "PYTHONDONTWRITEBYTECODE": "1"}
+        from tests.children import unsynced  # not found by this file as a script
+
+        env = unsynced(COLUMNS="200", PYTHONDONTWRITEBYTECODE="1")
         self._server = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )

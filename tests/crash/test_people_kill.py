@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.commands import people
+from holdfast.project import people
 from holdfast.runs.listing import list_runs
 from holdfast.stores import disk
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.verify import verify
 from holdfast.stores import ahead, tree
 from holdfast.stores.ahead import ReadAhead
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.commands.run import RunResult
 from holdfast.errors import HoldfastError, StorageError
+from holdfast.project.run import RunResult
 from holdfast.stores import disk
 from holdfast.stores.objects import ObjectStore
 

@@ -20,11 +20,11 @@ from tests.scenarios.damages import FILE_DAMAGES
 
 from holdfast import Context, Pipeline, seals
 from holdfast import events as ev
-from holdfast.commands.recover import Recovery, recover
-from holdfast.commands.run import Hooks, execute
 from holdfast.decisions import SEALED_WHOLE
 from holdfast.engine.commit import Recorded
 from holdfast.layout import ProjectLayout
+from holdfast.project.recover import Recovery, recover
+from holdfast.project.run import Hooks, execute
 from holdfast.recovery.shortcut import Shortcut
 from holdfast.runs.choosing import Request
 from holdfast.stores import ahead, objects

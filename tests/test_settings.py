@@ -80,7 +80,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "holdfast.toml").write_text("[run]\nconcurrency = 0\ntypo = 1\n[other]\n[keep]\nsnapshots = 1\n")
     with pytest.raises(UsageError) as told:
         load_settings(tmp_path, {"on_changed": "maybe"}, {"HOLDFAST_BUDGET_USD": "much"})
-    named = ["[run] concurrency", "typo", "[other]", "[keep] snapshots", "HOLDFAST_BUDGET_USD", "on_changed"]
+    named = ["[run] concurrency", "typo", "[other]", "[keep] snapshots", "HOLDFAST_BUDGET_USD", "--on-changed"]
     lines = str(told.value).splitlines()
     assert len(lines) == len(named) and all(name in line for name, line in zip(named, lines, strict=True))
 

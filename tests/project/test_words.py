@@ -27,7 +27,7 @@ def book(*, version: int = 1, overwrite: bool = False) -> Pipeline:
     [
         (
             {"resume": "first", "force": True},
-            "resume continues a run; it cannot go with force, or with an id for a new one.",
+            "resume (--resume) continues a run; it cannot go with force, or with an id for a new one.",
         ),
         ({"run_id": "first", "force": True}, "Give the new run another id."),
         ({"run_id": "FIRST", "force": True}, "Give another id."),
@@ -35,8 +35,8 @@ def book(*, version: int = 1, overwrite: bool = False) -> Pipeline:
             {"run_id": "first", "params": {"topic": "sky"}},
             "Change them: holdfast run FILE.py --resume first -p NAME=VALUE",
         ),
-        ({"concurrency": 0}, "concurrency: 0 is not a whole number from 1."),
-        ({"budget_usd": "much"}, "budget_usd: 'much' is not a number."),
+        ({"concurrency": 0}, "concurrency (--concurrency): 0 is not a whole number from 1."),
+        ({"budget_usd": "much"}, "budget_usd (--budget): 'much' is not a number."),
         ({"dir": "nowhere"}, "No such directory: nowhere. Give an existing one."),
         ({"dir": 5}, "dir must be a path, not 5."),
         ({"force": "no"}, "force must be True or False, not 'no'."),

@@ -112,8 +112,10 @@ def main() -> NoReturn:
         code = _flushed(run(sys.argv[1:]))
     except KeyboardInterrupt:  # just as everything had been said
         code = EXIT_INTERRUPTED
-    # Nothing is left to stop, and the interpreter's own end is no place for a traceback.
+    # Nothing is left to stop or to say, and the interpreter's own end is no place for a traceback.
     _on_signals(signal.SIG_IGN)
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, None)
     if threading.active_count() > 1:
         # A sync step that does not return must not keep the process: everything is on disk.
         os._exit(code)

@@ -96,7 +96,9 @@ class _Choosing:
         if request.run_id is not None:
             checked_run_id(request.run_id)
         if request.resume is not None and (request.force or request.run_id):
-            raise UsageError("resume continues a run; it cannot go with force, or with an id for a new one.")
+            raise UsageError(
+                "resume (--resume) continues a run; it cannot go with force, or with an id for a new one."
+            )
         if request.resume is not None:
             return self._resumed(request.resume)
         params = self._params(request.known_params)

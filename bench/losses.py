@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import workloads
-from holdfast.commands.recover import recover
-from holdfast.commands.scan import scan_project
 from holdfast.layout import STATE_DIR, ProjectLayout
+from holdfast.project.recover import recover
+from holdfast.project.scan import scan_project
 from holdfast.runs.choosing import Request
 from measure import Comparison, Row, Sample, Setting, interleave, scratch, timed
 from throughput import run_whole

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Context, Pipeline
-from holdfast.commands.run import Hooks, RunResult, execute
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import Hooks, RunResult, execute
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import read_picture
 from holdfast.settings import load_settings
@@ -45,7 +45,7 @@ class Project:
     def run(self, pipe: Pipeline, **options: Any) -> RunResult:
         settings = load_settings(self.folder, {"concurrency": 2})
         request = Request(**{"run_id": RUN_ID, **options}, settings=settings)
-        return execute(pipe.compile(), self.layout, request, Hooks(on_events=self._heard, signals=False))
+        return execute(pipe.compile(), self.layout, request, Hooks(on_events=self._heard))
 
     def _heard(self, recorded: Sequence[Any]) -> None:
         for one in recorded:

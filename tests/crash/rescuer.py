@@ -7,8 +7,8 @@ from pathlib import Path
 
 import victim
 
-from holdfast.commands.recover import Recovery, recover
 from holdfast.layout import ProjectLayout
+from holdfast.project.recover import Recovery, recover
 from holdfast.runs.choosing import Request
 
 

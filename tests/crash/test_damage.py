@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import seals
-from holdfast.commands.run import RunResult, execute
 from holdfast.errors import EXIT_DAMAGE, CheckpointCorruptionError
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import RunResult, execute
 from holdfast.runs.choosing import Request
 from holdfast.settings import Settings
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from tests.children import unsynced
 
-from holdfast.commands.recover import Recovery, recover
 from holdfast.layout import ProjectLayout
+from holdfast.project.recover import Recovery, recover
 from holdfast.runs.choosing import Request
 from holdfast.runs.history import read_history
 from holdfast.state import IN_PROGRESS

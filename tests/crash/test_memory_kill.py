@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import seals
 from holdfast.artifacts import memory
-from holdfast.commands.run import RunResult
+from holdfast.project.run import RunResult
 
 from . import memory_victim
 from .harness import KILLED, run_process

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.commands import people
+from holdfast.project import people
 from holdfast.runs.listing import list_runs
 
 from .people_victim import LONG, RUN_ID, WORDS, Project, again_in, chapters, cuts, story

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.clean import clean
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.clean import clean
+from holdfast.project.verify import verify
 from holdfast.stores.objects import PACKED_MAX
 
 from . import victim

@@ -16,9 +16,9 @@ from tests.engine.test_traded_paths import TRADES, Traded
 from tests.engine.test_versions import Planned, add_words
 
 from holdfast import Pipeline
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
 
 from .medium import HOWS, Medium
 from .test_kill import ALL, SEED

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import pytest
 
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
 
 from . import memory_victim, test_memory_kill
 from .harness import Trial, texts, uninterrupted

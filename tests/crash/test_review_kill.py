@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.journal.scan import scan
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
 
 from . import review_victim, victim
 from .harness import KILLED, run_process

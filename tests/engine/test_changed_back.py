@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.people import decide, reject
-from holdfast.commands.plan import make_plan
-from holdfast.commands.run import RunResult, execute
-from holdfast.commands.verify import verify
 from holdfast.decisions import Planned
 from holdfast.layout import ProjectLayout
+from holdfast.project.people import decide, reject
+from holdfast.project.plan import make_plan
+from holdfast.project.run import RunResult, execute
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.settings import Settings

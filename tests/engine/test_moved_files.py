@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.verify import verify
 from holdfast.stores import disk
 
 from .projects import events_of, journal_of

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.people import decide
-from holdfast.commands.recover import recover
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.people import decide
+from holdfast.project.recover import recover
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.stores import disk
 

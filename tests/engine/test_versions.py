@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.people import decide
-from holdfast.commands.plan import make_plan
-from holdfast.commands.run import RunResult, execute
-from holdfast.commands.scan import scan_project
-from holdfast.commands.verify import verify
 from holdfast.errors import DefinitionError, UsageError
+from holdfast.project.people import decide
+from holdfast.project.plan import make_plan
+from holdfast.project.run import RunResult, execute
+from holdfast.project.scan import scan_project
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.stores import disk

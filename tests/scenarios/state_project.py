@@ -195,8 +195,8 @@ def serve() -> None:
     import holdfast.cli.resume
     import holdfast.cli.run
     import holdfast.cli.verify
-    import holdfast.commands.run
-    import holdfast.commands.verify
+    import holdfast.project.run
+    import holdfast.project.verify
     import holdfast.runs.choosing
     import holdfast.views.todos  # noqa: F401
     from holdfast.cli.main import main

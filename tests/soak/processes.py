@@ -84,9 +84,9 @@ def serve() -> None:
     """Fork a process for each job on stdin; answer with its exit status."""
     import holdfast.cli.recover
     import holdfast.cli.run
-    import holdfast.commands.recover
-    import holdfast.commands.run
-    import holdfast.commands.verify
+    import holdfast.project.recover
+    import holdfast.project.run
+    import holdfast.project.verify
     import holdfast.views.todos  # noqa: F401
 
     for line in sys.stdin:

@@ -5,12 +5,9 @@ Samples and seeds are those of test_kill.py.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,10 +20,9 @@ from holdfast.state import IN_PROGRESS
 from holdfast.stores import disk
 
 from . import victim
-from .harness import KILLED, PATIENCE_S, Trial
+from .harness import KILLED, Trial, run_process
 from .test_kill import ALL, SEED
 
-SCRIPT = Path(__file__).with_name("rescuer.py")
 IN_FIRST_STEP = "24"  # an operation of a run at which its first step is under way
 POINTS_MAX = 200  # more than a recovery has; the test says so if that is no longer true
 
@@ -53,11 +49,7 @@ def lost(finished: Trial, folder: Path) -> Trial:
 
 
 def rescue_killed(trial: Trial, point: str) -> int:
-    env = {**os.environ, "HOLDFAST_KILL_AT": point, "HOLDFAST_FSYNC": "off"}
-    command = [sys.executable, str(SCRIPT), str(trial.project), str(trial.log)]
-    done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode in (0, KILLED), done.stderr.decode()
-    return done.returncode
+    return run_process("crash.rescuer", trial.project, trial.log, point)
 
 
 def rescue(trial: Trial) -> Recovery:

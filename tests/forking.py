@@ -13,8 +13,11 @@ import atexit
 import errno
 import functools
 import gc
+import importlib
 import json
+import multiprocessing
 import os
+import pkgutil
 import runpy
 import signal
 import subprocess
@@ -24,6 +27,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import holdfast
+from holdfast.stores import disk
 
 TESTS = Path(__file__).parent
 PATIENCE_S = 60.0  # a hang is a failure, not a wait
@@ -93,34 +99,21 @@ def processes() -> Processes:
 
 def serve() -> None:
     """Fork a process for each job on stdin; answer with its exit status."""
-    import asyncio  # noqa: F401
-    import sqlite3  # noqa: F401
-
-    import holdfast.cli.recover
-    import holdfast.cli.resume
-    import holdfast.cli.run
-    import holdfast.cli.verify
-    import holdfast.commands.recover
-    import holdfast.commands.run
-    import holdfast.commands.verify
-    import holdfast.runs.choosing
-    import holdfast.views.todos  # noqa: F401
-
+    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     gc.freeze()
     for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            become(json.loads(line))
-            sys.exit()
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        sys.stdout.write(f"{code}\n")
+        # It ends without taking the interpreter apart, for which the system would have to copy every page of it.
+        child = multiprocessing.get_context("fork").Process(target=become, args=(json.loads(line),))
+        child.start()
+        child.join()
+        sys.stdout.write(f"{child.exitcode}\n")
         sys.stdout.flush()
 
 
 def become(job: dict[str, Any]) -> None:
     """Be the process of that job."""
-    from holdfast.stores import disk
-
     for number, name in enumerate((os.devnull, *job["files"])):
         opened = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         os.dup2(opened, number)
@@ -151,8 +144,6 @@ def work(job: dict[str, Any]) -> None:
 
 def prepare(operation: str, how: str) -> None:
     """Have the disk give out, or the process die, at an operation that is to come."""
-    from holdfast.stores import disk
-
     if how in ("", "torn"):
         if int(operation):
             disk.kill_at(int(operation), torn=how == "torn")

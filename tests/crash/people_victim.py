@@ -16,9 +16,9 @@ from holdfast.runs.choosing import Request
 from holdfast.runs.listing import read_picture
 from holdfast.settings import load_settings
 from holdfast.stores import disk
+from sampling import SEED, sampled
 
 from .medium import HOWS, KILLED, Medium
-from .test_kill import ALL, SEED
 
 RUN_ID = "people"
 WORDS = b"A person's own words"
@@ -142,11 +142,8 @@ def cuts(
     with medium.recording():
         act(whole)
     disk.sync_enabled = False
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    places = range(1, len(medium.ops) + 1)
     for how in (KILLED, *HOWS):
-        chosen = places if ALL else random.Random(f"{SEED} {folder.name} {how}").sample(places, sample)
-        for place in chosen:
+        for place in sampled(range(1, len(medium.ops) + 1), sample, f"{folder.name} {how}"):
             left = Project(folder / f"{how}{place}", copy=before.copy)
             medium.cut(place, left.folder, random.Random(f"{SEED} {place} {how}"), how)
             yield left, medium.told(place), f"{how}, cut after operation {place}; HOLDFAST_CRASH_SEED={SEED}"

@@ -1,11 +1,10 @@
 """SIGKILL before operations that change the disk, where a memory file is written, healed or found again.
 
-A sample of the points is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all tries every one.
+Which of the points are tried is said in sampling.py.
 """
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +15,10 @@ from holdfast import seals
 from holdfast.artifacts import memory
 from holdfast.commands.run import RunResult
 from holdfast.stores import disk
+from sampling import ALL, sampled
 
 from . import memory_victim
 from .harness import KILLED, run_process
-from .test_kill import ALL, SEED
 
 FILE = memory_victim.FILE
 NOTE = b"A note by hand\n"
@@ -62,9 +61,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 
 def points(sample: int, salt: str, last: int) -> list[str]:
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    numbers = list(range(1, last))
-    chosen = numbers if ALL else sorted(random.Random(f"{SEED} {salt}").sample(numbers, sample))
+    chosen = sampled(range(1, last), sample, salt)
     return [f"{number}{torn}" for number in chosen for torn in (("", ":torn") if ALL else ("",))]
 
 

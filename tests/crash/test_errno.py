@@ -20,7 +20,7 @@ from sampling import SEED, sampled
 from .harness import Trial, uninterrupted
 
 CODES = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "EMFILE", "EACCES")}
-SAMPLE = 12
+SAMPLE = 6
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from .test_kill_recovery import check, finished, lost, rescue
 
 __all__ = ["finished"]
 
-SAMPLE = 6
+SAMPLE = 3
 
 
 @pytest.fixture(autouse=True)

@@ -68,7 +68,7 @@ def points(sample: int, salt: str, last: int) -> list[str]:
 def test_a_memory_that_is_killed_while_it_is_written_ends_the_same(tmp_path: Path, calm: Trial) -> None:
     """After a kill at any operation the next run gives the same sections, and no section is paid for twice."""
     kills = 0
-    for point in points(20, "first", 140):
+    for point in points(10, "first", 140):
         trial = Trial(tmp_path / point)
         killed = trial.process(point) == KILLED
         done = set(_accepted(trial)) if killed else set()

@@ -23,7 +23,7 @@ from .harness import Trial, texts, uninterrupted
 from .medium import HOWS, Medium
 from .people_victim import Project
 
-SAMPLE = 6
+SAMPLE = 4
 
 
 @pytest.fixture(scope="module")

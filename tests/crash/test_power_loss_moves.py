@@ -24,7 +24,7 @@ from sampling import SEED, sampled
 
 from .medium import HOWS, Medium
 
-SAMPLE = 2
+SAMPLE = 1
 FORMS: list[Any] = ["plan.json", {"text": "plan.md", "data": "large.bin"}, {"text": "plan.csv", "topic": "t.txt"}]
 
 

@@ -23,7 +23,7 @@ from .harness import Trial, texts, uninterrupted
 from .medium import HOWS, Medium
 from .test_memory_kill import FILE, NOTE, harm
 
-SAMPLE = 3
+SAMPLE = 2
 WORDS, GARBAGE = b"A person's words\n", b"\0\1\2"
 
 

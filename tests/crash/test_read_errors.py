@@ -24,7 +24,7 @@ from .harness import Trial, texts, uninterrupted
 
 READS = ("open", "stat", "lstat", "scandir", "listdir", "read", "pread", "fstat")
 WRITING = os.O_WRONLY | os.O_RDWR
-SAMPLE = 12
+SAMPLE = 6
 _readlink = os.readlink
 
 

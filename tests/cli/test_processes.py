@@ -166,7 +166,9 @@ def only() -> str:
 
 
 @pytest.mark.parametrize("when", ["told", "exit"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.proof)]
+)
 def test_a_signal_after_the_end_of_the_run_is_quiet(start: Start, tmp_path: Path, number: int, when: str) -> None:
     """It ends with the run's own status or as interrupted, without traceback, and leaves everything whole."""
     (tmp_path / "signalled.py").write_text(SIGNALLED, encoding="utf-8")
@@ -414,8 +416,17 @@ def talk() -> str:
 """
 
 
-@pytest.mark.parametrize("executor", ["thread", "process"])
-@pytest.mark.parametrize("options", [(), ("--json",), ("--quiet",)], ids=["plain", "json", "quiet"])
+@pytest.mark.parametrize(
+    ("options", "executor"),
+    [
+        ((), "thread"),
+        ((), "process"),
+        (("--json",), "process"),
+        (("--quiet",), "thread"),
+        pytest.param(("--json",), "thread", marks=pytest.mark.proof),
+        pytest.param(("--quiet",), "process", marks=pytest.mark.proof),
+    ],
+)
 def test_a_reader_that_has_gone_is_no_failure_of_a_step_that_prints(
     tmp_path: Path, options: tuple[str, ...], executor: str
 ) -> None:
@@ -487,7 +498,7 @@ def whole(ctx: Context, write: dict[str, str]) -> str:
 """
 
 
-@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.proof), 5])
 def test_many_processes_on_one_project_do_every_step_once(start: Start, tmp_path: Path, count: int) -> None:
     """One of them runs it; the others are refused, or come when it is done and find nothing to do."""
     (tmp_path / "p.py").write_text(SHARED)

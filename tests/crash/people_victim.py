@@ -15,9 +15,9 @@ from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import read_picture
 from holdfast.settings import load_settings
+from sampling import SEED, sampled
 
 from .medium import HOWS, KILLED, Medium
-from .test_kill import ALL, SEED
 
 RUN_ID = "people"
 WORDS = b"A person's own words"
@@ -139,11 +139,8 @@ def cuts(
     whole.medium = medium = Medium(whole.folder)
     with medium.recording():
         act(whole)
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    places = range(1, len(medium.ops) + 1)
     for how in (KILLED, *HOWS):
-        chosen = places if ALL else random.Random(f"{SEED} {folder.name} {how}").sample(places, sample)
-        for place in chosen:
+        for place in sampled(range(1, len(medium.ops) + 1), sample, f"{folder.name} {how}"):
             left = Project(folder / f"{how}{place}", copy=before.copy)
             medium.cut(place, left.folder, random.Random(f"{SEED} {place} {how}"), how)
             yield left, medium.told(place), f"{how}, cut after operation {place}; HOLDFAST_CRASH_SEED={SEED}"

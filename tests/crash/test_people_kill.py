@@ -1,6 +1,6 @@
 """A kill or a power cut while a person's word is recorded or carried out: it is heard once, and nothing is lost.
 
-A sample of the places is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all cuts after every operation.
+Which of the places are tried is said in sampling.py.
 """
 
 from __future__ import annotations

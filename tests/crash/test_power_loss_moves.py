@@ -1,6 +1,6 @@
 """The power goes while finished files are moved or migrated: each arrives, and nothing is paid for again.
 
-The files and the record lay safe on the medium before. Samples and seeds are those of test_power_loss.
+The files and the record lay safe on the medium before. Which of the places are tried is said in sampling.py.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from holdfast import Pipeline
 from holdfast.layout import ProjectLayout
 from holdfast.project.run import RunResult
 from holdfast.project.verify import verify
+from sampling import SEED, sampled
 
 from .medium import HOWS, Medium
-from .test_kill import ALL, SEED
 
-SAMPLE = 2
+SAMPLE = 1
 FORMS: list[Any] = ["plan.json", {"text": "plan.md", "data": "large.bin"}, {"text": "plan.csv", "topic": "t.txt"}]
 
 
@@ -37,10 +37,8 @@ def recorded(root: Path, run: Callable[[], RunResult]) -> Medium:
 
 def cuts(medium: Medium, salt: str) -> Iterator[tuple[str, int]]:
     """How much is left, and after which operation the power goes."""
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    places = range(1, len(medium.ops) + 1)
     for how in HOWS:
-        for place in places if ALL else random.Random(f"{SEED} {salt} {how}").sample(places, SAMPLE):
+        for place in sampled(range(1, len(medium.ops) + 1), SAMPLE, f"{salt} {how}"):
             yield how, place
 
 

@@ -21,6 +21,7 @@ from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.stores import disk
+from sampling import every
 
 from .projects import events_of, journal_of
 
@@ -289,15 +290,15 @@ def test_a_migration_killed_at_any_moment_is_not_paid_for_again(tmp_path: Path, 
     first = Planned(tmp_path / "first", writes, copy=False)
     first.root.mkdir()
     first.run()
-    number, is_killed = 0, True
-    while is_killed:
-        number += 1
+    for number in every(9, f"{writes} {loses}"):
         project = Planned(tmp_path / str(number), writes, copy=False)
         shutil.copytree(first.root, project.root)
         is_killed = migrate_killed_at(project, number)
         if loses:
             shutil.rmtree(project.root / loses)
         migrated(project, project.run(2, add_words, with_two=True), ["two"])
+        if not is_killed:
+            break
     assert number > 3
 
 

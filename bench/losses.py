@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import workloads
-from holdfast.commands.recover import recover
-from holdfast.commands.scan import scan_project
 from holdfast.layout import STATE_DIR, ProjectLayout
+from holdfast.project.recover import recover
+from holdfast.project.scan import scan_project
 from holdfast.runs.choosing import Request
-from holdfast.stores import disk
 from measure import Comparison, Row, Sample, Setting, interleave, scratch, timed
 from throughput import run_whole
 
@@ -48,11 +47,7 @@ class _Project:
         self._rounds = setting.rounds
         self._root = scratch(setting, "lost")
         self._pipe = workloads.fan_out(items, 0.0, files=True)
-        disk.sync_enabled, before = False, disk.sync_enabled  # what is only built to be looked at
-        try:
-            self.run()
-        finally:
-            disk.sync_enabled = before
+        self.run()
         self._compiled, self._layout = self._pipe.compile(), ProjectLayout(self._root)
 
     def run(self) -> None:

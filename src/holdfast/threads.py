@@ -16,7 +16,7 @@ def start(thread: threading.Thread) -> None:
     except RuntimeError as error:
         raise StorageError(
             "Could not start a thread: the system allows no more of them.",
-            fix="What was recorded is safe: lower --concurrency, or raise that limit; then run the same command.",
+            fix="What was recorded is safe: lower concurrency, or raise that limit; then run the same command.",
         ) from error
 
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from holdfast import Pipeline, events, state
-from holdfast.commands.people import decide
 from holdfast.context import Context
 from holdfast.folding import FOLD_VERSION
 from holdfast.layout import ProjectLayout
+from holdfast.project.people import decide
 from holdfast.runs.history import FORMAT
 from holdfast.runs.listing import read_run
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.verify import verify
 
 
 def one_step(*, version: int = 1, copy: bool = True, overwrite: bool = False, name: str = "a.md") -> Pipeline:

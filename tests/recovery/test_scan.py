@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.scan import Scanned, scan_project
 from holdfast.errors import InTheWayError, UsageError
 from holdfast.layout import ProjectLayout
+from holdfast.project.scan import Scanned, scan_project
 from outside import OUTSIDE
 
 LONG = "A sentence that goes on. " * 10

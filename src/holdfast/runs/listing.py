@@ -63,14 +63,12 @@ def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
     try:
         root = Path(os.path.abspath(directory))
     except FileNotFoundError:
-        fix = "Go to one that is there, or give all of the path with --dir."
+        fix = "Go to one that is there, or give all of the path."
         raise UsageError("The current folder was deleted.", fix=fix) from None
     try:
         mode = os.stat(root).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(
-            f"No such directory: {printable(str(directory))}.", fix="Give an existing one with --dir."
-        ) from None
+        raise UsageError(f"No such directory: {printable(str(directory))}.", fix="Give an existing one.") from None
     except OSError as error:
         raise StorageError.from_os(error, "open") from error
     except ValueError:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands import people
 from holdfast.errors import UnknownRunError, UsageError
 from holdfast.layout import ProjectLayout
+from holdfast.project import people
 from holdfast.runs.listing import list_runs, newest, open_project, read_picture, run_info
 
 

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
-from holdfast.commands.foresee import Foresight
 from holdfast.decisions import Planned
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Entry
@@ -33,6 +32,7 @@ from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import renamed_steps
+from holdfast.project.foresee import Foresight
 from holdfast.recovery.disagreeing import Disagreement, disagreements
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import path_values

@@ -1,4 +1,4 @@
-"""Python starts with this when its folder is on PYTHONPATH: the wall clock is off by CLOCK_OFFSET_S seconds."""
+"""A process that imports this has a wall clock that is off by CLOCK_OFFSET_S seconds."""
 
 import os
 import time

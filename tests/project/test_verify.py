@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.verify import Report, verify
 from holdfast.errors import StorageError
 from holdfast.layout import ProjectLayout
+from holdfast.project.verify import Report, verify
 from holdfast.sessions.inspecting import Finding
 from outside import OUTSIDE
 from refusing import refuse_reading

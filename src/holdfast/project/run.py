@@ -1,7 +1,7 @@
 """Start a run or continue one: where definition, recovery, engine and views meet.
 
-run_pipeline             what `pipe.run` calls
-execute                  what the command line calls: one request in, one result out
+carry_out                one request in, one result out; what is asked meanwhile is answered, and the run goes on
+  execute                the same without answers
   choose                 which run is meant: a new one, or one that is continued
   OpenRun                the run on disk: lock, journal, objects, work tree (sessions/session.py)
   _Session               what goes on while it runs: runner, keeper, views
@@ -10,26 +10,21 @@ execute                  what the command line calls: one request in, one result
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs, known_items
-from holdfast.commands.arguments import name_arguments
-from holdfast.commands.recover import rebuild
 from holdfast.context import ContextEndedError
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.board import Board
 from holdfast.engine.desk import EngineDesk, LookingDesk
 from holdfast.engine.drawing import draw_both, draw_graph
-from holdfast.engine.forked import have_children_take
 from holdfast.engine.keeper import Keeper
 from holdfast.engine.runner import Limits, Observer, Runner
 from holdfast.engine.tasklogs import LogObserver, TaskLogs
@@ -38,48 +33,94 @@ from holdfast.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_WAITING,
-    HoldfastError,
     StorageError,
     UsageError,
 )
 from holdfast.executors.base import Executor
+from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph
-from holdfast.pipeline.loader import locate
-from holdfast.pipeline.names import as_given, as_path, printable
+from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
-from holdfast.runs.choosing import Choice, Request, choose
-from holdfast.runs.listing import list_runs, open_project
-from holdfast.runs.looking import loading
+from holdfast.project.people import MEANINGS, decide
+from holdfast.project.recover import rebuild
+from holdfast.runs.choosing import Choice, Request, begun_elsewhere, choose
+from holdfast.runs.listing import list_runs, read_run
+from holdfast.runs.looking import draw_run, loading
 from holdfast.sessions.editing import kept_events, wanted
-from holdfast.sessions.session import OpenRun, copied, locked, make_folders
-from holdfast.settings import load_settings
-from holdfast.signals import to_be_heard
+from holdfast.sessions.session import OpenRun, copied, encoded_spec, locked, make_folders
+from holdfast.signals import Stop, heard
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PAUSED, RunState
 from holdfast.values import is_same
 from holdfast.views.matrix import shown_status
-from holdfast.views.picture import Picture, decode_spec
+from holdfast.views.picture import GONE, Picture, answers, decode_spec
 from holdfast.views.shelf import ViewShelf
+from holdfast.views.soundness import note_on_todos
 
 if TYPE_CHECKING:
-    from holdfast.pipeline.definition import Pipeline
+    from holdfast.project.results import RunDocument
 
+# Drawing the graph only to name three tasks must not delay a large run.
+_DRAWN_MAX = 20_000
 _EXIT = {COMPLETED: EXIT_OK, FAILED: EXIT_FAILED, PAUSED: EXIT_WAITING, IN_PROGRESS: EXIT_INTERRUPTED}
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """What is started, or what is continued and from where; `state` is what the record said before."""
+
+    compiled: CompiledPipeline
+    layout: ProjectLayout
+    request: Request
+    choice: Choice
+    state: RunState
+    elsewhere: str = ""  # what to tell who begins anew what was begun where the pipeline's file lies
+
+    @property
+    def attempts(self) -> dict[str, int]:
+        """Step -> how many attempts it has in all."""
+        return {step.name: step.retries + 1 for step in self.compiled.spec.steps}
+
+    def following(self) -> list[str]:
+        """The tasks that will be worked on first: what was under way, then what can start, also once more."""
+        if self.choice.was_completed:
+            return []
+        going = [task for task, record in self.state.tasks.items() if record.status in (IN_PROGRESS, FAILED)]
+        if len(self.state.tasks) > _DRAWN_MAX:
+            return going
+        state = copied(self.state)
+        again = ev.RunContinued(fresh_attempts=not self.request.no_retry)
+        fold(state, again, state.seq, state.updated_at or 0.0)
+        return sorted(draw_run(self.layout, state).next_steps(), key=lambda task: task not in going)
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What a task waits for an answer with."""
+
+    task: str
+    why: str
+    choices: tuple[str, ...]  # what is recommended first
+    meanings: dict[str, str]  # of each choice
 
 
 class Hooks(msgspec.Struct, frozen=True):
     """Whoever wants to see the run while it happens: the terminal, a test."""
 
-    on_begin: Callable[[Choice, RunState], None] = lambda choice, state: None
+    on_begin: Callable[[Beginning], None] = lambda beginning: None
     on_events: Observer = lambda recorded: None
     on_log: LogObserver | None = None
-    on_open: Callable[[Callable[[], Picture], Callable[[], None]], None] = lambda picture, stop: None
-    signals: bool = True
+    on_open: Callable[[Callable[[], Picture]], None] = lambda picture: None
+    on_end: Callable[[RunResult], None] = lambda result: None
+    on_answer: Callable[[str], None] = lambda words: None  # what was made of an answer
+    stop: Stop = msgspec.field(default_factory=Stop)
 
 
-class RunResult(msgspec.Struct, frozen=True):
+Answer = Callable[[Question], str | None]
+"""One of the choices, or None: later."""
+
+
+class RunResult(msgspec.Struct, frozen=True, dict=True):
     """How a run stands after `run`: also for failed and paused runs.
 
     `status` is "completed", "failed", "paused", or "in_progress" if a signal stopped it; `exit_code` is that of
@@ -107,35 +148,82 @@ class RunResult(msgspec.Struct, frozen=True):
     @property
     def outputs(self) -> Mapping[str, Any]:
         """Step -> its output; of a fanned-out step, an ordered dict by item. Read and verified when asked for."""
-        from holdfast.commands.outputs import Outputs
+        from holdfast.project.outputs import Outputs
 
         return Outputs(self.picture, self.directory)
 
+    @property
+    def quarantine(self) -> Path:
+        """The folder with what was set aside as damaged, or was refused."""
+        return ProjectLayout(self.directory).run(self.run_id).quarantine
 
-def run_pipeline(
-    pipeline: Pipeline,
-    *,
-    params: Mapping[str, Any] | None = None,
-    dir: str | os.PathLike[str] = ".",
-    concurrency: int | None = None,
-    budget_usd: float | None = None,
-    resume: str | None = None,
-    force: bool = False,
-    run_id: str | None = None,
+    @property
+    def not_up_to_date(self) -> str:
+        """The view that does not show the run as it is, and why; or ""."""
+        return note_on_todos(ProjectLayout(self.directory), self.picture.state)
+
+    @property
+    def document(self) -> RunDocument:
+        """What `--json` prints, with all values: it is made when it is asked for."""
+        from holdfast.project.results import run_document
+
+        return run_document(self)
+
+
+def carry_out(
+    compiled: CompiledPipeline, layout: ProjectLayout, request: Request, hooks: Hooks, answer: Answer | None = None
 ) -> RunResult:
-    """Run a pipeline, or continue it where it stopped."""
-    if params is not None and not isinstance(params, Mapping):
-        raise UsageError(f"params must be a dict, not {printable(params)}.")
-    if not isinstance(force, bool):
-        raise UsageError(f"force must be True or False, not {as_given(force)}.")
-    try:
-        layout = open_project(as_path(dir, "dir"))
-        settings = load_settings(layout.root, {"concurrency": concurrency, "budget_usd": budget_usd})
-        request = Request(params=dict(params or {}), resume=resume, force=force, run_id=run_id, settings=settings)
-        return execute(locate(pipeline), layout, request)
-    except HoldfastError as error:
-        name_arguments(error)
-        raise
+    """Carry a request out; what waits for an answer then is asked, and if there was one, the run continues."""
+    if request.redo:
+        check_redo(compiled, layout, request)
+    while True:
+        result = execute(compiled, layout, request, hooks)
+        hooks.on_end(result)
+        may_ask = answer is not None and result.status in (PAUSED, FAILED)
+        if answer is None or not may_ask or not _ask_all(result, layout, answer, hooks):
+            return result
+        # An answer about one task does not begin another's attempts anew: those were used up just now.
+        request = replace(request, resume=result.run_id, run_id=None, force=False, redo=(), no_retry=True)
+
+
+def _ask_all(result: RunResult, layout: ProjectLayout, answer: Answer, hooks: Hooks) -> bool:
+    """Ask about every task that waits for an answer and record the answers; True if there was one."""
+    answered = False
+    for task, record in result.picture.state.tasks.items():
+        choices = answers(record)
+        if not choices:
+            continue
+        choice = answer(Question(task, record.error, choices, {name: MEANINGS[name] for name in choices}))
+        if choice is None:
+            continue
+        try:
+            hooks.on_answer(decide(layout, result.run_id, task, choice, by="a person at the terminal"))
+            answered = True
+        except UsageError as error:  # it would change nothing as the files are now; what else is asked is not
+            hooks.on_answer(f"{error.message} {error.fix}")
+    return answered
+
+
+def check_redo(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> None:
+    """UsageError unless everything to redo is a step of the pipeline or a task of the run."""
+    choice = choose(compiled, layout, request)
+    picture = None if choice.is_new else _as_declared_now(compiled, layout, choice.run_id)
+    known = [producer.name for producer in compiled.spec.producers] + list(picture.tasks if picture else ())
+    for name in request.redo:
+        if picture is not None and name in picture.orphans():
+            raise UsageError(f"redo: {name} {GONE}.", fix="Its files are kept.")
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UsageError(f"redo: there is no step or task '{printable(name, 160)}'.{hint}")
+
+
+def _as_declared_now(compiled: CompiledPipeline, layout: ProjectLayout, run_id: str) -> Picture:
+    """A run's record seen through the pipeline as its file is now."""
+    state = read_run(layout, run_id).state
+    renamed = renamed_steps(decode_spec(state), compiled.spec)
+    declared = ev.PipelineDeclared(spec=encoded_spec(compiled), renamed=renamed)
+    fold(state, declared, state.seq, state.updated_at or 0.0)
+    return draw_run(layout, state)
 
 
 def execute(
@@ -147,7 +235,7 @@ def execute(
         runs = list_runs(layout)
         choice = choose(compiled, layout, request)  # mistakes are told before anything is created
         make_folders(layout)
-        with locked(layout, choice.run_id) as lock:
+        with heard(hooks.stop), locked(layout, choice.run_id) as lock:
             if list_runs(layout) != runs:  # another engine was at work until now
                 choice = choose(compiled, layout, request)
             with OpenRun(compiled, layout, request, choice, lock) as opened:
@@ -212,7 +300,7 @@ class _Session:
     # --- running -------------------------------------------------------------------------------------------
 
     def run(self) -> RunResult:
-        self.hooks.on_begin(self.choice, self.state)
+        self.hooks.on_begin(self._beginning())
         wishes, is_lost = self._wishes(), self.open.is_lost  # by what is on record, before it begins anew
         self.open.submit([*self._opening_events(), *wishes], durable=False)
         if is_lost:
@@ -223,9 +311,10 @@ class _Session:
             self.open.submit([ev.RedoRequested(step_ids=again)], durable=False)
         self.runner.observers.insert(0, self.keeper)  # the views belong to its thread from now on
         self.runner.board.on_order = self.keeper.hurry
-        self.hooks.on_open(self.picture, self.runner.stop)
+        self.hooks.on_open(self.picture)
+        self.hooks.stop.open(self.runner.stop)
         logs = TaskLogs(self.run_layout.logs, self.runner.context, self.hooks.on_log)
-        with logs, _handled_signals(self.runner.stop, self.hooks.signals):
+        with logs:
             try:
                 status = self.runner.run()
             finally:
@@ -247,6 +336,12 @@ class _Session:
             len(self.artifacts.files.unread),
             tuple(path for paths in self.judge.left_alone.values() for path in paths),
         )
+
+    def _beginning(self) -> Beginning:
+        """What is told of it first; of what was begun in another folder only who names no run need know."""
+        request, is_named = self.request, bool(self.request.resume or self.request.force or self.request.run_id)
+        elsewhere = "" if is_named else begun_elsewhere(self.compiled, self.layout, self.choice)
+        return Beginning(self.compiled, self.layout, request, self.choice, self.state, elsewhere)
 
     def _opening_events(self) -> Iterator[ev.Event]:
         if not self.state.run_id:
@@ -344,19 +439,3 @@ class _Session:
             self.open.say(kept, durable=False)
         if self.state.seq > shown:
             self._write_views(sync=True)  # no view is older than the journal after a stop
-
-
-@contextmanager
-def _handled_signals(stop: Callable[[], None], wanted: bool) -> Iterator[None]:
-    """SIGINT and SIGTERM stop the run kindly, if this is the main thread; else the caller has them."""
-    if not wanted or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: stop()) for number in to_be_heard()}
-    have_children_take(before)
-    try:
-        yield
-    finally:
-        have_children_take({})
-        for number, handler in before.items():
-            signal.signal(number, handler)

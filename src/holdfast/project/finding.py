@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from holdfast.errors import UnknownRunError
-    from holdfast.layout import ProjectLayout
-    from holdfast.pipeline.compiling import CompiledPipeline
-    from holdfast.views.letter import Letter
+from holdfast.errors import CheckpointCorruptionError, HoldfastError, UnknownRunError, UsageError
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.definition import Pipeline
+from holdfast.pipeline.loader import load_pipeline, locate
+from holdfast.recovery.sources import read_letter
+from holdfast.runs.history import name_pipeline
+from holdfast.runs.listing import list_runs, newest, read_run, run_ids, run_info, run_layout
+from holdfast.views.letter import Letter
+from holdfast.wording import addressed
 
 
 class Meant(NamedTuple):
@@ -23,17 +29,16 @@ class Meant(NamedTuple):
     lost_run: str | None = None  # its id, if RESUME.md has it
 
 
-def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str], *, command: str) -> Meant:
+def find_meant(
+    layout: ProjectLayout, file: str | Pipeline | None, params: Mapping[str, Any], *, command: str
+) -> Meant:
     """The pipeline of FILE, else of the newest run on record, else the one that RESUME.md names.
 
     `command` is the one that was typed: where FILE is gone, it is told how to give another.
     """
-    from holdfast.pipeline.loader import load_pipeline
-    from holdfast.recovery.sources import read_letter
-
     run_id = _recorded(layout)
     if file is not None:
-        compiled = load_pipeline(file, base=find_file(file, layout))
+        compiled = load(layout, file)
         return Meant(compiled, *of_pipeline(layout, compiled, params))
     if run_id is not None:
         fix = f"Say where it is: holdfast {command} FILE.py"
@@ -42,12 +47,73 @@ def find_meant(layout: ProjectLayout, file: str | None, params: dict[str, str], 
     return Meant(load_named(layout, letter), None, letter.params, letter.run_id or None)
 
 
+def find_planned(
+    layout: ProjectLayout, source: str | Pipeline | None, run_id: str | None
+) -> tuple[CompiledPipeline, str | None, dict[str, Any]]:
+    """The pipeline, the run it would continue if that is settled, and parameters if its record is lost.
+
+    Without FILE a run must name it, or RESUME.md.
+    """
+    lost = find_lost(layout, run_id) if run_id is not None or source is None else None
+    if lost is None and (run_id is not None or source is None):
+        run_id = pick_run(layout, run_id)
+    if source is not None:
+        compiled = load(layout, source)
+        known = lost.params if lost is not None else {}
+        return compiled, run_id, known if run_id is not None else of_pipeline(layout, compiled, {})[1]
+    if lost is not None:
+        return load_named(layout, lost), lost.run_id, lost.params
+    assert run_id is not None
+    fix = f"Say where it is: holdfast plan FILE.py --resume {run_id}"
+    return load_recorded(layout, run_id, fix=fix), run_id, {}
+
+
+def find_resumed(layout: ProjectLayout, run_id: str | None) -> tuple[CompiledPipeline, str]:
+    """The run that `resume` means, and its pipeline."""
+    lost = find_lost(layout, run_id)
+    if lost is not None:
+        return load_named(layout, lost), lost.run_id
+    chosen = pick_run(layout, run_id)
+    return load_recorded(layout, chosen), chosen
+
+
+def pick_damaged(layout: ProjectLayout, run_id: str | None) -> str:
+    """As other commands pick; where no run can be read, the newest is the one to look at."""
+    if run_id is None:
+        runs = list_runs(layout)
+        if runs and all(info.problem for info in runs):
+            return runs[0].run_id
+    return pick_run(layout, run_id)
+
+
+def typing_of(layout: ProjectLayout, directory: str, run_id: str | None) -> Callable[[str], str]:
+    """How to type a command about that run: `resume` names it, others mean the newest unfinished one."""
+    other = run_id if run_id and not _is_meant(layout, run_id) else ""
+
+    def typed(text: str) -> str:
+        return addressed(text, directory, "" if "holdfast resume" in text else other)
+
+    return typed
+
+
+def _is_meant(layout: ProjectLayout, run_id: str) -> bool:
+    """Whether a command that names no run means this one."""
+    try:
+        meant = newest(list_runs(layout, strict=True))
+    except HoldfastError:  # another cannot be read just now
+        return False
+    return meant is not None and meant.run_id == run_id
+
+
+def load(layout: ProjectLayout, source: str | Pipeline) -> CompiledPipeline:
+    """A pipeline that is given: itself, or as FILE.py[:NAME]."""
+    if isinstance(source, Pipeline):
+        return locate(source)
+    return load_pipeline(source, base=find_file(source, layout))
+
+
 def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
     """The run that is named, if it exists; without a name the newest unfinished one, else the newest."""
-    from holdfast.errors import CheckpointCorruptionError
-    from holdfast.runs.history import name_pipeline
-    from holdfast.runs.listing import list_runs, newest, run_layout
-
     lost = find_lost(layout, run_id)
     if lost is not None:
         raise _is_gone_from_record(layout, lost)
@@ -68,9 +134,6 @@ def pick_run(layout: ProjectLayout, run_id: str | None) -> str:
 
 def no_run(layout: ProjectLayout) -> UnknownRunError:
     """What to say of a project without a run on record: there may have been one, or another folder is meant."""
-    from holdfast.errors import UnknownRunError
-    from holdfast.layout import ProjectLayout
-
     lost = find_lost(layout, None)
     if lost is not None:
         return _is_gone_from_record(layout, lost)
@@ -89,8 +152,6 @@ def no_run(layout: ProjectLayout) -> UnknownRunError:
 
 def _is_gone_from_record(layout: ProjectLayout, letter: Letter) -> UnknownRunError:
     """What to say of a run that only RESUME.md knows: `clean` removes records too, of completed runs."""
-    from holdfast.errors import UnknownRunError
-
     fix = "'holdfast recover' (or 'holdfast resume') rebuilds it from the files."
     if letter.is_complete and os.path.isdir(layout.runs):
         words = f"The record of run {letter.run_id}, which was completed, is gone: cleaned, or lost."
@@ -103,9 +164,6 @@ def find_lost(layout: ProjectLayout, run_id: str | None) -> Letter | None:
 
     Without `run_id` only if nothing at all is on record: else one of the runs there is meant.
     """
-    from holdfast.recovery.sources import read_letter
-    from holdfast.runs.listing import run_ids
-
     known = run_ids(layout)
     if run_id in known or (run_id is None and known):
         return None
@@ -121,19 +179,14 @@ def views_left(layout: ProjectLayout) -> list[str]:
 
 def _recorded(layout: ProjectLayout) -> str | None:
     """The newest unfinished run that can be read, else the newest."""
-    from holdfast.runs.listing import list_runs, newest
-
     meant = newest(list_runs(layout, strict=True))
     return meant.run_id if meant is not None else None
 
 
 def of_pipeline(
-    layout: ProjectLayout, compiled: CompiledPipeline, params: dict[str, str]
+    layout: ProjectLayout, compiled: CompiledPipeline, params: Mapping[str, Any]
 ) -> tuple[str | None, dict[str, Any]]:
     """The newest run of this pipeline, if no parameters are given that could mean another; else RESUME.md's."""
-    from holdfast.recovery.sources import read_letter
-    from holdfast.runs.listing import list_runs
-
     for info in list_runs(layout, strict=True):
         if not info.problem and info.pipeline == compiled.spec.name and not params:
             return info.run_id, {}
@@ -143,9 +196,6 @@ def of_pipeline(
 
 def load_named(layout: ProjectLayout, letter: Letter) -> CompiledPipeline:
     """The pipeline whose file RESUME.md names."""
-    from holdfast.errors import UsageError
-    from holdfast.pipeline.loader import load_pipeline
-
     fix = "Say which pipeline it is: give FILE.py."
     if not letter.file:
         raise UsageError("Neither a run on record nor RESUME.md names the pipeline's file.", fix=fix)
@@ -160,10 +210,6 @@ def load_named(layout: ProjectLayout, letter: Letter) -> CompiledPipeline:
 
 def load_recorded(layout: ProjectLayout, run_id: str, *, fix: str = "") -> CompiledPipeline:
     """The pipeline of a run, from the file that its record names; `fix` says what to do if that is gone."""
-    from holdfast.errors import UsageError
-    from holdfast.pipeline.loader import load_pipeline
-    from holdfast.runs.listing import read_run, run_info
-
     info = run_info(layout, run_id)
     reference = read_run(layout, run_id).state.file if info.problem else info.file
     fix = fix or f"Say where it is: holdfast run FILE.py --resume {run_id}"

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline, clock
-from holdfast.commands import clean as clean_module
-from holdfast.commands.clean import TRASH_PREFIX, clean
 from holdfast.errors import LockedError, StorageError
 from holdfast.layout import ProjectLayout
+from holdfast.project import clean as clean_module
+from holdfast.project.clean import TRASH_PREFIX, clean
 from holdfast.runs.listing import open_project, run_ids
 from holdfast.stores import disk
 from holdfast.stores.lock import EngineLock

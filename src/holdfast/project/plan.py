@@ -133,7 +133,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
 
     `typed` gives a command as it has to be typed where the reader is.
     """
-    from holdfast.commands.why import tell
+    from holdfast.project.why import tell
 
     state = read_run(layout, run_id).state
     spec = decode_spec(state)

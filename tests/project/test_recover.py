@@ -11,12 +11,12 @@ from tests.engine.projects import events_of
 
 from holdfast import Context, Pipeline
 from holdfast.artifacts.inputs import Inputs
-from holdfast.commands.people import decide
-from holdfast.commands.recover import Recovery, recover
-from holdfast.commands.run import RunResult
 from holdfast.errors import LockedError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.nodes import Node
+from holdfast.project.people import decide
+from holdfast.project.recover import Recovery, recover
+from holdfast.project.run import RunResult
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import list_runs, read_picture
 from holdfast.settings import Settings
@@ -106,7 +106,7 @@ def book(tmp_path: Path) -> Book:
 
 
 def approve(book: Book) -> None:
-    from holdfast.commands.people import approve as record
+    from holdfast.project.people import approve as record
 
     record(ProjectLayout(book.root), "first", "read")
 

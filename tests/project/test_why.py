@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline, Rewind
-from holdfast.commands.people import approve, reject
-from holdfast.commands.plan import explain
 from holdfast.errors import UsageError
 from holdfast.layout import ProjectLayout
+from holdfast.project.people import approve, reject
+from holdfast.project.plan import explain
 from holdfast.runs.listing import read_picture
 
 

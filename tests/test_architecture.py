@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [
     {"runs"},
     {"engine", "recovery"},
     {"checkpoints", "executors", "views"},
-    {"booking", "context", "decisions", "desk", "given", "snapshots", "underway"},
+    {"context", "decisions", "host", "snapshots", "usage"},
     {"artifacts"},
     {"folding", "journal", "pipeline", "seals"},
     {"state"},

@@ -27,8 +27,8 @@ from holdfast.commands.foresee import Foresight
 from holdfast.decisions import Planned
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Entry
-from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph
+from holdfast.engine.recorder import NoRecorder
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
@@ -292,8 +292,8 @@ def _walk(opened: OpenRun, views: Callable[[], Views]) -> Walker:
     """Decide about every task and act on it, in batches."""
 
     def make_judge(inputs: Inputs) -> Judge:
-        desk = DeafDesk(opened.objects, opened.layout.tmp)
-        attempts = Attempts(inputs, opened.compiled, opened.run_layout.quarantine, desk)
+        recorder = NoRecorder(opened.objects, opened.layout.tmp)
+        attempts = Attempts(inputs, opened.compiled, opened.run_layout.quarantine, recorder)
         return opened.judge(inputs, attempts, views().done)
 
     record = opened.committer.record

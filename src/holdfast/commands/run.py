@@ -24,13 +24,12 @@ from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.commands.arguments import name_arguments
 from holdfast.commands.recover import rebuild
-from holdfast.context import ContextEndedError
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.board import Board
-from holdfast.engine.desk import EngineDesk, LookingDesk
 from holdfast.engine.drawing import draw_both, draw_graph
 from holdfast.engine.forked import have_children_take
 from holdfast.engine.keeper import Keeper
+from holdfast.engine.recorder import LookingRecorder, RunRecorder
 from holdfast.engine.runner import Limits, Observer, Runner
 from holdfast.engine.tasklogs import LogObserver, TaskLogs
 from holdfast.errors import (
@@ -43,6 +42,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.executors.base import Executor
+from holdfast.host import ContextEndedError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph, in_order
@@ -182,7 +182,7 @@ class _Session:
         with seldom():
             graph = build_graph(self.compiled.spec, items)
         self.inputs = inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
-        desk = EngineDesk(
+        recorder = RunRecorder(
             self.committer,
             self.open.objects,
             self.open.tree,
@@ -190,8 +190,8 @@ class _Session:
             self._call_committer,
             lambda error: self.runner.halt(error, "work on"),
         )
-        looking = LookingDesk(self.open.objects, self.layout.tmp, desk)
-        attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, desk, looking)
+        looking = LookingRecorder(self.open.objects, self.layout.tmp, recorder)
+        attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, recorder, looking)
         self.judge = self.open.judge(inputs, attempts, claims={})
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(

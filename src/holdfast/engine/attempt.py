@@ -15,13 +15,13 @@ from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.parts import shorten
 from holdfast.artifacts.products import OutputRefusedError, part_path, plain_output, task_seal
 from holdfast.context import Context
-from holdfast.desk import Desk
-from holdfast.engine.desk import disk_failed_under
-from holdfast.engine.growing import read_grown
+from holdfast.engine.host import StepHost, read_stream
+from holdfast.engine.recorder import Recorder
 from holdfast.engine.refused import Refused, refuse_others_files
 from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
 from holdfast.executors.base import Call, Outcome, RemoteError
+from holdfast.host import Facts
 from holdfast.pipeline.compiling import Check, CompiledPipeline
 from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import normalise_items
@@ -46,6 +46,7 @@ class Attempt(msgspec.Struct, eq=False, weakref=True):
     parts: dict[str, str]
     partial: str | None = None
     parent_id: str = ""  # the first producer
+    host: StepHost | None = None  # what its body, and its checks, speak to
     ctx: Context | None = None
     call: Call | None = None  # made ready ahead of its time
     outcome: Outcome | None = None
@@ -56,7 +57,7 @@ class Attempt(msgspec.Struct, eq=False, weakref=True):
     @property
     def has_stream(self) -> bool:
         """Whether it goes on from a half-finished text, or has written to one."""
-        return self.partial is not None or (self.ctx is not None and self.ctx.streamed)
+        return self.partial is not None or (self.host is not None and self.host.streamed)
 
 
 class Verdict(msgspec.Struct, eq=False):
@@ -80,16 +81,16 @@ class Attempts:
         inputs: Inputs,
         compiled: CompiledPipeline,
         quarantine: Path,
-        desk: Desk,
-        looking: Desk | None = None,
+        recorder: Recorder,
+        looking: Recorder | None = None,
     ) -> None:
         self.state = inputs.state
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.compiled = compiled
         self.quarantine = quarantine
-        self.desk = desk
-        self._looking = looking or desk  # of checks that are asked within a commit
+        self._recorder = recorder
+        self._looking = looking or recorder  # of checks that are asked within a commit
         self._heads = heads(compiled.spec)
         self._refused = Refused(inputs, quarantine)
         self._room = Room(inputs, may_overwrite=compiled.spec.overwrite)
@@ -103,7 +104,8 @@ class Attempts:
         for path in self.inputs.paths(node).values():
             self.artifacts.tree.require_writable(path)
         if "ctx" in spec.sources or self.compiled.checks.get(spec.name):
-            attempt.ctx = self._context(attempt, self.desk, self.state.once.get(node.id, {}))
+            attempt.host = self._host(attempt, self._recorder, self.state.once.get(node.id, {}))
+            attempt.ctx = Context(attempt.host, attempt.host.facts)
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
         if node.material and "source" in spec.sources:
             self._note_source(attempt)
@@ -123,25 +125,29 @@ class Attempts:
         attempt.parts = {**attempt.parts, f"source {name}": self.state.task(used.id).output_digest}
         attempt.input_digest = self.inputs.digest(attempt.node, attempt.parts)
 
-    def _context(self, attempt: Attempt, desk: Desk, once: Mapping[str, OnceRecord]) -> Context:
+    def _host(self, attempt: Attempt, recorder: Recorder, once: Mapping[str, OnceRecord]) -> StepHost:
         node = attempt.node
         record = self.state.task(node.id)
         paths = self.inputs.paths(node)
         previous = record.previous
         attempt.spent_before = (record.cost_usd, record.input_tokens + record.output_tokens)
-        return Context(
-            desk,
+        facts = Facts(
             run_id=self.state.run_id,
             task_id=node.id,
-            item=node.item,
+            dir=self.inputs.root,
+            item=node.item or {},
             params=self.state.params,
-            directory=self.inputs.root,
             attempt=attempt.number,
             round=attempt.round,
-            feedback=record.feedback,
-            previous=(lambda: desk.read_back(lambda: self._previous(previous))) if previous is not None else None,
+            feedback=tuple(record.feedback),
             partial=attempt.partial,
+            streams="" in paths,
+        )
+        return StepHost(
+            recorder,
+            facts,
             once=dict(once),
+            previous=(lambda: self._previous(previous)) if previous is not None else None,
             part_path=part_path(paths[""]) if "" in paths else "",
             input_digest=attempt.input_digest,
         )
@@ -187,7 +193,7 @@ class Attempts:
             f"{path} was changed while the step was at work: it may have read something else than was accepted"
         )
         try:
-            refuse_others_files(attempt.node.spec, attempt.ctx, output)
+            refuse_others_files(attempt.node.spec, attempt.host, output)
             kept = self._refused.keep(attempt.node, attempt.round, output) if attempt.node.kind != "items" else []
         except (OutputRefusedError, DefinitionError):  # nothing that could be kept, or not ours to move
             kept = []
@@ -215,7 +221,7 @@ class Attempts:
             return Verdict(error=error, kind="timeout", message=f"timed out after {timeout:g} s")
         if issubclass(type(error), Rewind):
             return _sent_back(error)
-        stopped = disk_failed_under(attempt.ctx, error)
+        stopped = attempt.host.disk_failed(error) if attempt.host is not None else None
         if stopped is not None:
             raise stopped from error
         return Verdict(error=error, message=describe(error))
@@ -227,12 +233,12 @@ class Attempts:
         output = outcome.value if outcome.value is not None else self._streamed_output(attempt)
         if spec.writes is not None or spec.appends is not None:
             output = plain_output(spec, output)
-            refuse_others_files(attempt.node.spec, attempt.ctx, output)
+            refuse_others_files(attempt.node.spec, attempt.host, output)
         opened = self._heads.get(spec.name)
         if opened and not issubclass(type(output), str):
             raise OutputRefusedError(f"returned {type(output).__name__}, but {opened} begins with its text")
         checks = self.compiled.checks.get(spec.name)
-        refusal = self._checked(checks, attempt.node, attempt.ctx, output) if checks else ""
+        refusal = self._checked(checks, attempt.node, attempt.host, attempt.ctx, output) if checks else ""
         if refusal:
             kept = self._refused.keep(attempt.node, attempt.round, output)
             return Verdict(
@@ -248,8 +254,8 @@ class Attempts:
         """What a step gave that returned nothing: its stream, if any; half-finished text may have been whole."""
         if not attempt.has_stream:
             return None
-        size = attempt.ctx.stream_size if attempt.ctx is not None else None
-        return read_grown(self.artifacts.tree, part_path(self.inputs.paths(attempt.node)[""]), size)
+        size = attempt.host.stream_size if attempt.host is not None else None
+        return read_stream(self.artifacts.tree, part_path(self.inputs.paths(attempt.node)[""]), size)
 
     def check_again(self, checks: tuple[Check, ...], node: Node, output: Any) -> str:
         """The checks of an output that was not made just now: adopted, or kept.
@@ -258,14 +264,16 @@ class Attempts:
         """
         record = self.state.task(node.id)
         once = self.state.once.get(node.id, {}) if record.status != COMPLETED else {}
-        context = self._context(Attempt(node, record.attempt, record.round, "", {}), self._looking, once)
-        return self._checked(checks, node, context, output)
+        host = self._host(Attempt(node, record.attempt, record.round, "", {}), self._looking, once)
+        return self._checked(checks, node, host, Context(host, host.facts), output)
 
-    def _checked(self, checks: tuple[Check, ...], node: Node, ctx: Context | None, output: Any) -> str:
+    def _checked(
+        self, checks: tuple[Check, ...], node: Node, host: StepHost | None, ctx: Context | None, output: Any
+    ) -> str:
         """As `run_checks`; one that the machine, or the end of the run, kept from looking has not objected."""
         objection = self.run_checks(checks, node, ctx, output)
-        if ctx is not None and (objection or ctx.hit is not None):
-            ctx.require_whole()
+        if host is not None and (objection or host.hit is not None):
+            host.require_whole()
         return objection
 
     def run_checks(self, checks: tuple[Check, ...], node: Node, ctx: Any, output: Any) -> str:
@@ -304,10 +312,10 @@ class Attempts:
         made_from = {"input_digest": attempt.input_digest, "inputs": shorten(attempt.parts)}
         record = replace(record, version=node.spec.version, **made_from)
         seal = task_seal(node.id, node.spec, self.state.run_id, record)
-        if attempt.ctx is None:
+        if attempt.host is None:
             return seal
         cost, tokens = attempt.spent_before
-        return vary(seal, cost_usd=cost + attempt.ctx.booked_usd, tokens=tokens + attempt.ctx.booked_tokens)
+        return vary(seal, cost_usd=cost + attempt.host.booked_usd, tokens=tokens + attempt.host.booked_tokens)
 
     def _clear_part(self, attempt: Attempt, output: Any) -> None:
         """The stream has become the output; one that has not is a person's to look at."""
@@ -331,8 +339,8 @@ class Attempts:
 
 def discard_rest(attempt: Attempt) -> None:
     """Remove what a step has left at `ctx.out`: no attempt is ever given that, and it may fill the disk."""
-    if attempt.ctx is not None and attempt.ctx.given_out is not None:
-        temporaries.discard_output(attempt.ctx.given_out)
+    if attempt.host is not None and attempt.host.given_out is not None:
+        temporaries.discard_output(attempt.host.given_out)
 
 
 def _exited(

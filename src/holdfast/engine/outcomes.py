@@ -34,8 +34,8 @@ class Outcomes:
         if board.running.get(attempt.node.id) is not attempt:
             return False
         del board.running[attempt.node.id]
-        if attempt.ctx is not None:
-            attempt.ctx.end("this attempt is over")
+        if attempt.host is not None:
+            attempt.host.end("this attempt is over")
         board.scheduler.end(attempt.node)
         return True
 
@@ -203,9 +203,9 @@ class Outcomes:
         attempt.overran = True
         self.board.scheduler.give_room(attempt.node)
         words = f"timed out after {attempt.node.spec.timeout:g} s"
-        if attempt.ctx is not None:
+        if attempt.host is not None:
             # No retry begins before the thread has ended: what it is paying for now, the retry need not pay again.
-            attempt.ctx.end(f"it {words}", keeps_calls=True)
+            attempt.host.end(f"it {words}", keeps_calls=True)
         self.board.committer.record(ev.Overran(step_id=attempt.node.id, timeout=attempt.node.spec.timeout))
         verdict = Verdict(
             error=TimeoutError(words), kind="timeout", message=f"{words}, and its thread is still running"
@@ -218,8 +218,8 @@ class Outcomes:
             self.end(attempt)
             return
         node = attempt.node
-        if attempt.ctx is not None:
-            attempt.ctx.end("this attempt is over")
+        if attempt.host is not None:
+            attempt.host.end("this attempt is over")
         self.board.scheduler.end_overdue(node)
         if self.board.state.task(node.id).status == FAILED:
             self.board.scheduler.delay(node, clock.monotonic())

@@ -21,7 +21,7 @@ import msgspec
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.artifacts.keeping import LostValueError
-from holdfast.context import ContextEndedError, current_task
+from holdfast.context import current_task
 from holdfast.engine import entries
 from holdfast.engine.attempt import Attempt, Attempts, describe, discard_rest
 from holdfast.engine.board import Asking, Board
@@ -35,6 +35,7 @@ from holdfast.engine.standing import standing
 from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
+from holdfast.host import ContextEndedError
 from holdfast.pipeline.graph import Graph
 from holdfast.state import IN_PROGRESS
 
@@ -215,8 +216,8 @@ class Runner:
         """End what still runs, and record how the run stands."""
         for attempt in (*self.board.running.values(), *self.board.overruns.values()):
             attempt.overran = True
-            if attempt.ctx is not None:
-                attempt.ctx.end("the run was stopped")
+            if attempt.host is not None:
+                attempt.host.end("the run was stopped")
         self._coroutines.cancel_all()
         status, reason = IN_PROGRESS, "interrupted"
         if self.trouble is not None:
@@ -374,8 +375,8 @@ class Runner:
             assert outcome.error is not None
             return entries.CutOff(self._outcomes, attempt, describe(outcome.error))
         try:
-            if attempt.ctx is not None and attempt.ctx.hit is not None:  # whatever its body made of that
-                raise attempt.ctx.hit
+            if attempt.host is not None and attempt.host.hit is not None:  # whatever its body made of that
+                raise attempt.host.hit
             verdict = self.attempts.judge_outcome(attempt, outcome)
         except ContextEndedError:  # by the end of the run, while it was being checked
             return entries.Late(self._outcomes, attempt)

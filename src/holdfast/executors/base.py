@@ -41,10 +41,17 @@ class Outcome(msgspec.Struct, eq=False):
 class RemoteError(Exception):
     """What a body in a worker process raised; its type's name and message, as text."""
 
-    def __init__(self, message: str, kinds: tuple[str, ...] = (), retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        kinds: tuple[str, ...] = (),
+        retry_after: float | None = None,
+        of_system: OSError | None = None,
+    ) -> None:
         super().__init__(f"{kinds[0]}: {message}" if kinds else message)
         self.kinds = kinds  # the names of its type and of that type's bases, for retry_on
         self.retry_after = retry_after
+        self.of_system = of_system  # which of the system's errors it was, and about which file
 
 
 class Executor(Protocol):

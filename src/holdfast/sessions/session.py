@@ -25,7 +25,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Committer, Entry
-from holdfast.engine.saying import Saying
+from holdfast.engine.recorder import Saying
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.journal.log import EventLog
 from holdfast.journal.repair import repair

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
-from holdfast.engine.desk import DeafDesk
+from holdfast.engine.recorder import NoRecorder
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.foreseen import foreseen_files
@@ -50,8 +50,8 @@ def looking(
     choice = Choice(state.run_id, False, state.params)
 
     def make_judge(inputs: Inputs) -> Judge:
-        desk = DeafDesk(objects, layout.tmp)
-        attempts = Attempts(inputs, compiled, quarantine, desk) if compiled else None
+        recorder = NoRecorder(objects, layout.tmp)
+        attempts = Attempts(inputs, compiled, quarantine, recorder) if compiled else None
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
     try:

@@ -1,4 +1,6 @@
-"""Which reports of usage are on record already: what a replayed call cost is not booked again.
+"""Paid calls as one body makes them: whom usage belongs to, and which of them are in flight.
+
+What a replayed call cost is not booked again.
 
 Reports are counted. In a step that does one thing after the other, a report belongs to the call before it, and as
 many of a call are known as are on record for it. Calls may also go on side by side, and come to their end in
@@ -14,6 +16,12 @@ import contextvars
 import sys
 import threading
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Calls:
@@ -93,3 +101,55 @@ def _who() -> object:
     except RuntimeError:  # no loop runs in this thread
         task = None
     return weakref.ref(task) if task is not None else threading.get_ident()
+
+
+class CallsInFlight:
+    """The paid calls of one body that are in flight: one that has failed waits for their answers."""
+
+    def __init__(self) -> None:
+        self._calls: dict[object, asyncio.Task[Any] | None] = {}  # None: one that blocks a thread
+        self._wake: Callable[[], None] | None = None
+
+    @contextmanager
+    def one(self, *, awaited: bool) -> Iterator[None]:
+        """While this thread, or asyncio task, makes a call and waits for its record.
+
+        Whoever asks within whether a call may be made still is seen by who forbids it and then settles.
+        """
+        call = object()
+        self._calls[call] = _this_task() if awaited else None
+        try:
+            yield
+        finally:
+            del self._calls[call]
+            if self._wake is not None:
+                self._wake()
+
+    async def settle(self) -> None:
+        """Return when none is under way any more. Those that outlast whoever waits for them are cancelled.
+
+        Their tasks are not waited for: one that takes work from a queue has no end of its own.
+        """
+        import asyncio  # loaded, or nobody could await
+
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(changed.set)
+
+        self._wake = wake
+        try:
+            while self._calls:
+                await changed.wait()
+                changed.clear()
+        finally:
+            for task in list(self._calls.values()):
+                if task is not None:
+                    task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+def _this_task() -> asyncio.Task[Any] | None:
+    import asyncio  # loaded, or nobody could await
+
+    return asyncio.current_task()

@@ -41,7 +41,6 @@ from holdfast.errors import (
     StorageError,
     UsageError,
 )
-from holdfast.executors.base import Executor
 from holdfast.host import ContextEndedError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -199,18 +198,13 @@ class _Session:
             judge=self.judge,
             attempts=attempts,
             limits=Limits(settings.concurrency, self.open.budget_usd, settings.grace_s),
-            process_executor=self._process_executor,
+            reference=f"{self.compiled.file}:{self.compiled.variable or self.compiled.spec.name}",
             observers=(self.hooks.on_events,),
         )
         self.views: ViewShelf = self.open.closing(ViewShelf(self.layout, self.run_layout))
 
     def _call_committer(self) -> None:
         self.runner.call_committer()
-
-    def _process_executor(self) -> Executor:
-        from holdfast.executors.processes import ProcessExecutor
-
-        return ProcessExecutor(f"{self.compiled.file}:{self.compiled.variable or self.compiled.spec.name}")
 
     # --- running -------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from holdfast.engine.recorder import Recorder
 from holdfast.engine.refused import Refused, refuse_others_files
 from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
-from holdfast.executors.base import Call, Outcome, RemoteError
+from holdfast.executors.protocol import Call, Handle, Outcome, RemoteError
 from holdfast.host import Facts
 from holdfast.pipeline.compiling import Check, CompiledPipeline
 from holdfast.pipeline.memories import heads
@@ -36,7 +36,7 @@ from holdfast.wording import message_of, raised_at, writable
 QUICK_BYTES_MAX = 64 << 10
 
 
-class Attempt(msgspec.Struct, eq=False, weakref=True):
+class Attempt(msgspec.Struct, eq=False):
     """What the engine knows of a body that runs, or is about to."""
 
     node: Node
@@ -49,8 +49,8 @@ class Attempt(msgspec.Struct, eq=False, weakref=True):
     host: StepHost | None = None  # what its body, and its checks, speak to
     ctx: Context | None = None
     call: Call | None = None  # made ready ahead of its time
+    handle: Handle | None = None  # while its body runs
     outcome: Outcome | None = None
-    started: float = 0.0
     spent_before: tuple[float, int] = (0.0, 0)  # the task's cost and tokens when this attempt began
     overran: bool = False  # declared dead by its timeout, or by the end of the run
 
@@ -109,7 +109,8 @@ class Attempts:
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
         if node.material and "source" in spec.sources:
             self._note_source(attempt)
-        return Call(self.compiled.functions[spec.name], arguments, spec.timeout, spec.name)
+        settle = attempt.ctx.settle if attempt.ctx is not None and spec.is_async else None
+        return Call(self.compiled.functions[spec.name], arguments, spec.timeout, spec.name, node.id, settle)
 
     def prepare_ahead(self, attempt: Attempt) -> None:
         """Prepare before its start is durable. What goes wrong is met again, and told, once it has begun."""

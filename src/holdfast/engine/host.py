@@ -15,7 +15,7 @@ from holdfast import events as ev
 from holdfast.artifacts.products import OutputRefusedError
 from holdfast.engine.recorder import Recorder
 from holdfast.errors import StorageError
-from holdfast.executors.base import RemoteError
+from holdfast.executors.protocol import RemoteError
 from holdfast.host import ContextEndedError, Facts, KeptCall, PaidCall, Receipt, used_twice
 from holdfast.state import OnceRecord
 from holdfast.stores import disk

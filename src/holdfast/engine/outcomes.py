@@ -201,6 +201,8 @@ class Outcomes:
         del self.board.running[attempt.node.id]
         self.board.overruns[attempt.node.id] = attempt
         attempt.overran = True
+        if attempt.handle is not None:
+            attempt.handle.cancel()  # it gives up its place
         self.board.scheduler.give_room(attempt.node)
         words = f"timed out after {attempt.node.spec.timeout:g} s"
         if attempt.host is not None:
@@ -210,7 +212,7 @@ class Outcomes:
         verdict = Verdict(
             error=TimeoutError(words), kind="timeout", message=f"{words}, and its thread is still running"
         )
-        self.fail(attempt, verdict, clock.monotonic() - attempt.started)
+        self.fail(attempt, verdict, attempt.node.spec.timeout)
 
     def came_back(self, attempt: Attempt) -> None:
         """A body that had been declared dead, or stopped, has ended: now a retry may start."""

@@ -5,7 +5,8 @@ run                  the caller's thread: nudges the first batch, then sleeps un
 Considering          inside every commit: what may start (considering.py)
 _make_ready          while the disk takes a batch: prepare what it starts, if that is a single attempt
 _deliver             once a batch is durable: dispatch what it started, tell the observers
-_work_on, _hand_in   worker threads: prepare, run the body (or take what a coroutine gave), judge, hand it in
+_begin               a thread prepares the call, and submits it to the executor of its step
+_ended, _hand_in     the body has ended: a thread judges what came of it, and commits
 Outcomes             inside a commit: what an attempt's end does (outcomes.py, entries.py)
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 
@@ -27,14 +29,11 @@ from holdfast.engine.attempt import Attempt, Attempts, describe, discard_rest
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry, Recorded
 from holdfast.engine.considering import Considering, Judge
-from holdfast.engine.coroutines import Coroutines
-from holdfast.engine.deadlines import Deadlines
 from holdfast.engine.outcomes import Outcomes
-from holdfast.engine.pool import Pool
 from holdfast.engine.standing import standing
-from holdfast.engine.workers import Job, Workers
 from holdfast.errors import HoldfastError, StorageError
-from holdfast.executors.base import Call, Executor, InlineExecutor, Outcome
+from holdfast.executors.protocol import Call, Executor, Outcome
+from holdfast.executors.threads import ThreadExecutor
 from holdfast.host import ContextEndedError
 from holdfast.pipeline.graph import Graph
 from holdfast.state import IN_PROGRESS
@@ -63,7 +62,7 @@ class Runner:
         judge: Judge,
         attempts: Attempts,
         limits: Limits,
-        process_executor: Callable[[], Executor],
+        reference: str,
         observers: Sequence[Observer],
     ) -> None:
         self.board = board
@@ -79,21 +78,14 @@ class Runner:
         self._considering = considering = Considering(
             board, judge, attempts, concurrency=limits.concurrency, budget_usd=limits.budget_usd
         )
-        self._inline = InlineExecutor()
-        self._pool = Pool(process_executor)
         self.context = contextvars.Context()  # in which the bodies of this run begin
-        self._workers = Workers(
-            self.committer.pump, self.committer.has_mail, self.context, fail=self.committer.fail
-        )
-        self._coroutines = Coroutines(
-            board.compiled,
-            self._workers,
-            self.context,
-            prepare=self._prepared,
-            hand_in=self._hand_in,
-            halt=self.halt,
-        )
-        self._deadlines = Deadlines()
+        self._reference = reference  # FILE.py:NAME, by which worker processes load the pipeline
+        self._threads = ThreadExecutor(limits.concurrency, self.context, fail=self.committer.fail)
+        self._executors: dict[str, Executor] = {"thread": self._threads}
+        self._has_called_committer = False
+        self._failed: list[Attempt] = []  # coroutines, on their way to a thread that hands them in
+        self._hands_in_failed = False
+        self._mutex = threading.Lock()
         # SimpleQueue.put may be called from a signal handler; an Event may not.
         self._bell: SimpleQueue[None] = SimpleQueue()
         board.on_trouble = lambda error: self.halt(error, "work on")
@@ -109,8 +101,15 @@ class Runner:
     # --- the caller's thread -------------------------------------------------------------------------------
 
     def call_committer(self) -> None:
-        """For coroutines: have a worker thread commit what is in the inbox."""
-        self._workers.call_committer()
+        """For coroutines: have a thread commit what is in the inbox."""
+        if not self._has_called_committer:
+            self._has_called_committer = True
+            self._threads.run(self._pump)
+
+    def _pump(self) -> None:
+        self._has_called_committer = False
+        self._threads.almost_done()
+        self.committer.pump()
 
     def hear(self, events: Sequence[ev.Event]) -> None:
         """Record what somebody wants while the run goes on, and act on it."""
@@ -150,7 +149,7 @@ class Runner:
         return told
 
     def _supervise(self) -> None:
-        """Sleep until nothing is left to do, minding deadlines, delays and the grace period."""
+        """Sleep until nothing is left to do, minding delays and the grace period."""
         give_up_at: float | None = None
         while not self.committer.exclusively(self._finished):
             now = clock.monotonic()
@@ -161,7 +160,6 @@ class Runner:
             else:
                 give_up_at = None
             self._sleep(self.committer.exclusively(lambda: self._patience(now, give_up_at)))  # noqa: B023
-            self._expire(clock.monotonic())
             if self.committer.exclusively(self._something_due):
                 self.committer.commit(entries.Nudge())
         if self.committer.failed is not None:
@@ -204,9 +202,6 @@ class Runner:
         """How long the caller's thread may sleep."""
         # Never for long: a signal that comes just before the sleep begins does not end it.
         waits = [NAP_MAX_S] if give_up_at is None else [NAP_MAX_S, give_up_at - now]
-        deadline = self._deadlines.next_at()
-        if deadline is not None:
-            waits.append(deadline - now)
         due = None if self._starts_nothing() else self.board.scheduler.next_due(now)
         if due is not None:
             waits.append(due)
@@ -218,7 +213,8 @@ class Runner:
             attempt.overran = True
             if attempt.host is not None:
                 attempt.host.end("the run was stopped")
-        self._coroutines.cancel_all()
+            if attempt.handle is not None:
+                attempt.handle.cancel()
         status, reason = IN_PROGRESS, "interrupted"
         if self.trouble is not None:
             reason = self.trouble.message
@@ -230,9 +226,8 @@ class Runner:
         return status
 
     def _close(self) -> None:
-        self._workers.close()
-        self._coroutines.close()
-        self._pool.close()
+        for executor in self._executors.values():
+            executor.close()
 
     # --- once a batch is written, and once it is durable ---------------------------------------------------
 
@@ -261,48 +256,91 @@ class Runner:
         if starting:
             self._dispatch(starting)
         asking, self.board.to_ask = self.board.to_ask, []
-        if asking:
-            self._workers.add([functools.partial(self._ask, one) for one in asking])
+        for one in asking:
+            self._threads.run(functools.partial(self._ask, one))
         if any(type(one.event) is ev.TasksAdopted for one in recorded):
             recorded = list(_one_by_one(recorded))
         for observer in self.observers:
             observer(recorded)
 
     def _dispatch(self, starting: Sequence[Attempt]) -> None:
-        jobs: list[Job] = []
-        coroutines: list[Attempt] = []
+        """Have threads prepare these: one for all coroutines, and of the others one for each."""
         running = self.board.running
+        coroutines: list[Attempt] = []
         for attempt in starting:
-            node = attempt.node
-            running[node.id] = attempt
-            if node.spec.is_async:
+            running[attempt.node.id] = attempt
+            if attempt.node.spec.is_async:
                 coroutines.append(attempt)
-            else:
-                jobs.append(functools.partial(self._work_on, attempt))
         if coroutines:
-            self._coroutines.start(coroutines)
-        self._workers.add(jobs)
+            self._threads.run(functools.partial(self._begin, self._executor_of(coroutines[0]), coroutines))
+        for attempt in starting:
+            if not attempt.node.spec.is_async:
+                self._threads.run(functools.partial(self._begin, self._executor_of(attempt), (attempt,)))
 
-    def _expire(self, now: float) -> None:
-        """Declare sync bodies dead whose time is up. Their threads go on; their contexts do not.
+    def _executor_of(self, attempt: Attempt) -> Executor:
+        """The one in which its body runs, made when the first needs it."""
+        node = attempt.node
+        kind = node.spec.executor if node.kind == "step" else "thread"
+        kind = "loop" if node.spec.is_async else kind
+        if kind not in self._executors:
+            self._executors[kind] = self._made(kind)
+        return self._executors[kind]
 
-        One that has ended has met its deadline, however long its checks take, or the commit before its own.
-        """
-        while (attempt := self._deadlines.take(now)) is not None:
-            if (
-                attempt.outcome is None
-                and self.board.running.get(attempt.node.id) is attempt
-                and not attempt.overran
-            ):
-                self.committer.commit(entries.Overdue(self._outcomes, attempt))
+    def _made(self, kind: str) -> Executor:
+        if kind == "loop":
+            from holdfast.executors.loop import LoopExecutor  # asyncio is loaded only where steps use it
+
+            return LoopExecutor(self._threads, self.context, told=self.committer.pump)
+        from holdfast.executors.processes import ProcessExecutor
+
+        return ProcessExecutor(self._threads, self._reference)
 
     # --- worker threads ------------------------------------------------------------------------------------
 
-    def _work_on(self, attempt: Attempt) -> None:
+    def _begin(self, executor: Executor, attempts: Sequence[Attempt]) -> None:
+        """Prepare these attempts, and submit them."""
+        self._threads.almost_done()
+        for attempt in attempts:
+            token = current_task.set(attempt.node.id)
+            try:
+                call = self._prepared(attempt)
+            except Exception as error:
+                self._hand_in(attempt, Outcome(error=error))
+                continue
+            finally:
+                current_task.reset(token)
+            attempt.handle = executor.submit(call, attempt.host)
+            attempt.handle.done(functools.partial(self._ended, attempt), functools.partial(self._overdue, attempt))
+
+    def _overdue(self, attempt: Attempt) -> None:
+        """Declare a body dead whose time is up. Its thread goes on; its context does not.
+
+        One that has ended has met its deadline, however long its checks take, or the commit before its own.
+        """
+        if attempt.outcome is None and self.board.running.get(attempt.node.id) is attempt and not attempt.overran:
+            self.committer.commit(entries.Overdue(self._outcomes, attempt))
+
+    def _ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        """A body has ended. What follows of a coroutine must not take long: others wait to be told."""
+        attempt.handle = None
+        is_async = attempt.node.spec.is_async
+        if not outcome.has_begun and isinstance(outcome.error, OSError | StorageError):
+            outcome.error = self.halt(outcome.error, "start an event loop" if is_async else "start")
+        if not is_async:
+            self._hand_in(attempt, outcome)
+        elif self.board.compiled.checks.get(attempt.node.spec.name):
+            attempt.outcome = outcome
+            self._threads.run(functools.partial(self._hand_in, attempt, outcome))
+        elif outcome.broke_off:
+            self._hand_in_later(attempt, outcome)
+        else:
+            self._submit_judged(attempt, outcome)  # and the loop's executor has all of them committed
+
+    def _hand_in(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Judge what came of an attempt, and commit it."""
         token = current_task.set(attempt.node.id)
+        attempt.outcome = outcome
         try:
-            outcome = attempt.outcome = self._execute(attempt)
-            self._workers.body_ended()
             if self.attempts.is_quick_to_judge(attempt, outcome) and self.committer.has_time():
                 self.committer.commit(entries.Unjudged(self._judged, attempt, outcome))
             else:
@@ -313,37 +351,45 @@ class Runner:
         finally:
             current_task.reset(token)
 
+    def _hand_in_later(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Have one thread hand in all coroutines that fail meanwhile: each waits for a signal first."""
+        attempt.outcome = outcome
+        with self._mutex:
+            self._failed.append(attempt)
+            is_handed_in, self._hands_in_failed = self._hands_in_failed, True
+        if not is_handed_in:
+            self._threads.run(self._hand_in_failed)
+
+    def _hand_in_failed(self) -> None:
+        while True:
+            with self._mutex:
+                failed, self._failed = self._failed, []
+                if not failed:
+                    self._hands_in_failed = False
+                    return
+            for number, attempt in enumerate(failed):
+                assert attempt.outcome is not None
+                if not number:
+                    self._let_a_signal_in(attempt.outcome)
+                self._submit_judged(attempt, attempt.outcome)
+            self.committer.pump()
+
+    def _submit_judged(self, attempt: Attempt, outcome: Outcome) -> None:
+        token = current_task.set(attempt.node.id)
+        attempt.outcome = outcome
+        self.committer.submit(self._judged(attempt, outcome))
+        current_task.reset(token)
+
     def _ask(self, asking: Asking) -> None:
         try:
             asking.reasons = self._considering.checklist(asking.phase)
-            self._workers.body_ended()
+            self._threads.almost_done()
             self.committer.commit(entries.Answered(self._considering, asking))
         except (OSError, StorageError) as error:
             self.halt(error, "read an input")
             self.committer.commit(entries.Unasked(self.board, asking))
         except BaseException as error:  # a mistake of ours
             self.committer.commit(entries.Broken(error))
-
-    def _execute(self, attempt: Attempt) -> Outcome:
-        try:
-            call = self._prepared(attempt)
-        except Exception as error:
-            return Outcome(error=error)
-        node = attempt.node
-        if node.kind == "step" and node.spec.executor == "process":
-            try:
-                return self._pool.run(call)
-            except StorageError as error:  # the system starts no process
-                return Outcome(error=self.halt(error, "start"))
-        if call.timeout:
-            self._watch(attempt, call.timeout)
-        return self._inline.run(call)
-
-    def _watch(self, attempt: Attempt, timeout: float) -> None:
-        """Its time runs from now on: the body begins, and its context, which could be ended, is there."""
-        attempt.started = clock.monotonic()
-        self._deadlines.add(attempt.started + timeout, attempt)
-        self._bell.put(None)
 
     def _prepared(self, attempt: Attempt) -> Call:
         """The call with its inputs. One that the machine cannot read, or a mistake of ours, stops the run."""
@@ -391,22 +437,6 @@ class Runner:
         """Ctrl-C in a terminal also ends what steps have started there, and that may be heard of first."""
         if not self.interrupted and outcome.broke_off:
             clock.sleep(ECHO_S)
-
-    def _hand_in(self, ended: Sequence[Attempt]) -> None:
-        """Judge what ran on the loop, in a worker: what went well is one batch, what failed another."""
-        through = [(attempt, attempt.outcome) for attempt in ended if attempt.outcome is not None]
-        failed = [(attempt, outcome) for attempt, outcome in through if outcome.broke_off]
-        self._hand_in_all([pair for pair in through if not pair[1].broke_off])
-        if failed:
-            self._let_a_signal_in(failed[0][1])
-            self._hand_in_all(failed)
-
-    def _hand_in_all(self, through: Sequence[tuple[Attempt, Outcome]]) -> None:
-        for attempt, outcome in through:
-            token = current_task.set(attempt.node.id)
-            self.committer.submit(self._judged(attempt, outcome))
-            current_task.reset(token)
-        self.committer.pump()
 
 
 def _one_by_one(recorded: Sequence[Recorded]) -> Iterator[Recorded]:

@@ -181,20 +181,21 @@ class _Session:
         with seldom():
             graph = build_graph(self.compiled.spec, items)
         self.inputs = inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
+        board = Board(inputs, self.compiled, self.committer)
         recorder = RunRecorder(
             self.committer,
             self.open.objects,
             self.open.tree,
             self.layout.tmp,
             self._call_committer,
-            lambda error: self.runner.halt(error, "work on"),
+            board.halt,
         )
         looking = LookingRecorder(self.open.objects, self.layout.tmp, recorder)
         attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, recorder, looking)
         self.judge = self.open.judge(inputs, attempts, claims={})
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(
-            Board(inputs, self.compiled, self.committer),
+            board,
             judge=self.judge,
             attempts=attempts,
             limits=Limits(settings.concurrency, self.open.budget_usd, settings.grace_s),
@@ -204,7 +205,7 @@ class _Session:
         self.views: ViewShelf = self.open.closing(ViewShelf(self.layout, self.run_layout))
 
     def _call_committer(self) -> None:
-        self.runner.call_committer()
+        self.runner.bodies.call_committer()
 
     # --- running -------------------------------------------------------------------------------------------
 
@@ -222,7 +223,7 @@ class _Session:
         self.runner.board.on_order = self.keeper.hurry
         self.hooks.on_open(self.picture, self.runner.stop)
         self.inputs.expect_files(in_order(self.inputs.graph), unrecorded=False)
-        logs = TaskLogs(self.run_layout.logs, self.runner.context, self.hooks.on_log)
+        logs = TaskLogs(self.run_layout.logs, self.runner.bodies.context, self.hooks.on_log)
         with logs, _handled_signals(self.runner.stop, self.hooks.signals):
             try:
                 status = self.runner.run()
@@ -230,8 +231,8 @@ class _Session:
                 self.keeper.close()
                 self._last_words()
         self.committer.close(ContextEndedError("the run has ended"))
-        if self.runner.trouble is not None:
-            raise self.runner.trouble
+        if self.runner.board.trouble is not None:
+            raise self.runner.board.trouble
         picture = self.picture()
         asked = picture.tasks if picture.counts.get(NEEDS_REVIEW) else ()
         review = [task for task in asked if shown_status(picture, task) == NEEDS_REVIEW]
@@ -330,7 +331,7 @@ class _Session:
         try:
             self._write_last_words()
         except (OSError, StorageError):
-            if self.runner.trouble is None:  # else that is told: the machine had it before
+            if self.runner.board.trouble is None:  # else that is told: the machine had it before
                 raise
 
     def _write_last_words(self) -> None:

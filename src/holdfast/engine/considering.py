@@ -126,7 +126,7 @@ class Considering:
         except (OSError, StorageError) as error:
             if self._is_first:  # nothing was done yet
                 raise
-            self.board.on_trouble(error)
+            self.board.halt(error)
 
     def _consider(self, node: Node) -> None:
         """Look at a node whose producers are all through."""

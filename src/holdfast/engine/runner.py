@@ -1,45 +1,37 @@
-"""The loop around it all: start, wait, watch deadlines and signals, end. Prints nothing; observers are told.
+"""The loop around it all: start, wait, watch the clock and signals, end. Prints nothing; observers are told.
 
 run                  the caller's thread: nudges the first batch, then sleeps until nothing is left to do, and
                      looks now and then whether another process has recorded something
 Considering          inside every commit: what may start (considering.py)
 _make_ready          while the disk takes a batch: prepare what it starts, if that is a single attempt
-_deliver             once a batch is durable: dispatch what it started, tell the observers
-_begin               a thread prepares the call, and submits it to the executor of its step
-_ended, _hand_in     the body has ended: a thread judges what came of it, and commits
+_deliver             once a batch is durable: begin what it started, tell the observers
+Bodies               threads prepare calls and submit them, judge what came of them, and commit (bodies.py)
 Outcomes             inside a commit: what an attempt's end does (outcomes.py, entries.py)
 """
 
 from __future__ import annotations
 
-import contextvars
-import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 
 import msgspec
 
 from holdfast import clock
 from holdfast import events as ev
-from holdfast.artifacts.keeping import LostValueError
-from holdfast.context import current_task
 from holdfast.engine import entries
-from holdfast.engine.attempt import Attempt, Attempts, describe, discard_rest
+from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Asking, Board
-from holdfast.engine.commit import Entry, Recorded
+from holdfast.engine.bodies import Bodies
+from holdfast.engine.commit import Recorded
 from holdfast.engine.considering import Considering, Judge
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.standing import standing
-from holdfast.errors import HoldfastError, StorageError
-from holdfast.executors.protocol import Call, Executor, Outcome
-from holdfast.executors.threads import ThreadExecutor
-from holdfast.host import ContextEndedError
+from holdfast.errors import StorageError
 from holdfast.pipeline.graph import Graph
 from holdfast.state import IN_PROGRESS
 
 NAP_MAX_S = 0.5
-ECHO_S = 0.05  # how much later than a step whose child it ended a signal may reach us
 
 Observer = Callable[[Sequence[Recorded]], None]
 
@@ -69,8 +61,6 @@ class Runner:
         self.committer = board.committer
         self.attempts = attempts
         self.observers = list(observers)
-        self.interrupted = False
-        self.trouble: StorageError | None = None  # what the machine did to one task, and not to the record
         self._looked_after = False  # files that were touched during the run
         self._budget_usd = limits.budget_usd
         self._grace_s = limits.grace_s
@@ -78,17 +68,10 @@ class Runner:
         self._considering = considering = Considering(
             board, judge, attempts, concurrency=limits.concurrency, budget_usd=limits.budget_usd
         )
-        self.context = contextvars.Context()  # in which the bodies of this run begin
-        self._reference = reference  # FILE.py:NAME, by which worker processes load the pipeline
-        self._threads = ThreadExecutor(limits.concurrency, self.context, fail=self.committer.fail)
-        self._executors: dict[str, Executor] = {"thread": self._threads}
-        self._has_called_committer = False
-        self._failed: list[Attempt] = []  # coroutines, on their way to a thread that hands them in
-        self._hands_in_failed = False
-        self._mutex = threading.Lock()
+        self.bodies = Bodies(board, attempts, self._outcomes, width=limits.concurrency, reference=reference)
         # SimpleQueue.put may be called from a signal handler; an Event may not.
         self._bell: SimpleQueue[None] = SimpleQueue()
-        board.on_trouble = lambda error: self.halt(error, "work on")
+        board.on_halt = lambda: self._bell.put(None)
         self.committer.on_batch = considering.advance
         self.committer.on_foreign = considering.heard
         self.committer.on_written = self._make_ready
@@ -100,17 +83,6 @@ class Runner:
 
     # --- the caller's thread -------------------------------------------------------------------------------
 
-    def call_committer(self) -> None:
-        """For coroutines: have a thread commit what is in the inbox."""
-        if not self._has_called_committer:
-            self._has_called_committer = True
-            self._threads.run(self._pump)
-
-    def _pump(self) -> None:
-        self._has_called_committer = False
-        self._threads.almost_done()
-        self.committer.pump()
-
     def hear(self, events: Sequence[ev.Event]) -> None:
         """Record what somebody wants while the run goes on, and act on it."""
         self.committer.commit(entries.Heard(self._considering, events))
@@ -118,7 +90,7 @@ class Runner:
     def run(self) -> str:
         """Work until nothing more can be done; gives the run's status. Raises what the disk or a lock said.
 
-        What the machine did to one task only is in `trouble`: then the record is whole, and says so.
+        What the machine did to one task only is in `board.trouble`: then the record is whole, and says so.
         """
         try:
             self.committer.commit(entries.Nudge())
@@ -129,24 +101,15 @@ class Runner:
                 self._supervise()
             return self._stop()
         finally:
-            self._close()
+            self.bodies.close()
 
     def stop(self) -> None:
         """Start nothing new; what runs may finish within the grace period. A second call ends that at once."""
-        if self.interrupted:
+        if self.board.interrupted:
             self._grace_s = 0.0
         self.board.stopping = True
-        self.interrupted = True
+        self.board.interrupted = True
         self._bell.put(None)
-
-    def halt(self, error: OSError | StorageError, doing: str) -> StorageError:
-        """The machine failed a task: start nothing new, and let what runs keep what it has been paid for."""
-        told = error if isinstance(error, StorageError) else StorageError.from_os(error, doing)
-        if self.committer.failed is None:  # else that came first
-            self.trouble = self.trouble or told
-        self.board.stopping = True
-        self._bell.put(None)
-        return told
 
     def _supervise(self) -> None:
         """Sleep until nothing is left to do, minding delays and the grace period."""
@@ -163,7 +126,7 @@ class Runner:
             if self.committer.exclusively(self._something_due):
                 self.committer.commit(entries.Nudge())
         if self.committer.failed is not None:
-            raise self.trouble or self.committer.failed  # the first: the second may be the same disk's
+            raise self.board.trouble or self.committer.failed  # the first: the second may be the same disk's
 
     def _sleep(self, seconds: float) -> None:
         try:
@@ -209,25 +172,16 @@ class Runner:
 
     def _stop(self) -> str:
         """End what still runs, and record how the run stands."""
-        for attempt in (*self.board.running.values(), *self.board.overruns.values()):
-            attempt.overran = True
-            if attempt.host is not None:
-                attempt.host.end("the run was stopped")
-            if attempt.handle is not None:
-                attempt.handle.cancel()
+        self.bodies.stop((*self.board.running.values(), *self.board.overruns.values()))
         status, reason = IN_PROGRESS, "interrupted"
-        if self.trouble is not None:
-            reason = self.trouble.message
-        elif not self.interrupted:
+        if self.board.trouble is not None:
+            reason = self.board.trouble.message
+        elif not self.board.interrupted:
             status, reason = standing(self.board, budget_usd=self._budget_usd, looked_after=self._looked_after)
         self.committer.commit(entries.Ending(self._outcomes, status, reason))
         if self.committer.failed is not None:
-            raise self.trouble or self.committer.failed
+            raise self.board.trouble or self.committer.failed
         return status
-
-    def _close(self) -> None:
-        for executor in self._executors.values():
-            executor.close()
 
     # --- once a batch is written, and once it is durable ---------------------------------------------------
 
@@ -253,190 +207,27 @@ class Runner:
             self._bell.put(None)
 
     def _pass_on(self, starting: Sequence[Attempt], recorded: Sequence[Recorded]) -> None:
-        if starting:
-            self._dispatch(starting)
+        for attempt in starting:
+            self.board.running[attempt.node.id] = attempt
+        self.bodies.begin(starting)
         asking, self.board.to_ask = self.board.to_ask, []
         for one in asking:
-            self._threads.run(functools.partial(self._ask, one))
+            self.bodies.threads.run(partial(self._ask, one))
         if any(type(one.event) is ev.TasksAdopted for one in recorded):
             recorded = list(_one_by_one(recorded))
         for observer in self.observers:
             observer(recorded)
 
-    def _dispatch(self, starting: Sequence[Attempt]) -> None:
-        """Have threads prepare these: one for all coroutines, and of the others one for each."""
-        running = self.board.running
-        coroutines: list[Attempt] = []
-        for attempt in starting:
-            running[attempt.node.id] = attempt
-            if attempt.node.spec.is_async:
-                coroutines.append(attempt)
-        if coroutines:
-            self._threads.run(functools.partial(self._begin, self._executor_of(coroutines[0]), coroutines))
-        for attempt in starting:
-            if not attempt.node.spec.is_async:
-                self._threads.run(functools.partial(self._begin, self._executor_of(attempt), (attempt,)))
-
-    def _executor_of(self, attempt: Attempt) -> Executor:
-        """The one in which its body runs, made when the first needs it."""
-        node = attempt.node
-        kind = node.spec.executor if node.kind == "step" else "thread"
-        kind = "loop" if node.spec.is_async else kind
-        if kind not in self._executors:
-            self._executors[kind] = self._made(kind)
-        return self._executors[kind]
-
-    def _made(self, kind: str) -> Executor:
-        if kind == "loop":
-            from holdfast.executors.loop import LoopExecutor  # asyncio is loaded only where steps use it
-
-            return LoopExecutor(self._threads, self.context, told=self.committer.pump)
-        from holdfast.executors.processes import ProcessExecutor
-
-        return ProcessExecutor(self._threads, self._reference)
-
-    # --- worker threads ------------------------------------------------------------------------------------
-
-    def _begin(self, executor: Executor, attempts: Sequence[Attempt]) -> None:
-        """Prepare these attempts, and submit them."""
-        self._threads.almost_done()
-        for attempt in attempts:
-            token = current_task.set(attempt.node.id)
-            try:
-                call = self._prepared(attempt)
-            except Exception as error:
-                self._hand_in(attempt, Outcome(error=error))
-                continue
-            finally:
-                current_task.reset(token)
-            attempt.handle = executor.submit(call, attempt.host)
-            attempt.handle.done(functools.partial(self._ended, attempt), functools.partial(self._overdue, attempt))
-
-    def _overdue(self, attempt: Attempt) -> None:
-        """Declare a body dead whose time is up. Its thread goes on; its context does not.
-
-        One that has ended has met its deadline, however long its checks take, or the commit before its own.
-        """
-        if attempt.outcome is None and self.board.running.get(attempt.node.id) is attempt and not attempt.overran:
-            self.committer.commit(entries.Overdue(self._outcomes, attempt))
-
-    def _ended(self, attempt: Attempt, outcome: Outcome) -> None:
-        """A body has ended. What follows of a coroutine must not take long: others wait to be told."""
-        attempt.handle = None
-        is_async = attempt.node.spec.is_async
-        if not outcome.has_begun and isinstance(outcome.error, OSError | StorageError):
-            outcome.error = self.halt(outcome.error, "start an event loop" if is_async else "start")
-        if not is_async:
-            self._hand_in(attempt, outcome)
-        elif self.board.compiled.checks.get(attempt.node.spec.name):
-            attempt.outcome = outcome
-            self._threads.run(functools.partial(self._hand_in, attempt, outcome))
-        elif outcome.broke_off:
-            self._hand_in_later(attempt, outcome)
-        else:
-            self._submit_judged(attempt, outcome)  # and the loop's executor has all of them committed
-
-    def _hand_in(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Judge what came of an attempt, and commit it."""
-        token = current_task.set(attempt.node.id)
-        attempt.outcome = outcome
-        try:
-            if self.attempts.is_quick_to_judge(attempt, outcome) and self.committer.has_time():
-                self.committer.commit(entries.Unjudged(self._judged, attempt, outcome))
-            else:
-                self._let_a_signal_in(outcome)
-                self.committer.commit(self._judged(attempt, outcome))
-        except BaseException as error:  # a mistake of ours: the run would wait for this attempt for ever
-            self.committer.commit(entries.Broken(error))
-        finally:
-            current_task.reset(token)
-
-    def _hand_in_later(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Have one thread hand in all coroutines that fail meanwhile: each waits for a signal first."""
-        attempt.outcome = outcome
-        with self._mutex:
-            self._failed.append(attempt)
-            is_handed_in, self._hands_in_failed = self._hands_in_failed, True
-        if not is_handed_in:
-            self._threads.run(self._hand_in_failed)
-
-    def _hand_in_failed(self) -> None:
-        while True:
-            with self._mutex:
-                failed, self._failed = self._failed, []
-                if not failed:
-                    self._hands_in_failed = False
-                    return
-            for number, attempt in enumerate(failed):
-                assert attempt.outcome is not None
-                if not number:
-                    self._let_a_signal_in(attempt.outcome)
-                self._submit_judged(attempt, attempt.outcome)
-            self.committer.pump()
-
-    def _submit_judged(self, attempt: Attempt, outcome: Outcome) -> None:
-        token = current_task.set(attempt.node.id)
-        attempt.outcome = outcome
-        self.committer.submit(self._judged(attempt, outcome))
-        current_task.reset(token)
-
     def _ask(self, asking: Asking) -> None:
         try:
             asking.reasons = self._considering.checklist(asking.phase)
-            self._threads.almost_done()
+            self.bodies.threads.almost_done()
             self.committer.commit(entries.Answered(self._considering, asking))
         except (OSError, StorageError) as error:
-            self.halt(error, "read an input")
+            self.board.halt(error, "read an input")
             self.committer.commit(entries.Unasked(self.board, asking))
         except BaseException as error:  # a mistake of ours
             self.committer.commit(entries.Broken(error))
-
-    def _prepared(self, attempt: Attempt) -> Call:
-        """The call with its inputs. One that the machine cannot read, or a mistake of ours, stops the run."""
-        try:
-            call = attempt.call or self.attempts.prepare(attempt)
-        except (OSError, StorageError) as error:
-            raise self.halt(error, "read an input") from error
-        except (LostValueError, HoldfastError):
-            raise
-        except Exception as error:
-            self.committer.fail(error)
-            raise
-        if attempt.overran or self.committer.failed is not None or self.trouble is not None:
-            raise ContextEndedError("the run has ended")  # nobody could record what this body is paid for
-        return call
-
-    def _judged(self, attempt: Attempt, outcome: Outcome) -> Entry:
-        """What an outcome comes to, as an entry. Whatever goes wrong here stops the run, and is told."""
-        entry = self._entry_of(attempt, outcome)
-        discard_rest(attempt)
-        return entry
-
-    def _entry_of(self, attempt: Attempt, outcome: Outcome) -> Entry:
-        # After a failure, or the end of the run, an output could no longer be recorded: so none is written.
-        stopped = outcome.cancelled and self.board.stopping
-        if attempt.overran or stopped or self.committer.failed is not None:
-            return entries.Late(self._outcomes, attempt)
-        if (self.interrupted or self.trouble is not None) and outcome.broke_off:
-            assert outcome.error is not None
-            return entries.CutOff(self._outcomes, attempt, describe(outcome.error))
-        try:
-            if attempt.host is not None and attempt.host.hit is not None:  # whatever its body made of that
-                raise attempt.host.hit
-            verdict = self.attempts.judge_outcome(attempt, outcome)
-        except ContextEndedError:  # by the end of the run, while it was being checked
-            return entries.Late(self._outcomes, attempt)
-        except (OSError, StorageError) as error:
-            return entries.CutOff(self._outcomes, attempt, self.halt(error, "work on").message)
-        except BaseException as error:
-            self.committer.fail(error)  # at once: the commit to come must not mask it
-            return entries.Broken(error)
-        return entries.Report(self._outcomes, attempt, verdict, outcome.duration)
-
-    def _let_a_signal_in(self, outcome: Outcome) -> None:
-        """Ctrl-C in a terminal also ends what steps have started there, and that may be heard of first."""
-        if not self.interrupted and outcome.broke_off:
-            clock.sleep(ECHO_S)
 
 
 def _one_by_one(recorded: Sequence[Recorded]) -> Iterator[Recorded]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -39,8 +38,8 @@ class LoopExecutor:
         self._mutex = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._submitted: deque[tuple[_Coroutine, Call]] = deque()
-        self._ended: deque[tuple[_Coroutine, Outcome]] = deque()
+        self._submitted: list[tuple[_Coroutine, Call]] = []
+        self._ended: list[tuple[_Coroutine, Outcome]] = []
         self._is_telling = False
         self.running: set[_Coroutine] = set()  # a loop keeps its tasks only weakly
         self._stopped = False
@@ -90,13 +89,18 @@ class LoopExecutor:
     def _tell_all(self) -> None:
         while True:
             with self._mutex:
-                if not self._ended:
-                    self._is_telling = False
-                    break
-                coroutine, outcome = self._ended.popleft()
-            coroutine.end(outcome)
+                ended, self._ended = self._ended, []
+            if not ended:
+                break
+            for coroutine, outcome in ended:
+                coroutine.end(outcome)
         self._pool.almost_done()
         self._told()
+        with self._mutex:
+            self._is_telling = bool(self._ended)
+            if not self._is_telling:
+                return
+        self._pool.run(self._tell_all)  # after what was submitted just now
 
     # --- the loop ------------------------------------------------------------------------------------------
 
@@ -134,7 +138,7 @@ class LoopExecutor:
     def _spawn(self) -> None:
         assert self._loop is not None
         with self._mutex:
-            submitted, self._submitted = self._submitted, deque()
+            submitted, self._submitted = self._submitted, []
         for coroutine, call in submitted:
             # Not in the context of whoever asked: that may be another body, in the middle of a paid call.
             coroutine.begin(self._loop, call, self._context.copy())

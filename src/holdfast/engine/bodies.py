@@ -115,7 +115,8 @@ class Bodies:
         try:
             return self._prepared(attempt)
         except Exception as error:
-            self._hand_in(attempt, Outcome(error=error))
+            attempt.outcome = Outcome(error=error)
+            self._hand_in(attempt, attempt.outcome)
             return None
         finally:
             current_task.reset(token)
@@ -130,24 +131,22 @@ class Bodies:
 
     def _ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """A body has ended. What follows of a coroutine must not take long: others wait to be told."""
-        attempt.handle = None
+        attempt.handle, attempt.outcome = None, outcome
         is_async = attempt.node.spec.is_async
         if not outcome.has_begun and isinstance(outcome.error, OSError | StorageError):
             outcome.error = self.board.halt(outcome.error, "start an event loop" if is_async else "start")
         if not is_async:
             self._hand_in(attempt, outcome)
         elif self.board.compiled.checks.get(attempt.node.spec.name):
-            attempt.outcome = outcome
             self.threads.run(partial(self._hand_in, attempt, outcome))
         elif outcome.broke_off:
-            self._hand_in_later(attempt, outcome)
+            self._hand_in_later(attempt)
         else:
             self._submit_judged(attempt, outcome)  # and the loop's executor has all of them committed
 
     def _hand_in(self, attempt: Attempt, outcome: Outcome) -> None:
         """Judge what came of an attempt, and commit it."""
         token = current_task.set(attempt.node.id)
-        attempt.outcome = outcome
         try:
             if self.attempts.is_quick_to_judge(attempt, outcome) and self.committer.has_time():
                 self.committer.commit(entries.Unjudged(self._judged, attempt, outcome))
@@ -159,9 +158,8 @@ class Bodies:
         finally:
             current_task.reset(token)
 
-    def _hand_in_later(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _hand_in_later(self, attempt: Attempt) -> None:
         """Have one thread hand in all coroutines that fail meanwhile: each waits for a signal first."""
-        attempt.outcome = outcome
         with self._mutex:
             self._failed.append(attempt)
             is_handed_in, self._hands_in_failed = self._hands_in_failed, True
@@ -184,9 +182,12 @@ class Bodies:
 
     def _submit_judged(self, attempt: Attempt, outcome: Outcome) -> None:
         token = current_task.set(attempt.node.id)
-        attempt.outcome = outcome
-        self.committer.submit(self._judged(attempt, outcome))
-        current_task.reset(token)
+        try:
+            self.committer.submit(self._judged(attempt, outcome))
+        except BaseException as error:  # a mistake of ours
+            self.committer.submit(entries.Broken(error))
+        finally:
+            current_task.reset(token)
 
     def _prepared(self, attempt: Attempt) -> Call:
         """The call with its inputs. One that the machine cannot read, or a mistake of ours, stops the run."""

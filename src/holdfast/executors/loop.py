@@ -31,9 +31,7 @@ class LoopExecutor:
         told: Callable[[], None] = lambda: None,
     ) -> None:
         self._pool = pool
-        self._context = (
-            context if context is not None else contextvars.Context()
-        )  # in which each of the coroutines begins
+        self._context = contextvars.Context() if context is None else context  # in which each coroutine begins
         self._told = told
         self._mutex = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -74,6 +74,7 @@ class Handle:
         self._outcome: Outcome | None = None
         self._done: Callable[[Outcome], None] | None = None
         self._late: Callable[[], None] = _nothing
+        self._is_late = False
 
     def done(self, callback: Callable[[Outcome], None], late: Callable[[], None] = _nothing) -> None:
         """Have `callback` called with the outcome, once, on a thread that may block. Asked for once.
@@ -82,19 +83,17 @@ class Handle:
         time is up, on a thread that may block, too; `callback` still follows when it has ended.
         """
         with self._mutex:
-            outcome = self._outcome
+            outcome, is_late = self._outcome, self._is_late
             if outcome is None:
                 self._done, self._late = callback, late
-                return
-        self._in_a_thread(lambda: callback(outcome))
+        if outcome is not None:
+            self._in_a_thread(lambda: callback(outcome))
+        elif is_late:
+            self._in_a_thread(late)
 
     def cancel(self) -> None:
         """Have it end soon. A body that cannot be ended goes on, and its outcome is `cancelled`."""
         raise NotImplementedError
-
-    @property
-    def has_ended(self) -> bool:
-        return self._outcome is not None
 
     def end(self, outcome: Outcome) -> None:
         """For executors, on a thread that may block: the call has this outcome. The first one counts."""
@@ -105,6 +104,14 @@ class Handle:
             self._done, self._late = None, _nothing  # what they hold may be large
         if callback is not None:
             callback(outcome)
+
+    def overdue(self) -> None:
+        """For executors: its time is up, and its body goes on."""
+        with self._mutex:
+            if self._outcome is not None:
+                return
+            self._is_late, late = True, self._late
+        self._in_a_thread(late)
 
 
 class Executor(Protocol):

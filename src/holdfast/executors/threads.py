@@ -35,9 +35,7 @@ class ThreadExecutor:
         fail: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self._width = width
-        self._context = (
-            context if context is not None else contextvars.Context()
-        )  # in which each of the threads begins
+        self._context = contextvars.Context() if context is None else context  # in which each thread begins
         self._fail = fail  # told if there is not one thread
         self._deadlines = Deadlines()
         self._wake = threading.Condition(threading.Lock())
@@ -203,7 +201,7 @@ class _Body(Handle):
     def _outcome_of(self, call: Call) -> Outcome:
         started = monotonic()
         try:
-            deadline = self._executor.watch(call.timeout, self._expire) if call.timeout else None
+            deadline = self._executor.watch(call.timeout, self.overdue) if call.timeout else None
         except StorageError as error:
             return Outcome(error=error, has_begun=False)
         try:
@@ -214,10 +212,6 @@ class _Body(Handle):
             if deadline is not None:
                 deadline.cancel()
         return Outcome(value=value, duration=monotonic() - started)
-
-    def _expire(self) -> None:
-        if not self.has_ended:
-            self._executor.run(self._late)
 
 
 def _not_begun() -> Outcome:

@@ -90,12 +90,14 @@ def _run(functions: dict[str, Any], request: dict[str, Any], link: Link) -> byte
 
 
 def _listen(link: Link, requests: SimpleQueue[bytes]) -> None:
-    for line in sys.stdin.buffer:
-        if line.startswith(ANSWER):
-            link.hear(line)
-        else:
-            requests.put(line)
-    os._exit(0)
+    try:
+        for line in sys.stdin.buffer:
+            if line.startswith(ANSWER):
+                link.hear(line)
+            else:
+                requests.put(line)
+    finally:
+        os._exit(0)
 
 
 def _take_stdout() -> IO[bytes]:

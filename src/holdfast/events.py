@@ -145,12 +145,6 @@ class TaskAdopted(Event, frozen=True, kw_only=True, tag="task_adopted"):
     tokens: int = 0
 
 
-class TasksAdopted(Event, frozen=True, kw_only=True, tag="tasks_adopted"):
-    """Many whole artifacts of a lost run, believed at once; of each task what `task_adopted` says."""
-
-    tasks: tuple[TaskAdopted, ...]
-
-
 class TaskInvalidated(Event, frozen=True, kw_only=True, tag="task_invalidated"):
     """Finished work that will run again: in a new round, or, if it is only lost, in the same."""
 

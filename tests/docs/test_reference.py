@@ -13,7 +13,7 @@ from msgspec.structs import fields
 
 import holdfast
 from holdfast import Context, HoldfastError, Pipeline, Rewind, errors
-from holdfast.commands import people
+from holdfast.project import people
 from holdfast.runs.listing import open_project
 from holdfast.settings import Settings
 from holdfast.testing import context

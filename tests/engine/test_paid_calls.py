@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.commands.run import RunResult
 from holdfast.errors import HoldfastError, StorageError
+from holdfast.project.run import RunResult
 from holdfast.stores import disk
 
 from .projects import events_of, journal_of

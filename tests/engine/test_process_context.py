@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.commands.run import Hooks, RunResult, execute
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.loader import load_pipeline
+from holdfast.project.run import Hooks, RunResult, execute
 from holdfast.runs.choosing import Request
 
 from .projects import PATIENCE_S, events_of, exits_of, in_thread
@@ -67,7 +67,7 @@ class Project:
         if text:
             self.write(text)
         compiled = load_pipeline("work.py", base=self.folder)
-        result = in_thread(lambda: execute(compiled, ProjectLayout(self.folder), Request(), Hooks(signals=False)))
+        result = in_thread(lambda: execute(compiled, ProjectLayout(self.folder), Request(), Hooks()))
         assert isinstance(result, RunResult), result
         return result
 

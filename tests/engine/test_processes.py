@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, HoldfastError, Pipeline
-from holdfast.commands.run import Hooks, execute
 from holdfast.errors import LockedError, LockLostError, StorageError
 from holdfast.executors.processes import ProcessExecutor
 from holdfast.executors.threads import ThreadExecutor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.loader import load_pipeline
+from holdfast.project.run import Hooks, execute
 from holdfast.runs.choosing import Request
 
 from .projects import PATIENCE_S, events_of, in_thread
@@ -175,7 +175,7 @@ def test_steps_that_begin_at_once_share_the_pool_that_ends_their_workers(
 
     monkeypatch.setattr(ProcessExecutor, "__init__", make_slowly)
     compiled = load_pipeline("several.py", base=tmp_path)
-    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
+    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks())
     assert (result.status, len(pools)) == ("completed", 1)
 
 
@@ -192,9 +192,9 @@ def test_a_worker_that_the_system_does_not_start_is_no_failure_of_the_step(
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match=os.strerror(code)) as caught:
         patch.setattr(subprocess, "Popen", refused)
-        execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
+        execute(compiled, ProjectLayout(tmp_path), Request(), Hooks())
     assert "What was recorded is safe" in caught.value.fix
-    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
+    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks())
     assert result.status == "completed"
     assert {event.get("status") for event in events_of(tmp_path, "node_exit")} == {"completed"}
 

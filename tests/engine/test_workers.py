@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, EventLog, Pipeline
-from holdfast.commands.run import Hooks, RunResult, execute
 from holdfast.engine.commit import Recorded
 from holdfast.errors import StorageError
 from holdfast.events import NodeExited
 from holdfast.executors.threads import ThreadExecutor
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import Hooks, RunResult, execute
 from holdfast.runs.choosing import Request
 
 from .projects import in_thread

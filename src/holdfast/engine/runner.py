@@ -11,7 +11,7 @@ Outcomes             inside a commit: what an attempt's end does (outcomes.py, e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 
@@ -213,8 +213,6 @@ class Runner:
         asking, self.board.to_ask = self.board.to_ask, []
         for one in asking:
             self.bodies.threads.run(partial(self._ask, one))
-        if any(type(one.event) is ev.TasksAdopted for one in recorded):
-            recorded = list(_one_by_one(recorded))
         for observer in self.observers:
             observer(recorded)
 
@@ -228,12 +226,3 @@ class Runner:
             self.committer.commit(entries.Unasked(self.board, asking))
         except BaseException as error:  # a mistake of ours
             self.committer.commit(entries.Broken(error))
-
-
-def _one_by_one(recorded: Sequence[Recorded]) -> Iterator[Recorded]:
-    """What was recorded, and of tasks that were adopted together each: nobody else need know of that."""
-    for one in recorded:
-        if type(one.event) is ev.TasksAdopted:
-            yield from [Recorded(one.at, adopted) for adopted in one.event.tasks]
-        else:
-            yield one

@@ -24,8 +24,8 @@ from holdfast.pipeline.declared import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.commands.run import RunResult
     from holdfast.pipeline.compiling import CompiledPipeline
+    from holdfast.project.run import RunResult
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Names = str | Sequence[str]
@@ -291,18 +291,10 @@ class Pipeline:
         `run_id`: its id, if it is new.
         """
         # Imported here: declaring a pipeline must not load the engine.
-        from holdfast.commands.run import run_pipeline
+        from holdfast.project import Project
 
-        return run_pipeline(
-            self,
-            params=params,
-            dir=dir,
-            concurrency=concurrency,
-            budget_usd=budget_usd,
-            resume=resume,
-            force=force,
-            run_id=run_id,
-        )
+        options: dict[str, Any] = {"params": params, "concurrency": concurrency, "budget_usd": budget_usd}
+        return Project.open(dir).run(self, resume=resume, force=force, run_id=run_id, **options)
 
     def _mention_phase(self, name: object) -> None:
         self._compiled = None

@@ -110,7 +110,7 @@ class Adopting:
             version=seal.step_version,
             # Where an input is unknown, the seal still knows it: its digest is what it is compared with later.
             input_digest=seal.input_digest,
-            inputs=compared_later(made_of.parts, seal, is_same=seal.input_digest == made_of.digest),
+            inputs=_compared_later(made_of.parts, seal, is_same=seal.input_digest == made_of.digest),
             output_digest=seal.known_as or output_digest(files, seal.value_digest),
             files=files,
             value_ref=seal.value_digest if rest != "" else "",
@@ -228,7 +228,7 @@ def _version_of(node: Node, seal: Seal | None) -> int:
     return seal.step_version if seal is not None else int(node.spec.version)
 
 
-def compared_later(parts: Mapping[str, str], seal: Seal, *, is_same: bool) -> dict[str, str]:
+def _compared_later(parts: Mapping[str, str], seal: Seal, *, is_same: bool) -> dict[str, str]:
     """The inputs of a sealed file; one that is unknown, or another than the seal's: "?" and what the seal says."""
     now = shorten(parts)
     if is_same and UNKNOWN not in parts.values():

@@ -19,7 +19,7 @@ from holdfast.pipeline.rewind import Rewind
 
 if TYPE_CHECKING:
     from holdfast.checkpoints import CheckpointManager
-    from holdfast.journal.log import EventLog
+    from holdfast.journal.eventlog import EventLog
 
 __all__ = [
     "CheckpointCorruptionError",
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """The pieces that work alone are loaded when they are first asked for: a pipeline needs neither."""
     if name == "EventLog":
-        from holdfast.journal.log import EventLog
+        from holdfast.journal.eventlog import EventLog
 
         return EventLog
     if name == "CheckpointManager":

@@ -23,7 +23,7 @@ from holdfast.booking import Booking, Calls
 from holdfast.desk import Desk
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.given import amount, count, refuse_no_text, refused, shown
-from holdfast.journal import bodies
+from holdfast.journal.lines import checked_event
 from holdfast.pipeline.declared import is_async
 from holdfast.state import OnceRecord
 from holdfast.underway import UnderWay
@@ -324,7 +324,7 @@ class Context:
 
     def _say(self, event: ev.Event) -> None:
         self._alive()
-        self._desk.say(bodies.checked(event))
+        self._desk.say(checked_event(event))
 
     @contextmanager
     def _machine(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.journal.scan import scan
+from holdfast.journal.read import scan
 from holdfast.layout import ProjectLayout
 
 from . import victim

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.commands.run import RunResult
 from holdfast.commands.verify import verify
-from holdfast.journal.scan import scan
+from holdfast.journal.read import scan
 from holdfast.layout import ProjectLayout
 from holdfast.stores import disk
 

@@ -10,8 +10,9 @@ import pytest
 from holdfast import Pipeline
 from holdfast.errors import FormatTooNewError, UnknownRunError
 from holdfast.folding import FOLD_VERSION
-from holdfast.journal.codec import NO_SUM, close_line
+from holdfast.journal.lines import NO_SUM, close_line
 from holdfast.layout import ProjectLayout
+from holdfast.runs.history import FORMAT
 from holdfast.runs.listing import read_run
 from holdfast.snapshots import read_snapshot, write_snapshot
 from holdfast.state import COMPLETED
@@ -139,7 +140,7 @@ def test_a_snapshot_of_another_fold_is_passed_over_and_is_no_damage(
     assert history.tail_events == history.state.seq
     assert pipe.run(dir=layout.root).status == COMPLETED and calls == []
     *left, newest = [path.read_bytes() for path in snapshots(layout, run_id)]
-    assert left == old and newest.startswith(b'{"format":1,' + OURS)
+    assert left == old and newest.startswith(b'{"format":%d,' % FORMAT + OURS)
     assert read_run(layout, run_id).tail_events < history.tail_events
 
 
@@ -168,7 +169,7 @@ def test_something_newer_is_refused_and_left_alone(
     """A snapshot of a newer format is not passed over, and nothing is written."""
     layout, run_id, _, pipe = finished
     run = layout.run(run_id)
-    write_snapshot(run.dir, 99, b'{"format":2,"position":[1,"0000000000000000",5],"state":{"tasks":[]}}')
+    write_snapshot(run.dir, 99, b'{"format":3,"position":[1,"0000000000000000",5],"state":{"tasks":[]}}')
     before = {p.name: p.read_bytes() for p in run.dir.iterdir() if p.is_file()}
     with pytest.raises(FormatTooNewError, match="newer"):
         pipe.run(dir=layout.root)

@@ -18,9 +18,8 @@ from holdfast.streams import is_read
 from holdfast.wording import shortened
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from holdfast.journal.scan import Line
+    from holdfast.journal.lines import Line
+    from holdfast.layout import RunLayout
 
 POLL_S = 0.2
 _FIELD_MAX = 120
@@ -52,57 +51,57 @@ def command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> 
     from holdfast.runs.listing import open_project, run_layout
 
     layout = open_project(directory)
-    journal = run_layout(layout, pick_run(layout, run_id)).journal
+    run = run_layout(layout, pick_run(layout, run_id))
     try:
-        _print(journal, follow=follow, as_json=as_json)
+        _print(run, follow=follow, as_json=as_json)
     except KeyboardInterrupt:  # the usual end of -f: what is on stdout is whole without another document
         say("Interrupted.", err=True)
         return EXIT_INTERRUPTED
     return EXIT_OK
 
 
-def _print(journal: Path, *, follow: bool, as_json: bool) -> None:
+def _print(run: RunLayout, *, follow: bool, as_json: bool) -> None:
     line: Line | None = None
-    for line in _followed(journal) if follow else _all(journal):
+    for line in _followed(run) if follow else _all(run):
         if as_json:  # as recorded, so that sums can be proved; nobody does that on a terminal
             text = line.raw.decode()
             write_out(harmless_json(text) if sys.stdout.isatty() else text)
         else:
             say(readable(line.event()))
     if line is None and not follow:
-        fix = f"What is left of it: holdfast verify {journal.parent.name}"
+        fix = f"What is left of it: holdfast verify {run.dir.name}"
         raise CheckpointCorruptionError("The journal has no readable line.", fix=fix)
 
 
-def _all(journal: Path) -> Iterator[Line]:
-    from holdfast.journal.scan import scan
+def _all(run: RunLayout) -> Iterator[Line]:
+    from holdfast.runs.opening import open_journal
 
-    reading = scan(journal)
+    reading = open_journal(run).read()
     yield from reading
     for damage in reading.damage:
         say(f"The journal is damaged: {damage}.", err=True)
 
 
-def _followed(journal: Path) -> Iterator[Line]:
+def _followed(run: RunLayout) -> Iterator[Line]:
     """All lines, then those that are added, as long as somebody reads them and the run has its folder.
 
     If the journal is repaired meanwhile, nothing comes twice.
     """
-    from holdfast.journal.scan import scan
+    from holdfast.runs.opening import open_journal
     from holdfast.stores.readable import is_there
 
-    position, last = None, 0
+    journal, position, last = open_journal(run), None, 0
     while is_read(sys.stdout):
-        reading = scan(journal, position)
+        reading = journal.read(position)
         for line in reading:
             if line.seq > last:
                 last = line.seq
                 yield line
         position = reading.position
         flush()
-        if not is_there(journal.parent):
+        if not is_there(run.dir):
             say(
-                f"Run {journal.parent.name} is no longer on record: it was cleaned, or its folder removed.",
+                f"Run {run.dir.name} is no longer on record: it was cleaned, or its folder removed.",
                 err=True,
             )
             return

@@ -20,11 +20,11 @@ def command(directory: str, as_json: bool) -> None:
     """List the runs of this project with parameters, tags, status, steps done and cost."""
     from holdfast.cli.finding import no_run
     from holdfast.runs.listing import list_runs, open_project
-    from holdfast.stores.lock import read_holder
+    from holdfast.runs.opening import open_lease
 
     layout = open_project(directory)
     runs = list_runs(layout)
-    held = (read_holder(layout.engine_lock) or {}).get("run_id")  # an engine is busy with it now
+    held = (open_lease(layout).holder() or {}).get("run_id")  # an engine is busy with it now
     if as_json:
         print_json([_document(info, info.run_id == held) for info in runs])
     elif not runs:

@@ -14,6 +14,7 @@ from holdfast.journal.lines import NO_SUM, close_line
 from holdfast.layout import ProjectLayout
 from holdfast.runs.history import FORMAT
 from holdfast.runs.listing import read_run
+from holdfast.runs.opening import open_journal
 from holdfast.snapshots import read_snapshot, write_snapshot
 from holdfast.state import COMPLETED
 
@@ -199,3 +200,20 @@ def test_an_unknown_run_is_an_error(finished: tuple[ProjectLayout, str, list[str
     with pytest.raises(UnknownRunError, match="no run other"):
         pipe.run(dir=layout.root, resume="other")
     assert calls == []
+
+
+def test_a_snapshot_finds_its_line_again_after_a_repair(
+    finished: tuple[ProjectLayout, str, list[str], Pipeline],
+) -> None:
+    """Every line was chained anew and moved; still no more is read than what follows the snapshot."""
+    layout, run_id, _, _ = finished
+    before = read_run(layout, run_id)
+    journal = layout.run(run_id).journal
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[3] = b"rot\n"
+    journal.write_bytes(b"".join(lines))
+    assert open_journal(layout.run(run_id)).repair()
+    after = read_run(layout, run_id)
+    assert (after.damage, after.journal_damage) == ([], [])
+    assert after.tail_events == before.tail_events + 1  # the one that tells of the repair
+    assert after.state.tasks == before.state.tasks

@@ -31,7 +31,7 @@ from holdfast.stores.protocols import START, Position
 
 _APPEND_FLAGS = os.O_RDWR | os.O_CREAT
 _NOT_PERMITTED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_BEGINNING = 4096
+_BEGINNING = 1 << 20  # bytes that hold a first line, if there is one
 
 
 class LocalJournal:

@@ -35,8 +35,6 @@ from holdfast.views.picture import Picture
 from holdfast.views.stamp import VIEW_BYTES_MAX, read_json_stamp
 from holdfast.views.summary import error_of
 
-_FIRST_LINE_MAX = 1 << 20
-
 
 class RunInfo(msgspec.Struct, frozen=True):
     """One line of `holdfast list`."""

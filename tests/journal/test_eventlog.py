@@ -1,7 +1,6 @@
 """EventLog: durable appends from everywhere, and a record that reads whole whatever happened to a writer."""
 
 import errno
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ import threading
 import tracemalloc
 
 import pytest
+from tests.children import unsynced
 
 from holdfast import EventLog
 from holdfast.errors import FormatTooNewError, StorageError, ValueRefusedError
@@ -42,7 +42,7 @@ def append_in_process(path, who: str, count: int, **environment: str) -> subproc
     return subprocess.Popen(
         [sys.executable, "-c", APPENDER, str(path), who, str(count)],
         stdout=subprocess.PIPE,
-        env={**os.environ, **environment},
+        env=unsynced(**environment),
     )
 
 

@@ -179,9 +179,10 @@ class LocalJournal:
         except OSError as error:
             raise _told(error, "mend the journal") from error
 
-    def close(self) -> None:
+    def close(self, *, untouched: bool = False) -> None:
         """Give the room back and close the files; using the journal opens them again."""
-        self._give_room_back()
+        if not untouched:
+            self._give_room_back()
         with self._sync_mutex:
             self._close_file()
         self._lock.close()

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Committer, Entry
 from holdfast.engine.recorder import Saying
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import renamed_steps
@@ -123,6 +123,13 @@ class OpenRun:
         if self.choice.is_new and kind is not None:
             _remove_unbegun(self.run_layout)
 
+    def _close_journal(self) -> None:
+        """An engine that was replaced touches nothing any more."""
+        is_ours = False
+        with suppress(HoldfastError):
+            is_ours = self._lease.is_ours()
+        self.journal.close(untouched=not is_ours)
+
     def closing(self, resource: Any) -> Any:
         """`resource`, closed together with the run."""
         self._stack.callback(resource.close)
@@ -132,7 +139,8 @@ class OpenRun:
         layout, run = self.layout, self.run_layout
         refuse_strange_run(layout, self.choice.run_id)
         temporaries.clear_litter(layout.tmp)
-        self.journal: Journal = self.closing(open_journal(run, for_engine=True))
+        self.journal: Journal = open_journal(run, for_engine=True)
+        self._stack.callback(self._close_journal)
         position = START
         if not self.journal.is_there() and not snapshots(run.dir):
             atomic.make_dirs(run.dir, sync=True)

@@ -131,8 +131,11 @@ class Journal(Protocol):
     def take_notices(self) -> list[str]:
         """What was found damaged while appending, and what was done about it, since this was asked last."""
 
-    def close(self) -> None:
-        """Let go of everything that is held open; using the journal opens it again."""
+    def close(self, *, untouched: bool = False) -> None:
+        """Let go of everything that is held open; using the journal opens it again.
+
+        `untouched`: by one who may not write any more.
+        """
 
 
 class Lease(Protocol):

@@ -132,7 +132,7 @@ class MemoryJournal:
         taken, self._notices = self._notices, []
         return taken
 
-    def close(self) -> None:
+    def close(self, *, untouched: bool = False) -> None:
         """There is nothing to close."""
 
 
@@ -272,8 +272,8 @@ class FailingJournal:
     def take_notices(self) -> list[str]:
         return self.inner.take_notices()
 
-    def close(self) -> None:
-        self.inner.close()
+    def close(self, *, untouched: bool = False) -> None:
+        self.inner.close(untouched=untouched)
 
     def fatally(self, doing: str) -> None:
         """Count an operation after whose failure nothing more is recorded."""

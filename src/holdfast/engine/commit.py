@@ -26,7 +26,7 @@ from holdfast.folding import fold
 from holdfast.journal import bodies
 from holdfast.journal.log import Batch, EventLog
 from holdfast.state import RunState
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import Objects
 
 SYNCS_WORTH = 10
 BATCH_MIN = 4
@@ -60,9 +60,7 @@ class Recorded(msgspec.Struct, eq=False):
 class Committer:
     """The one place where this process appends to its run's journal."""
 
-    def __init__(
-        self, journal: EventLog, objects: ObjectStore, guard: Callable[[], None], state: RunState
-    ) -> None:
+    def __init__(self, journal: EventLog, objects: Objects, guard: Callable[[], None], state: RunState) -> None:
         self.state = state
         self.failed: BaseException | None = None
         self.on_batch: Callable[[], None] = _nothing

@@ -18,7 +18,7 @@ from holdfast.engine.saying import Saying
 from holdfast.errors import StorageError
 from holdfast.layout import PART_SUFFIX
 from holdfast.stores import disk, readable, temporaries
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import Objects
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
 
@@ -32,7 +32,7 @@ ROOM_TO_PAY_PART = 16
 class DeafDesk:
     """For a `check` that is asked outside a run: what it says goes nowhere, what it keeps is not kept."""
 
-    def __init__(self, objects: ObjectStore, tmp: Path) -> None:
+    def __init__(self, objects: Objects, tmp: Path) -> None:
         self._objects = objects
         self._tmp = tmp
 
@@ -74,7 +74,7 @@ class LookingDesk(DeafDesk):
     To wait for a commit there would be to wait for oneself; and what was paid for is about this look alone.
     """
 
-    def __init__(self, objects: ObjectStore, tmp: Path, desk: EngineDesk) -> None:
+    def __init__(self, objects: Objects, tmp: Path, desk: EngineDesk) -> None:
         super().__init__(objects, tmp)
         self._desk = desk
 
@@ -91,7 +91,7 @@ class EngineDesk:
     def __init__(
         self,
         committer: Committer,
-        objects: ObjectStore,
+        objects: Objects,
         tree: WorkTree,
         tmp: Path,
         call_committer: Callable[[], None],
@@ -176,7 +176,7 @@ class EngineDesk:
         return temporaries.fresh_output(self._tmp, name.removesuffix(PART_SUFFIX))
 
 
-def _fetched(objects: ObjectStore, ref: str) -> bytes:
+def _fetched(objects: Objects, ref: str) -> bytes:
     data = objects.get(ref)
     if data is None:
         raise LostValueError(f"the result {ref[:12]} of a paid call is missing from objects/ or damaged")

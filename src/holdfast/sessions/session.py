@@ -44,7 +44,7 @@ from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
 from holdfast.state import RunState
 from holdfast.stores import atomic, disk, readable, temporaries
 from holdfast.stores.lock import AppendLock, EngineLock
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.objects import LocalObjects
 from holdfast.stores.tree import WorkTree
 from holdfast.views.picture import decode_spec
 from holdfast.wording import writable
@@ -156,8 +156,8 @@ class OpenRun:
                 makes_room=True,
             )
         )
-        self.objects: ObjectStore = self.closing(
-            ObjectStore(layout.objects, self.choice.run_id, layout.tmp, run.quarantine)
+        self.objects: LocalObjects = self.closing(
+            LocalObjects(layout.objects, self.choice.run_id, layout.tmp, run.quarantine)
         )
         self.tree: WorkTree = self.closing(WorkTree(layout.root, layout.tmp))
         self.artifacts = Artifacts(self.tree, self.objects, quick=self.request.quick)

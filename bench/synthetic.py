@@ -21,7 +21,7 @@ from holdfast.runs.opening import open_journal
 from holdfast.snapshots import write_snapshot
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.objects import LocalObjects
 from holdfast.stores.protocols import START, Journal, Position
 from holdfast.views.summary import encode_summary
 
@@ -88,7 +88,7 @@ def _task(task: str, step: str, parent: str) -> Iterator[ev.Event]:
 
 def _write_summary(layout: ProjectLayout, run: RunLayout, state: RunState) -> None:
     """checkpoint.json, which tells `status` that this is the run it means; the other views are not read."""
-    objects = ObjectStore(layout.objects, RUN_ID, layout.tmp, read_only=True)
+    objects = LocalObjects(layout.objects, RUN_ID, layout.tmp, read_only=True)
     picture = draw(state, loading(objects))
     objects.close()
     atomic.write_file(run.summary, encode_summary(picture), sync=False)

@@ -265,7 +265,7 @@ def test_artifacts_prove_themselves(project: Path) -> None:
 
 def test_pack_holds_every_object_that_the_journal_names(project: Path) -> None:
     """Accepted files, large values and large results of paid calls are in the pack, by hash."""
-    objects = read_pack((project / ".holdfast" / "objects" / "r1.pack").read_bytes())
+    objects = read_pack((project / ".holdfast" / "objects" / "r1" / "0001.pack").read_bytes())
     journal = read_journal((run_dir(project) / "events.jsonl").read_bytes())
     named = {record["sha256"] for event in journal for record in event.get("files", [])}
     named |= {event[ref] for event in journal for ref in ("value_ref", "result_ref") if event.get(ref)}

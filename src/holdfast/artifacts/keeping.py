@@ -38,8 +38,8 @@ from holdfast.layout import REFUSED_DIR
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
 from holdfast.state import Accepted
-from holdfast.stores import asides, atomic, disk
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores import asides, atomic, disk, readable
+from holdfast.stores.protocols import Objects
 from holdfast.stores.readable import NOT_TO_BE_HAD, naming
 from holdfast.stores.tree import WorkTree
 from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
@@ -48,7 +48,7 @@ from holdfast.values import INLINE_VALUE_MAX, decode_json, digest, encode_json
 class Artifacts:
     """Reads and writes the outputs of one run's tasks."""
 
-    def __init__(self, tree: WorkTree, objects: ObjectStore, *, quick: bool = False) -> None:
+    def __init__(self, tree: WorkTree, objects: Objects, *, quick: bool = False) -> None:
         self.tree = tree
         self.objects = objects
         self.recent = Recent()
@@ -173,7 +173,8 @@ class Artifacts:
     def _store_large(self, record: FileRecord, source: Path, seal: Seal, *, sync: bool) -> str:
         self.files.has_large = True
         if record.stored:
-            self.objects.put_file(source)
+            with readable.opened(source) as reader:
+                self.objects.put_blocks(readable.blocks(reader))
         return self._place_large(record, source, seal, sync=sync)
 
     def _place_large(self, record: FileRecord, source: Path, seal: Seal, *, sync: bool = False) -> str:
@@ -307,7 +308,7 @@ class Artifacts:
             return False
         try:
             with naming(record.path):
-                return self.objects.put_whole(reader, record.size, record.sha256)
+                return self.objects.put_blocks(readable.blocks(reader, record.size), record.sha256) is not None
         finally:
             os.close(reader)
 

@@ -25,8 +25,7 @@ from holdfast.errors import HoldfastError, LockLostError, StorageError
 from holdfast.folding import fold
 from holdfast.journal.lines import Line, decode_event, encode_event
 from holdfast.state import RunState
-from holdfast.stores.objects import ObjectStore
-from holdfast.stores.protocols import Batch, Journal, Lease, Position
+from holdfast.stores.protocols import Batch, Journal, Lease, Objects, Position
 
 SYNCS_WORTH = 10
 BATCH_MIN = 4
@@ -61,7 +60,7 @@ class Committer:
     """The one place where this process appends to its run's journal."""
 
     def __init__(
-        self, journal: Journal, objects: ObjectStore, lease: Lease, state: RunState, position: Position
+        self, journal: Journal, objects: Objects, lease: Lease, state: RunState, position: Position
     ) -> None:
         self.state = state
         self.position = position

@@ -21,7 +21,7 @@ from holdfast.errors import (
     UnknownRunError,
     UsageError,
 )
-from holdfast.layout import LOOSE_DIR, ProjectLayout, RunLayout, pack_path
+from holdfast.layout import ProjectLayout, RunLayout, objects_path
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.recovery.sources import read_letter
 from holdfast.runs.history import History, read_history, require_run
@@ -74,15 +74,15 @@ def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
     if not stat.S_ISDIR(mode):
         raise UsageError(f"Not a directory: {printable(str(directory))}.")
     layout = ProjectLayout(root)
-    folders = (layout.state, layout.runs, layout.objects, layout.objects / LOOSE_DIR, layout.tmp)
+    folders = (layout.state, layout.runs, layout.objects, layout.tmp)
     _refuse_strange(layout, folders, (layout.engine_lock, layout.append_lock))
     return layout
 
 
 def refuse_strange_run(layout: ProjectLayout, run_id: str) -> None:
-    """Stop where anything else stands in the place of a folder or of the pack that a run writes to."""
+    """Stop where anything else stands in the place of a folder that a run writes to."""
     run = layout.run(run_id)
-    _refuse_strange(layout, (run.dir, run.quarantine, run.logs), (pack_path(layout.objects, run_id),))
+    _refuse_strange(layout, (run.dir, run.quarantine, run.logs, objects_path(layout.objects, run_id)), ())
 
 
 def _refuse_strange(layout: ProjectLayout, folders: Sequence[Path], files: Sequence[Path]) -> None:

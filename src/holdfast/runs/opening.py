@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from holdfast.journal.log import LocalJournal
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.stores.lock import LocalLease
-from holdfast.stores.protocols import Journal, Lease
+from holdfast.stores.objects import LocalObjects
+from holdfast.stores.protocols import Journal, Lease, Objects
 
 
 def open_journal(run: RunLayout, *, for_engine: bool = False) -> Journal:
@@ -16,3 +19,8 @@ def open_journal(run: RunLayout, *, for_engine: bool = False) -> Journal:
 def open_lease(layout: ProjectLayout) -> Lease:
     """The right to run the steps of this project."""
     return LocalLease(layout.engine_lock)
+
+
+def open_objects(layout: ProjectLayout, run_id: str, *, quarantine: Path | None = None) -> Objects:
+    """The objects as a run sees them; without a place for what is damaged, to read only."""
+    return LocalObjects(layout.objects, run_id, layout.tmp, quarantine, read_only=quarantine is None)

@@ -4,14 +4,17 @@ For tests of what is built on the stores: stores in memory, and failing ones.
 """
 
 from holdfast.testing.memory import MemoryRecorder, context
+from holdfast.testing.objects import FailingObjects, MemoryObjects
 from holdfast.testing.stores import NEVER, FailingJournal, FailingLease, MemoryJournal, MemoryLease
 
 __all__ = [
     "NEVER",
     "FailingJournal",
     "FailingLease",
+    "FailingObjects",
     "MemoryJournal",
     "MemoryLease",
+    "MemoryObjects",
     "MemoryRecorder",
     "context",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from holdfast.errors import StorageError
+from holdfast.stores import atomic
 from holdfast.stores.protocols import Objects
 
 Kept = dict[str, dict[str, bytes]]
@@ -69,7 +70,7 @@ class MemoryObjects:
     def copy_to(self, sha: str, dest: Path) -> bool:
         data = self.get(sha)
         if data is not None:
-            dest.write_bytes(data)
+            atomic.write_file(dest, data, sync=False)
         return data is not None
 
     def prove(self) -> Iterator[tuple[str, bool]]:

@@ -72,6 +72,7 @@ class Project:
 
     @property
     def directory(self) -> Path:
+        """The folder."""
         return self._layout.root
 
     def __repr__(self) -> str:
@@ -170,7 +171,8 @@ class Project:
         from holdfast.project.results import WhyResult
 
         chosen = pick_run(self._layout, run_id)
-        return WhyResult(chosen, task, explain(self._layout, chosen, task, typed=self.typing(chosen)))
+        typed, settings = self.typing(chosen), self._settings()
+        return WhyResult(chosen, task, explain(self._layout, chosen, task, typed=typed, settings=settings))
 
     def events(
         self,
@@ -194,7 +196,7 @@ class Project:
         """Step -> its output; of a fanned-out step, an ordered dict by item. Read and verified when asked for."""
         from holdfast.project.outputs import Outputs
 
-        return Outputs(self.picture(run_id)[0], self.directory)
+        return Outputs(self.picture(run_id)[0], self._layout)
 
     # --- running -------------------------------------------------------------------------------------------
 

@@ -296,8 +296,8 @@ class RunDocument(Status, frozen=True, kw_only=True):
 
 
 def run_document(result: RunResult) -> RunDocument:
-    picture, layout = result.picture, ProjectLayout(result.directory)
-    with objects_of(layout, picture.state.run_id) as objects:
+    picture = result.picture
+    with objects_of(result.layout, result.run_id) as objects:
         status = status_of(picture, None, objects.get)
     return RunDocument(
         *astuple(status),

@@ -131,7 +131,7 @@ class RunResult(msgspec.Struct, frozen=True, dict=True):
     cost_usd: float
     needs_review: list[str]
     picture: Picture
-    directory: Path = Path()
+    layout: ProjectLayout
     unread: int = 0  # files that were believed by size, time and inode, because --quick was asked for
     left_alone: tuple[str, ...] = ()  # what is missing, and nothing unfinished needs, with --only-needed
 
@@ -149,17 +149,22 @@ class RunResult(msgspec.Struct, frozen=True, dict=True):
         """Step -> its output; of a fanned-out step, an ordered dict by item. Read and verified when asked for."""
         from holdfast.project.outputs import Outputs
 
-        return Outputs(self.picture, self.directory)
+        return Outputs(self.picture, self.layout)
+
+    @property
+    def directory(self) -> Path:
+        """The project's folder."""
+        return self.layout.root
 
     @property
     def quarantine(self) -> Path:
         """The folder with what was set aside as damaged, or was refused."""
-        return ProjectLayout(self.directory).run(self.run_id).quarantine
+        return self.layout.run(self.run_id).quarantine
 
     @property
     def not_up_to_date(self) -> str:
         """The view that does not show the run as it is, and why; or ""."""
-        return note_on_todos(ProjectLayout(self.directory), self.picture.state)
+        return note_on_todos(self.layout, self.picture.state)
 
     @property
     def document(self) -> RunDocument:
@@ -210,10 +215,10 @@ def check_redo(compiled: CompiledPipeline, layout: ProjectLayout, request: Reque
     known = [producer.name for producer in compiled.spec.producers] + list(picture.tasks if picture else ())
     for name in request.redo:
         if picture is not None and name in picture.orphans():
-            raise UsageError(f"redo: {name} {GONE}.", fix="Its files are kept.")
+            raise UsageError(f"redo (--redo): {name} {GONE}.", fix="Its files are kept.")
         if name not in known:
             hint = did_you_mean(name, known)
-            raise UsageError(f"redo: there is no step or task '{printable(name, 160)}'.{hint}")
+            raise UsageError(f"redo (--redo): there is no step or task '{printable(name, 160)}'.{hint}")
 
 
 def _as_declared_now(compiled: CompiledPipeline, layout: ProjectLayout, run_id: str) -> Picture:
@@ -327,7 +332,7 @@ class _Session:
             self.state.cost_usd,
             review,
             picture,
-            self.layout.root,
+            self.layout,
             len(self.artifacts.files.unread),
             tuple(path for paths in self.judge.left_alone.values() for path in paths),
         )

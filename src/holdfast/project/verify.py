@@ -189,7 +189,7 @@ class _Verification:
     ) -> list[Finding]:
         findings: list[Finding] = []
         with artifacts_of(self._layout, state.run_id) as artifacts:
-            looking = Inspection(state, artifacts, whole, compiled, self._resume, self._layout.root)
+            looking = Inspection(state, artifacts, whole, compiled, self._resume, self._layout)
             for task in tasks:
                 if state.task(task).status == COMPLETED:
                     findings += looking.findings(task)

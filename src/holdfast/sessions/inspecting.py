@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -51,7 +50,7 @@ class Inspection:
         whole: set[str],
         compiled: CompiledPipeline | None,
         resume: str,
-        root: Path,
+        layout: ProjectLayout,
     ) -> None:
         self.files = 0
         self.other_objects = 0  # not in the run's own pack: large ones, and those another run kept first
@@ -60,17 +59,17 @@ class Inspection:
         self._opened: set[str] = set()  # memory files whose beginning was looked at
         self._state = state
         self._artifacts = artifacts
-        self._backups = Backups(artifacts, ProjectLayout(root).run(state.run_id).quarantine)
+        self._backups = Backups(artifacts, layout.run(state.run_id).quarantine)
         self._whole = whole
         self._resume = resume
         spec = decode_spec(state)
         self._graph = build_graph(spec, known_items(spec, state, artifacts))
-        self._inputs = Inputs(self._graph, state, artifacts, root)
+        self._inputs = Inputs(self._graph, state, artifacts, layout.root)
         self._orphans = frozenset(draw(state, artifacts.load).orphans())
         self._taken = {file.path for task in state.tasks for file in self._files(task)} if self._orphans else set()
         self._checks = compiled.checks if compiled is not None else {}
         if compiled is not None:
-            self._attempts = Attempts(self._inputs, compiled, root, _NO_RECORDER)
+            self._attempts = Attempts(self._inputs, compiled, layout.root, _NO_RECORDER)
 
     def findings(self, task: str) -> Iterator[Finding]:
         """All that is off about one finished task."""

@@ -21,10 +21,11 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import infer
 from holdfast.recovery.sources import NO_VIEWS, Views
 from holdfast.runs.choosing import Choice, Request
+from holdfast.runs.looking import artifacts_of
 from holdfast.sessions.judging import judge_for
 from holdfast.sessions.walking import Record, Walker
 from holdfast.state import RunState
-from holdfast.stores.paper import Paper, PaperObjects, PaperTree
+from holdfast.stores.paper import Paper
 
 
 @contextmanager
@@ -43,21 +44,15 @@ def looking(
     """
     quarantine, rehearses = layout.run(state.run_id).quarantine, paper is not None
     paper = paper or Paper(layout.root)
-    objects = PaperObjects(layout.objects, state.run_id, layout.tmp, quarantine, paper)
-    tree = PaperTree(layout.root, layout.tmp, paper)
-    artifacts = Artifacts(tree, objects, quick=request.quick)
     choice = Choice(state.run_id, False, state.params)
 
     def make_judge(inputs: Inputs) -> Judge:
-        recorder = NoRecorder(objects, layout.tmp)
+        recorder = NoRecorder(inputs.artifacts.objects, layout.tmp)
         attempts = Attempts(inputs, compiled, quarantine, recorder) if compiled else None
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
-    try:
+    with artifacts_of(layout, state.run_id, paper=paper, quick=request.quick) as artifacts:
         yield make_walker(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
-    finally:
-        objects.close()
-        tree.close()
 
 
 def make_walker(

@@ -1,10 +1,10 @@
-# Two commands matter: `make demo` and `make test`. Both set up what they need in .venv.
+# Three commands matter: `make demo`, `make test` and, before a release, `make proof`. They set up what they need in .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types check bench docs clean
+.PHONY: demo test lint types check proof bench docs clean
 
 demo: $(STAMP)
 	@$(BIN)/python demo/demo.py
@@ -20,6 +20,13 @@ types: $(STAMP)
 
 check: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Everything, in parts: what has passed on this commit is not run again. `make proof PART=crash` or `make proof-crash`.
+proof: $(STAMP)
+	@$(BIN)/python tests/proof.py $(PART)
+
+proof-%: $(STAMP)
+	@$(BIN)/python tests/proof.py $*
 
 bench: $(STAMP)
 	$(BIN)/python bench/bench.py
@@ -41,4 +48,4 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .proof

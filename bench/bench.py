@@ -130,9 +130,9 @@ def _cells(row: Row) -> list[str]:
 
 
 def _target(row: Row) -> str:
-    if row.target is None:
-        return ""
-    return f"<= {row.target:g}" + ("" if row.target_of == "ratio" else f" {row.unit}")
+    targets = [f"{row.target:g}"] if row.target is not None else []
+    targets += [f"{row.target_value:g} {row.unit}"] if row.target_value is not None else []
+    return f"<= {', '.join(targets)}" if targets else ""
 
 
 def _figure(value: float, unit: str) -> str:

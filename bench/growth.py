@@ -126,8 +126,7 @@ def _memory(setting: Setting) -> Row:
         f"bytes a task adds: a run of {many} tasks less one of {few}",
         f"all of the run of {few}",
         "B",
-        target=2048,
-        target_of="value",
+        target_value=2048,
         details={"per_task": per_task},
     )
     return replace(row, subject_value=per_task["live"])
@@ -135,8 +134,7 @@ def _memory(setting: Setting) -> Row:
 
 def _memory_of(setting: Setting, tasks: int) -> dict[str, int]:
     project = scratch(setting, "memory")
-    # A process of its own, so that nothing is left over; syncs take time and no memory.
-    spent = spend([__file__, str(project), str(tasks)], {"HOLDFAST_FSYNC": "off"})
+    spent = spend([__file__, str(project), str(tasks)])  # a process of its own, so that nothing is left over
     if spent.status != 0:
         raise RuntimeError("the run whose memory was measured failed")
     found: dict[str, int] = json.loads((project / "memory.json").read_text())

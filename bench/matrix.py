@@ -30,8 +30,7 @@ def matrix(setting: Setting) -> Iterator[Row]:
         f"checkpoint.md of {items} items x {STEPS} steps: rendered and parsed",
         "the same page split into lines and cells",
         "ms",
-        target=50,
-        target_of="value",
+        target_value=50,
     )
 
 

@@ -69,7 +69,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the result. `target` is an upper bound, of the ratio or of the subject's own figure."""
+    """One line of the result. Targets are upper bounds: of the ratio, of the subject's own figure, or of both."""
 
     name: str
     subject: str
@@ -80,17 +80,17 @@ class Row:
     ratio: float
     spread: tuple[float, float]  # lowest and highest of the ratios that the median was taken of
     target: float | None = None
-    target_of: str = "ratio"  # or "value": the subject's own figure, in its unit
+    target_value: float | None = None  # of the subject's own figure, in its unit
     syncs_per_step: float | None = None
     bytes_per_step: float | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is kept; None where there is none."""
-        if self.target is None:
-            return None
-        return (self.ratio if self.target_of == "ratio" else self.subject_value) <= self.target
+        """Whether each target is kept; None where there is none."""
+        figures = ((self.ratio, self.target), (self.subject_value, self.target_value))
+        kept = [figure <= target for figure, target in figures if target is not None]
+        return all(kept) if kept else None
 
     def document(self) -> dict[str, Any]:
         return {**asdict(self), "is_met": self.is_met}

@@ -7,13 +7,11 @@ import signal
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import synthetic
 import workloads
-from holdfast.stores import disk
 from measure import Row, Sample, Setting, Spent, interleave, scratch, spend
 from throughput import run_whole
 
@@ -25,12 +23,10 @@ def status(setting: Setting) -> Iterator[Row]:
     """`holdfast status` of finished runs, in a fresh process."""
     small, large = setting.sizes.status_tasks
     project = scratch(setting, "status")
-    with _unsynced():
-        run_whole(workloads.long_run(small // workloads.STEPS), project, 1)
+    run_whole(workloads.long_run(small // workloads.STEPS), project, 1)
     yield _status_row(setting, project, small, 0.4)
     project = scratch(setting, "status")
-    with _unsynced():
-        synthetic.finished_run(project, large)
+    synthetic.finished_run(project, large)
     yield _status_row(setting, project, large, 2.0)
 
 
@@ -42,8 +38,7 @@ def _status_row(setting: Setting, project: Path, tasks: int, target_s: float) ->
         f"holdfast status of a finished run of {tasks} steps",
         _BARE,
         "s",
-        target=target_s,
-        target_of="value",
+        target_value=target_s,
     )
 
 
@@ -62,8 +57,7 @@ def first_step(setting: Setting) -> Iterator[Row]:
         f"resume of a run killed after {setting.sizes.killed_after} steps, to its first new body",
         _BARE,
         "s",
-        target=0.3,
-        target_of="value",
+        target_value=0.3,
     )
 
 
@@ -101,8 +95,7 @@ def imports(setting: Setting) -> Iterator[Row]:
         "import holdfast: processor time above the baseline",
         _BARE,
         "ms",
-        target=60,
-        target_of="value",
+        target_value=60,
     )
     above = [sample.value - bare for sample, bare in zip(compared.samples, compared.baselines, strict=True)]
     yield replace(row, subject_value=statistics.median(above))
@@ -110,16 +103,6 @@ def imports(setting: Setting) -> Iterator[Row]:
 
 def _cpu_ms(code: str) -> float:
     return _spent(["-c", code]).cpu_s * 1000
-
-
-@contextmanager
-def _unsynced() -> Iterator[None]:
-    """What is only built to be looked at need not survive a power cut."""
-    before, disk.sync_enabled = disk.sync_enabled, False
-    try:
-        yield
-    finally:
-        disk.sync_enabled = before
 
 
 def _bare_start() -> float:

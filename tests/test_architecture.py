@@ -14,18 +14,18 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 # Left may import right, never the other way; names in one group may import each other.
 LAYERS: list[set[str]] = [
     {"__main__", "cli", "testing"},
-    {"commands"},
+    {"project"},
     {"sessions"},
     {"runs"},
     {"engine", "recovery"},
     {"checkpoints", "executors", "views"},
-    {"booking", "context", "decisions", "desk", "given", "snapshots", "underway"},
+    {"context", "decisions", "host", "snapshots", "usage"},
     {"artifacts"},
     {"folding", "journal", "pipeline", "seals"},
     {"state"},
     {"escaping", "events", "settings", "stores"},
     {"values"},
-    {"clock", "errors", "layout", "signals", "starting", "streams", "threads", "tuning", "wording"},
+    {"clock", "errors", "layout", "signals", "streams", "threads", "wording"},
 ]
 LEVEL = {name: level for level, group in enumerate(LAYERS) for name in group}
 
@@ -61,7 +61,7 @@ def imported(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
     known = {name.removeprefix("holdfast.") for name in found} & MODULES
     # `pipe.run` is the one door from the declaration to the engine, opened when it is called.
-    return known - {"commands", "commands.run"} if path == SOURCE / "pipeline" / "definition.py" else known
+    return known - {"project"} if path == SOURCE / "pipeline" / "definition.py" else known
 
 
 def imported_units(path: Path) -> set[str]:
@@ -84,6 +84,33 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Every module can be read after those that it imports, also those imported when a function is called."""
     TopologicalSorter({name_of(path): imported(path) - {name_of(path)} for path in modules()}).prepare()
+
+
+# Words, signs and streams; what events and tasks are called. Nothing that finds, reads or changes a run.
+CLI_MAY_IMPORT = {
+    "clock",
+    "errors",
+    "escaping",
+    "events",
+    "layout",
+    "pipeline.names",
+    "project",
+    "signals",
+    "state",
+    "streams",
+    "threads",
+    "views.checkpoint",
+    "views.matrix",
+    "views.summary",
+    "wording",
+}
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "cli").glob("*.py")), ids=lambda path: path.name)
+def test_the_command_line_calls_nothing_below_the_facade(path: Path) -> None:
+    """A command is options, one call on `Project`, and printing; imports within functions count, too."""
+    wrong = {name for name in imported(path) if not name.startswith("cli") and name not in CLI_MAY_IMPORT}
+    assert not wrong
 
 
 def test_engine_and_recovery_do_not_know_each_other() -> None:
@@ -143,12 +170,12 @@ ACCEPTS, OFFERS = "artifacts.acceptance", "artifacts.offers"
 PLACES = {
     "event_of": {ACCEPTS},
     "seals.write_seal": {ACCEPTS, "artifacts.sealed_files", "artifacts.memory"},
-    "Seal": {"artifacts.products", "recovery.shortcut"},
+    "Seal": {"artifacts.products"},
     "tree.stage": {"artifacts.sealed_files"},
     "tree.stage_file": {"artifacts.sealed_files"},
     "tree.land": {"artifacts.sealed_files"},
     "tree.write": {"artifacts.bookshelf"},  # memory files, drawn from their accepted sections
-    "ev.TaskAdopted": {OFFERS, "recovery.shortcut"},
+    "ev.TaskAdopted": {OFFERS},
     "ev.ValueMigrated": {OFFERS},
 }
 """What happens to an output only when it is accepted, and where that is."""

@@ -242,11 +242,9 @@ def test_a_renamed_step_keeps_its_tasks() -> None:
     state = told(
         started("draft[a]"),
         ended("draft[a]"),
-        ev.RoomWanted(step_id="draft[b]", bytes=9000),
         ev.PipelineDeclared(spec=msgspec.Raw(b"{}"), renamed={"draft": "write"}),
     )
     assert list(state.tasks) == ["write[a]"]
-    assert state.room == {"write[b]": 9000}
     assert state.last_completed == "write[a]"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,15 +15,13 @@ from holdfast.seals import (
     is_inline,
     name_inputs,
     read_seal,
+    seal_sum,
     take_apart,
-    usual_beginning,
-    usual_ending,
     vary,
     with_newline,
     without_marker,
     write_seal,
 )
-from holdfast.stores.reader import seal_sum
 from holdfast.values import digest
 
 
@@ -124,51 +121,6 @@ def test_a_seal_is_read_back_whatever_signs_are_in_its_words() -> None:
     assert read_seal(line) == seal
     above = line.rpartition(b" sum=")[0].replace(b"\x7f", b"\xff")
     assert read_seal(b"%b sum=%b -->" % (above, seal_sum(above))) is None
-
-
-WORDS = st.text(st.sampled_from("ab%[]{}=:,é"), min_size=1, max_size=4)
-COSTS = st.one_of(st.integers(0, 10**6), st.integers(0, 10**9).map(lambda millionths: millionths / 10**6))
-
-
-@given(
-    task=WORDS,
-    run=WORDS,
-    marker=WORDS,
-    cost=COSTS,
-    tokens=st.integers(0, 10**20),
-    rare=st.fixed_dictionaries({}, optional={name: st.just(value) for name, value in RARE.items()}),
-    parts=st.dictionaries(WORDS, WORDS, max_size=2),
-    round_=st.sampled_from([0, 0, 0, 1]),
-)
-def test_what_is_told_of_a_usual_seal_is_what_it_says(
-    task: str,
-    run: str,
-    marker: str,
-    cost: float,
-    tokens: int,
-    rare: dict[str, Any],
-    parts: dict[str, str],
-    round_: int,
-) -> None:
-    """Either it is left to be read, or nothing is in it but what is known and what is told of it."""
-    facts = {"marker": marker, "cost_usd": cost, **rare}
-    seal = Seal(task, run, round_, "IN", "SUM", tokens=tokens, inputs=name_inputs(parts), **facts)
-    line = write_seal(seal).strip()
-    ending = usual_ending(line, usual_beginning(seal.marker, run) % (task, "IN", "SUM"))
-    if ending is not None:
-        usual = Seal(task, run, 0, "IN", "SUM", seal.marker, *ending)
-        assert read_seal(line) == vary(usual, inputs=seal.inputs)
-    is_rare = rare.keys() & {"set_digest", "value_digest", "step_version", "kind", "known_as"}
-    assert (ending is None) == bool(is_rare or round_ or not parts or tokens >= 10**18)
-
-
-@pytest.mark.parametrize("other", ["task", "IN", "SUM", "run", "marker"])
-def test_a_seal_of_anything_else_is_not_usual(other: str) -> None:
-    """Another task, other inputs, another text, run or marker: whoever asks has to read it."""
-    names = {"task": "a", "IN": "b", "SUM": "c", "run": "r", "marker": "DONE"}
-    found = [names[name] + ("x" if name == other else "") for name in ("task", "IN", "SUM", "run", "marker")]
-    line = write_seal(Seal(found[0], found[3], 0, found[1], found[2], found[4], inputs="a:b")).strip()
-    assert usual_ending(line, usual_beginning("DONE", "r") % ("a", "b", "c")) is None
 
 
 def test_a_seal_counts_only_as_the_last_line() -> None:

@@ -71,7 +71,7 @@ def test_a_misspelt_variable_is_no_setting_that_does_not_hold(tmp_path: Path) ->
         "HOLDFAST_BUDGET: there is no such setting. Did you mean HOLDFAST_BUDGET_USD?",
         "HOLDFAST_CONCURENCY: there is no such setting. Did you mean HOLDFAST_CONCURRENCY?",
     ]
-    others = {"HOLDFAST_DEBUG": "1", "HOLDFAST_FSYNC": "0", "HOLDFAST_HOME": "x", "HOLDFAST_": "", "BUDGET": "5"}
+    others = {"HOLDFAST_DEBUG": "1", "HOLDFAST_HOME": "x", "HOLDFAST_": "", "BUDGET": "5"}
     assert load_settings(tmp_path, {}, others) == Settings()
 
 

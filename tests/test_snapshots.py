@@ -10,6 +10,7 @@ import sys
 import threading
 
 import pytest
+from tests.children import unsynced
 
 from holdfast import checkpoints, clock, snapshots
 from holdfast.checkpoints import CheckpointManager
@@ -242,7 +243,7 @@ def test_a_process_killed_at_every_operation_keeps_what_it_reported(tmp_path):
     while status == -signal.SIGKILL:
         number += 3  # every third operation of some fifty: all kinds are met
         base = tmp_path / str(number)
-        environment = {**os.environ, "HOLDFAST_KILL_AT": str(number), "HOLDFAST_FSYNC": "off"}
+        environment = unsynced(HOLDFAST_KILL_AT=str(number))
         process = subprocess.run(
             [sys.executable, "-c", SAVER, str(base)], env=environment, stdout=subprocess.PIPE, check=False
         )

@@ -2,13 +2,9 @@
 
 import sys
 
-from holdfast import starting
-
 if sys.platform == "win32":
     _REFUSAL = "Holdfast needs Linux or macOS: it relies on POSIX locks and renames. On Windows, use WSL."
     raise SystemExit(_REFUSAL) if sys.argv[0].endswith(("holdfast", "holdfast.exe")) else ImportError(_REFUSAL)
-if starting.is_command():  # from here on: all that follows takes its time to load
-    starting.hear()
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +16,7 @@ from holdfast.pipeline.rewind import Rewind
 if TYPE_CHECKING:
     from holdfast.checkpoints import CheckpointManager
     from holdfast.journal.log import EventLog
+    from holdfast.project import Project
 
 __all__ = [
     "CheckpointCorruptionError",
@@ -28,19 +25,26 @@ __all__ = [
     "EventLog",
     "HoldfastError",
     "Pipeline",
+    "Project",
     "Rewind",
 ]
 __version__ = "0.1.0"
 
+_WHEN_ASKED_FOR = {
+    "CheckpointManager": "holdfast.checkpoints",
+    "EventLog": "holdfast.journal.log",
+    "Project": "holdfast.project",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """The pieces that work alone are loaded when they are first asked for: a pipeline needs neither."""
-    if name == "EventLog":
-        from holdfast.journal.log import EventLog
+    """What a pipeline does not need is loaded when it is first asked for."""
+    if name in _WHEN_ASKED_FOR:
+        from importlib import import_module
 
-        return EventLog
-    if name == "CheckpointManager":
-        from holdfast.checkpoints import CheckpointManager
-
-        return CheckpointManager
+        return getattr(import_module(_WHEN_ASKED_FOR[name]), name)
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -145,12 +145,6 @@ class TaskAdopted(Event, frozen=True, kw_only=True, tag="task_adopted"):
     tokens: int = 0
 
 
-class TasksAdopted(Event, frozen=True, kw_only=True, tag="tasks_adopted"):
-    """Many whole artifacts of a lost run, believed at once; of each task what `task_adopted` says."""
-
-    tasks: tuple[TaskAdopted, ...]
-
-
 class TaskInvalidated(Event, frozen=True, kw_only=True, tag="task_invalidated"):
     """Finished work that will run again: in a new round, or, if it is only lost, in the same."""
 
@@ -288,13 +282,6 @@ class OnceRecorded(Event, frozen=True, kw_only=True, tag="once_recorded"):
     spent: float = 0.0  # reported inside the call: no longer lost if the attempt fails
     input_digest: str = msgspec.field(default="", name="in")
     awaited: bool = False  # the step awaits it, and so it does a replay
-
-
-class RoomWanted(Event, frozen=True, kw_only=True, tag="room_wanted"):
-    """The result of a paid call did not fit on the disk; none is paid for again before so much is free."""
-
-    step_id: str
-    bytes: int
 
 
 class UsageRecorded(Event, frozen=True, kw_only=True, tag="usage"):

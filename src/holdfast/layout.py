@@ -73,11 +73,6 @@ class ProjectLayout:
         return self.state / TMP_DIR
 
     @property
-    def quarantine(self) -> Path:
-        """For what stood where the project's own files belong; a run's damage goes to the run's."""
-        return self.state / QUARANTINE_DIR
-
-    @property
     def checkpoint_view(self) -> Path:
         return self.root / CHECKPOINT_VIEW
 

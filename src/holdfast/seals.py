@@ -12,23 +12,22 @@ the line itself: a seal that was damaged is no seal. Nothing here opens a file.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from holdfast.layout import SEAL_SUFFIX
-from holdfast.stores.reader import SEAL_VERSION, last_line, newer_format, seal_sum, seal_told
 
-FORMAT = int(SEAL_VERSION)
+FORMAT = 1
 
 INLINE = (".md", ".markdown", ".html", ".htm", ".xml", ".svg")
 
 
 class Seal(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a seal says; `seal_told` gives the fields in this order."""
+    """What a seal says; `_said` gives the fields in this order."""
 
     task: str
     run: str
@@ -62,9 +61,20 @@ class Sealed(msgspec.Struct, frozen=True):
     seal: Seal | None
 
 
-_SPENT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) tokens=([0-9]{1,18})( eol=added)?")
-
-_decode = msgspec.json.Decoder(Seal, strict=False).decode  # numbers come as text
+# The words that every seal has, in their order, then those that many have; what follows differs from seal to seal.
+# Of a group no repeat is possessive: Python before 3.11.5 would match wrongly then.
+_PAIRS = r"[^ :,]*+:[^ :,]*+(?:,[^ :,]*+:[^ :,]*+)*"
+_SEAL = re.compile(
+    r"<!-- (?:([^ ]++) )?holdfast=(\d++) task=([^ ]*+) run=([^ ]*+) round=(\d++) in=([^ ]*+) sha256=([^ ]*+)"
+    r"(?: cost=([0-9.]++) tokens=(\d++))?(?: (eol=added))?(?: from=(" + _PAIRS + r"))?(?: sum=[0-9a-f]++)?"
+    r"((?: (?!cost=|tokens=)[a-z0-9]++=[^ ]*+)*) -->"
+)
+_INPUTS = re.compile(_PAIRS)
+_ANY_FORMAT = re.compile(rb"<!-- (?:[^ ]++ )?holdfast=(\d{1,9}) .* sum=[0-9a-f]++ -->")
+_SUM_DIGITS = 12
+_ALWAYS = (b"holdfast", b"task", b"run", b"round", b"in", b"sha256", b"cost", b"tokens")
+_RARE = (("set", ""), ("version", "1"), ("kind", "text"), ("value", ""), ("known", ""))
+_WITHOUT_SUM = frozenset([*_ALWAYS, b"eol", b"set", b"value", b"version", b"kind", b"from"])
 
 vary = msgspec.structs.replace
 """A seal with some of its facts changed."""
@@ -95,7 +105,7 @@ def write_seal(seal: Seal) -> bytes:
     """The seal line, newline included."""
     words = [seal.marker] if seal.marker else []
     words += [
-        f"holdfast={SEAL_VERSION.decode()}",
+        f"holdfast={FORMAT}",
         f"task={seal.task}",
         f"run={seal.run}",
         f"round={seal.round}",
@@ -122,32 +132,6 @@ def write_seal(seal: Seal) -> bytes:
     return b"%b sum=%b -->\n" % (line, seal_sum(line))
 
 
-def usual_beginning(marker: str, run: str) -> str:
-    """How seals of a step begin whose work was never sent back, with places for task, input digest and hash."""
-    words = f"{marker} holdfast" if marker else "holdfast"
-    fixed = f"<!-- {words}={SEAL_VERSION.decode()} task=\0 run={run} round=0 in=\0 sha256=\0 cost="
-    return fixed.replace("%", "%%").replace("\0", "%s")
-
-
-def usual_ending(line: bytes, beginning: str) -> tuple[float, int, bool] | None:
-    """Cost, tokens, and whether a newline was added, of a sound seal that begins so and names its inputs.
-
-    None if it begins otherwise, or says more than that. Of thousands of seals nearly all are as they should be,
-    and little of them has to be read.
-    """
-    text = line.decode("utf-8", "replace")
-    if not text.startswith(beginning):
-        return None
-    spent, _, rest = text[len(beginning) :].partition(" from=")
-    return _spent(spent) if " sum=" in rest and rest.count(" ") == 2 else None
-
-
-@lru_cache(maxsize=1024)
-def _spent(words: str) -> tuple[float, int, bool] | None:
-    found = _SPENT.fullmatch(words)
-    return (float(found[1]), int(found[2]), bool(found[3])) if found is not None else None
-
-
 def name_inputs(parts: Mapping[str, str]) -> str:
     """Inputs and their digests as a seal has them."""
     return ",".join([f"{_quoted(name)}:{_quoted(part)}" for name, part in parts.items()])
@@ -159,26 +143,70 @@ def _quoted(text: str) -> str:
 
 def read_seal(line: bytes) -> Seal | None:
     """The seal in one line, or None: nearly a seal is no seal."""
-    return seal_of(seal_told(line.strip()))
-
-
-def seal_of(told: bytes) -> Seal | None:
-    """The seal that says this, as `seal_told` gives it."""
-    try:
-        return _decode(told) if told else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    line = line.strip()
+    if not line.startswith(b"<!-- ") or not _is_sound(line):
         return None
+    try:
+        match = _SEAL.fullmatch(line.decode())
+        return _said(match) if match is not None else None
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        return None
+
+
+def _said(match: re.Match[str]) -> Seal | None:
+    """The seal that such a line is; None if it is of another format."""
+    marker, version, task, run, round_, made, sha256, cost, tokens, eol, made_from, others = match.groups("")
+    more = dict([word.split("=", 1) for word in others.split(" ")[1:]]) if others else {}
+    inputs = more.get("from", made_from)
+    if version != str(FORMAT) or ("from" in more and _INPUTS.fullmatch(inputs) is None):
+        return None
+    is_added = bool(eol) or more.get("eol") == "added"
+    said = (task, run, round_, made, sha256, marker, cost or "0", tokens or "0", is_added, inputs)
+    rare = [more.get(name, usual) for name, usual in _RARE] if more else ()
+    return msgspec.convert((*said, *rare), Seal, strict=False)  # numbers come as text
+
+
+def seal_sum(line: bytes) -> bytes:
+    """What the last word of a seal says of all before it."""
+    return hashlib.sha256(line).hexdigest()[:_SUM_DIGITS].encode()
+
+
+def _is_sound(line: bytes) -> bool:
+    """Whether a seal is as it was written: its sum fits.
+
+    One without a sum is an earlier version's, and has nothing in it that those did not write: else it would be
+    one whose sum was damaged beyond recognition.
+    """
+    covered, is_there, rest = line.rpartition(b" sum=")
+    if is_there:
+        return rest == b"%b -->" % seal_sum(covered)
+    words = [word.split(b"=", 1) for word in line.split(b" ") if b"=" in word]
+    return all(name in _WITHOUT_SUM and b"=" not in value for name, value in words)
+
+
+def _last_line(data: bytes) -> tuple[int, bytes]:
+    """Where the last line that is not blank begins, and the line without blanks around it."""
+    if data.endswith(b">\n"):  # as in nearly all: nothing has to be copied
+        start = data.rfind(b"\n", 0, -1) + 1
+        return start, data[start:-1].lstrip()
+    text = data.rstrip()
+    start = text.rfind(b"\n") + 1
+    return start, text[start:].lstrip()
 
 
 def format_if_newer(data: bytes) -> int:
     """The format of the seal at the end, if a newer Holdfast wrote it; else 0."""
-    return newer_format(last_line(data)[1])
+    line = _last_line(data)[1]
+    match = _ANY_FORMAT.fullmatch(line)
+    if match is None or int(match[1]) <= FORMAT or not _is_sound(line):
+        return 0
+    return int(match[1])
 
 
 def take_apart(data: bytes) -> Sealed:
     """An inline-sealed file as body and seal. Blank lines below the seal are forgiven."""
-    start, line = last_line(data)
-    seal = seal_of(seal_told(line))
+    start, line = _last_line(data)
+    seal = read_seal(line)
     return Sealed(data, None) if seal is None else Sealed(data[:start], seal)
 
 

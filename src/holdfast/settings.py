@@ -82,7 +82,7 @@ def load_settings(
             reading.take_variable(variable, environ[variable])
     for name, value in (options or {}).items():
         if value is not None:
-            reading.take(name, value, f"--{name.replace('_usd', '').replace('_', '-')}")
+            reading.take(name, value, f"{name} (--{name.replace('_usd', '').replace('_', '-')})")
     if reading.mistakes:
         raise UsageError("\n".join(reading.mistakes))
     return replace(Settings(), **reading.values)

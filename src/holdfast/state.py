@@ -156,7 +156,6 @@ class RunState(msgspec.Struct, omit_defaults=True):
     updated_at: float | None = None
     tasks: dict[str, TaskState] = {}
     once: dict[str, dict[str, OnceRecord]] = {}
-    room: dict[str, int] = {}  # task id -> bytes of a paid result that was lost for want of them
     rounds: dict[str, int] = {}  # "raiser -> target" -> times sent back
     recalls: dict[str, Recall] = {}
     keeps: dict[str, str] = {}  # task id -> the raiser that wants it kept

@@ -25,29 +25,12 @@ _silenced: weakref.WeakSet[IO[Any]] = weakref.WeakSet()
 
 def give_closed_streams_a_place() -> None:
     """A stream that was closed before we began (`>&-`) is None to Python: it leads nowhere, for children too."""
-    for number, (name, mode) in enumerate(_STANDARD):
+    while (place := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(place, True)
+    os.close(place)
+    for name, mode in _STANDARD:
         if getattr(sys, name) is None:
-            place = _open_nowhere(number)
-            setattr(sys, name, open(place, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
-
-
-def _open_nowhere(number: int) -> int:
-    """The null device as this descriptor, or as another one if something else has it already."""
-    place = os.open(os.devnull, os.O_RDWR)
-    if place > number and not _is_open(number):
-        os.dup2(place, number)
-        os.close(place)
-        return number
-    os.set_inheritable(place, place == number)
-    return place
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for good
 
 
 def silence(stream: IO[Any]) -> None:

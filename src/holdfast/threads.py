@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import StorageError
-from holdfast.tuning import by_turns
 
 
 def start(thread: threading.Thread) -> None:
@@ -17,7 +16,7 @@ def start(thread: threading.Thread) -> None:
     except RuntimeError as error:
         raise StorageError(
             "Could not start a thread: the system allows no more of them.",
-            fix="What was recorded is safe: lower --concurrency, or raise that limit; then run the same command.",
+            fix="What was recorded is safe: lower concurrency, or raise that limit; then run the same command.",
         ) from error
 
 
@@ -43,10 +42,9 @@ def beside(work: Callable[[], object]) -> Iterator[None]:
         do()
         yield
     else:
-        with by_turns():
-            try:
-                yield
-            finally:
-                thread.join()
+        try:
+            yield
+        finally:
+            thread.join()
     if failed:
         raise failed[0]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 _OWN = os.path.dirname(__file__) + os.sep
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_QUOTED_COMMAND = re.compile(r"'(holdfast [a-z][^']*)'")
+_LAST_COMMAND = re.compile(r"(?:^|(?<=: ))holdfast [a-z](?!.*--help).*?(?=   \(|$)")
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
@@ -88,3 +92,20 @@ def _is_somebodys_own(filename: str) -> bool:
     if filename.startswith((_STANDARD_LIBRARY, "<")):
         return False
     return not any(folder in filename for folder in _INSTALLED)
+
+
+def addressed(text: str, directory: str, run_id: str = "") -> str:
+    """A command, or a sentence with commands, as they must be typed here: with --dir, and with --run where another
+    would be meant.
+
+    In a sentence a command stands in single quotes, or behind a colon, up to the end or to a remark (set off by
+    three spaces). All that Holdfast suggests goes through here; what names a folder already is left as it is.
+    """
+    options = f" --run {run_id}" if run_id else ""
+    options += f" --dir {shlex.quote(directory)}" if directory != "." else ""
+    if not options or " --dir " in text:
+        return text
+    if not _QUOTED_COMMAND.search(text):
+        return _LAST_COMMAND.sub(lambda found: found[0] + options, text)
+    mark = "" if "'" in options else "'"  # no quotes within quotes
+    return _QUOTED_COMMAND.sub(lambda found: f"{mark}{found[1]}{options}{mark}", text)

@@ -17,13 +17,14 @@ from holdfast import events as ev
 from holdfast.cli import console as console_module
 from holdfast.cli import live as live_module
 from holdfast.cli.console import Console, PlainConsole
-from holdfast.cli.printing import addressed, money, size, table
+from holdfast.cli.printing import money, size, table
 from holdfast.cli.progress import Progress
 from holdfast.cli.running import make_console
 from holdfast.engine.commit import Recorded
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import RunState
 from holdfast.views.picture import Picture
+from holdfast.wording import addressed
 
 
 def exited(task: str, status: str = "completed", **facts: Any) -> ev.NodeExited:

@@ -364,7 +364,7 @@ def test_redo_of_an_unknown_name_runs_nothing(project: Project) -> None:
     before = project.files()
     said = project.run("--redo", "draft[ch09]")
     assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("--redo: there is no step or task 'draft[ch09]'. Did you mean draft[ch0")
+    assert said.err.startswith("redo: there is no step or task 'draft[ch09]'. Did you mean draft[ch0")
     assert project.files() == before
 
 

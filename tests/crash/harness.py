@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from forking import HUNG, KILLED, PATIENCE_S, processes
 from holdfast.journal.scan import scan
 from holdfast.layout import ProjectLayout
 
 from . import victim
-
-SCRIPT = Path(victim.__file__)
-KILLED = -9
-PATIENCE_S = 60  # a hang is a failure, not a wait
 
 
 @dataclass
@@ -43,19 +37,9 @@ class Trial:
     def lines(self) -> list[str]:
         return self.log.read_text().splitlines()
 
-    def process(self, kill_at: str = "0", kill_after_s: float | None = None) -> int:
+    def process(self, kill_at: str = "0", moment_s: float = PATIENCE_S) -> int:
         """Run the engine in a process of its own, killed at that operation or moment; gives its exit status."""
-        env = {**os.environ, "HOLDFAST_KILL_AT": kill_at, "HOLDFAST_FSYNC": "off"}
-        command = [sys.executable, str(SCRIPT), str(self.project), str(self.log)]
-        try:
-            patience = PATIENCE_S if kill_after_s is None else kill_after_s
-            done = subprocess.run(command, env=env, capture_output=True, timeout=patience, check=False)
-            status = done.returncode
-            assert status in (0, KILLED), done.stderr.decode()
-        except subprocess.TimeoutExpired:  # it has been killed with SIGKILL
-            if kill_after_s is None:
-                raise
-            status = KILLED
+        status = run_process("crash.victim", self.project, self.log, kill_at, moment_s)
         if status == KILLED:
             self.promised.append((len(self.lines()), *self.recorded()))
         return status
@@ -114,14 +98,12 @@ class Trial:
         assert extra <= victim.CONCURRENCY * len(self.promised), runs
 
 
-def run_process(module: str, project: Path, log: Path, kill_at: str) -> int:
-    """One process of the engine over that victim's pipeline, killed at that operation; gives its exit status."""
-    env = {**os.environ, "HOLDFAST_KILL_AT": kill_at, "HOLDFAST_FSYNC": "off"}
-    command = [sys.executable, "-m", module, str(project), str(log)]
-    root = Path(__file__).parent.parent
-    done = subprocess.run(command, env=env, cwd=root, capture_output=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode in (0, KILLED), done.stderr.decode()
-    return done.returncode
+def run_process(module: str, project: Path, log: Path, kill_at: str, moment_s: float = PATIENCE_S) -> int:
+    """One process over that victim's pipeline, killed at that operation or moment; gives its exit status."""
+    said = processes().module(module, str(project), str(log), trouble=kill_at, patience_s=moment_s)
+    is_killed = said.code == KILLED or (said.code == HUNG and moment_s < PATIENCE_S)
+    assert is_killed or said.code == 0, said.text
+    return KILLED if is_killed else 0
 
 
 def uninterrupted(folder: Path) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from holdfast import Context, Pipeline
-from holdfast.commands.run import RunResult
+from holdfast.project.run import RunResult
 
 from .victim import logger
 

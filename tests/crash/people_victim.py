@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Context, Pipeline
-from holdfast.commands.run import Hooks, RunResult, execute
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import Hooks, RunResult, execute
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import read_picture
 from holdfast.settings import load_settings
-from holdfast.stores import disk
+from sampling import SEED, sampled
 
 from .medium import HOWS, KILLED, Medium
-from .test_kill import ALL, SEED
 
 RUN_ID = "people"
 WORDS = b"A person's own words"
@@ -46,7 +45,7 @@ class Project:
     def run(self, pipe: Pipeline, **options: Any) -> RunResult:
         settings = load_settings(self.folder, {"concurrency": 2})
         request = Request(**{"run_id": RUN_ID, **options}, settings=settings)
-        return execute(pipe.compile(), self.layout, request, Hooks(on_events=self._heard, signals=False))
+        return execute(pipe.compile(), self.layout, request, Hooks(on_events=self._heard))
 
     def _heard(self, recorded: Sequence[Any]) -> None:
         for one in recorded:
@@ -138,15 +137,10 @@ def cuts(
     """What `act` may leave of a project if it is cut off: the project, what had been told, and where."""
     whole = again_in(before, folder / "whole")
     whole.medium = medium = Medium(whole.folder)
-    disk.sync_enabled = True  # whoever asks for cuts has it switched off for the rest
     with medium.recording():
         act(whole)
-    disk.sync_enabled = False
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    places = range(1, len(medium.ops) + 1)
     for how in (KILLED, *HOWS):
-        chosen = places if ALL else random.Random(f"{SEED} {folder.name} {how}").sample(places, sample)
-        for place in chosen:
+        for place in sampled(range(1, len(medium.ops) + 1), sample, f"{folder.name} {how}"):
             left = Project(folder / f"{how}{place}", copy=before.copy)
             medium.cut(place, left.folder, random.Random(f"{SEED} {place} {how}"), how)
             yield left, medium.told(place), f"{how}, cut after operation {place}; HOLDFAST_CRASH_SEED={SEED}"

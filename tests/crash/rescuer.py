@@ -1,15 +1,15 @@
-"""One process of `recover` over the victim's project: `python rescuer.py PROJECT LOG`."""
+"""One process of `recover` over the victim's project: `python -m crash.rescuer PROJECT LOG`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-import victim
-
-from holdfast.commands.recover import Recovery, recover
 from holdfast.layout import ProjectLayout
+from holdfast.project.recover import Recovery, recover
 from holdfast.runs.choosing import Request
+
+from . import victim
 
 
 def rescue(project: Path, log: Path) -> Recovery:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.commands.run import Hooks, RunResult, execute
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import Hooks, RunResult, execute
 from holdfast.runs.choosing import Request
 from holdfast.settings import load_settings
 

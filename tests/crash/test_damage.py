@@ -10,20 +10,16 @@ from pathlib import Path
 import pytest
 
 from holdfast import seals
-from holdfast.commands.run import RunResult, execute
 from holdfast.errors import EXIT_DAMAGE, CheckpointCorruptionError
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import RunResult, execute
 from holdfast.runs.choosing import Request
 from holdfast.settings import Settings
-from holdfast.stores import disk
 
 from . import victim
 from .harness import KILLED, Trial
 
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,17 +15,16 @@ from holdfast import Context, Pipeline
 from holdfast.errors import EXIT_STORAGE, HoldfastError, StorageError
 from holdfast.stores import disk
 from holdfast.stores.objects import ObjectStore
+from sampling import SEED, sampled
 
 from .harness import Trial, uninterrupted
-from .test_kill import ALL, SEED
 
 CODES = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "EMFILE", "EACCES")}
-SAMPLE = 12
+SAMPLE = 6
 
 
 @pytest.fixture(autouse=True)
-def _clean_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(disk, "sync_enabled", False)
+def _clean_disk(unsynced: None) -> Iterator[None]:
     yield
     disk.hook = None
 
@@ -53,11 +51,7 @@ def test_a_failing_disk_is_a_clear_stop(
     tmp_path: Path, expected: dict[str, bytes], name: str, lasting: bool
 ) -> None:
     """The run raises StorageError, or completes; no partial file has a final name; the next run is right."""
-    points = range(1, 170)
-    chance = random.Random(f"{SEED} {name} {lasting}")
-    chosen = points if ALL else sorted(chance.sample(points, SAMPLE))
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    for number in chosen:
+    for number in sampled(range(1, 170), SAMPLE, f"{name} {lasting}"):
         trial = Trial(tmp_path / str(number)).begin()
         try:
             _fail_once(trial, number, CODES[name], lasting, expected)

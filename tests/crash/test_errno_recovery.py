@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,21 +11,20 @@ import pytest
 from tests.engine.projects import in_thread
 
 from holdfast.stores import disk
+from sampling import sampled
 
 from . import victim
 from .harness import Trial
 from .test_errno import CODES, assert_clear, failing_from
-from .test_kill import ALL, SEED
 from .test_kill_recovery import check, finished, lost, rescue
 
 __all__ = ["finished"]
 
-SAMPLE = 6
+SAMPLE = 3
 
 
 @pytest.fixture(autouse=True)
-def _clean_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(disk, "sync_enabled", False)
+def _clean_disk(unsynced: None) -> Iterator[None]:
     yield
     disk.hook = None
 
@@ -59,9 +57,8 @@ def points(calm: Callable[[], Any], salt: str) -> list[int]:
     """Operations of `calm` to fail: a sample, or all of them."""
     with disk.failing_at(0, 0) as seen:
         calm()
-    print(f"HOLDFAST_CRASH_SEED={SEED}; {len(seen)} operations")
-    every = range(1, len(seen) + 1)
-    return list(every) if ALL else sorted(random.Random(f"{SEED} {salt}").sample(every, SAMPLE))
+    print(f"{len(seen)} operations")
+    return sampled(range(1, len(seen) + 1), SAMPLE, salt)
 
 
 @pytest.mark.parametrize("name", CODES)

@@ -2,33 +2,25 @@
 
 And at random moments, again and again, until one process comes to its end.
 
-By default a sample of the points is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all tries every one.
-HOLDFAST_CRASH_SEED repeats a sample.
+Which of the points are tried is said in sampling.py.
 """
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from pathlib import Path
 
 import pytest
 
-from holdfast.stores import disk
+from sampling import ALL, SEED, dice, sampled
 
 from .harness import KILLED, Trial, uninterrupted
 
-ALL = os.environ.get("HOLDFAST_CRASH_POINTS") == "all"
-SEED = int(os.environ.get("HOLDFAST_CRASH_SEED") or random.SystemRandom().randrange(10**6))
+pytestmark = pytest.mark.usefixtures("unsynced")
+
 POINTS_MAX = 400  # more than a run has; the test says so if that is no longer true
-SAMPLE = 30
+SAMPLE = 15
 KILLS_MAX = 12
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
 
 
 @pytest.fixture(scope="module")
@@ -49,21 +41,13 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> int:
     return low
 
 
-def _chosen(points: int, sample: int, salt: str) -> list[int]:
-    everything = list(range(1, points + 5))
-    if ALL:
-        return everything
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    return sorted(random.Random(f"{SEED} {salt}").sample(everything, min(sample, len(everything))))
-
-
 @pytest.mark.parametrize("torn", ["", ":torn"])
 def test_a_run_killed_at_any_operation_is_finished_by_the_next(
     tmp_path: Path, expected: dict[str, bytes], points: int, torn: str
 ) -> None:
     """After a kill at any operation, a resume gives the same bytes and costs, and redoes nothing that was done."""
     kills = 0
-    for number in _chosen(points, SAMPLE, f"once{torn}"):
+    for number in sampled(range(1, points + 5), SAMPLE, f"once{torn}"):
         trial = Trial(tmp_path / f"{number}").begin()
         kills += trial.process(f"{number}{torn}") == KILLED
         _check(trial, expected, f"killed at {number}{torn}")
@@ -75,9 +59,8 @@ def test_a_resume_killed_at_any_operation_is_finished_by_the_next(
     tmp_path: Path, expected: dict[str, bytes], points: int
 ) -> None:
     """Recovery that is killed, and whose recovery is killed too, still ends in the same bytes and costs."""
-    chance = random.Random(f"{SEED} again")
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    for trial_number in range(150 if ALL else 10):
+    chance = dice("again")
+    for trial_number in range(150 if ALL else 6):
         trial = Trial(tmp_path / f"{trial_number}").begin()
         kills = [chance.randrange(1, points), chance.randrange(1, 60), chance.randrange(1, 60)]
         how = [f"{number}{chance.choice(['', ':torn'])}" for number in kills]
@@ -88,17 +71,16 @@ def test_a_resume_killed_at_any_operation_is_finished_by_the_next(
 
 def test_processes_killed_at_random_moments_come_to_the_end(tmp_path: Path, expected: dict[str, bytes]) -> None:
     """However often: the same bytes and costs, and nothing that was done runs, or is paid for, again."""
-    chance = random.Random(f"{SEED} moments")
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
+    chance = dice("moments")
     began = time.monotonic()
     assert Trial(tmp_path / "calm").begin().process() == 0
     calm_s = time.monotonic() - began
     kills = 0
     for trial_number in range(40 if ALL else 4):
         trial = Trial(tmp_path / f"{trial_number}").begin()
-        moments = [chance.uniform(0.3, 0.9)] + [chance.uniform(0.3, 1.1) for _ in range(KILLS_MAX)]
+        moments = [chance.uniform(0.0, 0.9)] + [chance.uniform(0.0, 1.1) for _ in range(KILLS_MAX)]
         for moment in moments:
-            if trial.process(kill_after_s=moment * calm_s) == 0:
+            if trial.process(moment_s=moment * calm_s) == 0:
                 break
         kills += len(trial.promised)
         _check(trial, expected, f"killed {len(trial.promised)} times, after {moments} of {calm_s} s")

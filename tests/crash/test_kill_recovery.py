@@ -1,39 +1,30 @@
 """SIGKILL before any operation of a recovery after total loss, and of the recovery of that; then the run goes on.
 
-Samples and seeds are those of test_kill.py.
+Which of the points are tried is said in sampling.py.
 """
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from holdfast.commands.recover import Recovery, recover
 from holdfast.layout import ProjectLayout
+from holdfast.project.recover import Recovery, recover
 from holdfast.runs.choosing import Request
 from holdfast.runs.history import read_history
 from holdfast.state import IN_PROGRESS
-from holdfast.stores import disk
+from sampling import ALL, SEED, dice, sampled
 
 from . import victim
-from .harness import KILLED, PATIENCE_S, Trial
-from .test_kill import ALL, SEED
+from .harness import KILLED, Trial, run_process
 
-SCRIPT = Path(__file__).with_name("rescuer.py")
+pytestmark = pytest.mark.usefixtures("unsynced")
+
 IN_FIRST_STEP = "24"  # an operation of a run at which its first step is under way
 POINTS_MAX = 200  # more than a recovery has; the test says so if that is no longer true
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +44,7 @@ def lost(finished: Trial, folder: Path) -> Trial:
 
 
 def rescue_killed(trial: Trial, point: str) -> int:
-    env = {**os.environ, "HOLDFAST_KILL_AT": point, "HOLDFAST_FSYNC": "off"}
-    command = [sys.executable, str(SCRIPT), str(trial.project), str(trial.log)]
-    done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode in (0, KILLED), done.stderr.decode()
-    return done.returncode
+    return run_process("crash.rescuer", trial.project, trial.log, point)
 
 
 def rescue(trial: Trial) -> Recovery:
@@ -94,9 +81,8 @@ def points(finished: Trial, folder: Path) -> int:
 def test_a_recovery_killed_at_any_operation_is_finished_by_the_next(tmp_path: Path, finished: Trial) -> None:
     """Once or twice killed, whole or torn: nothing that is sealed runs again, and nothing is paid for again."""
     last = points(finished, tmp_path)
-    chance = random.Random(f"{SEED} recovery")
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    for number in range(1, last + 3) if ALL else sorted(chance.sample(range(1, last + 3), 8)):
+    chance = dice("recovery")
+    for number in sampled(range(1, last + 3), 8, "recovery"):
         first, second = f"{number}{chance.choice(['', ':torn'])}", str(chance.randrange(1, last))
         trial = lost(finished, tmp_path / f"kill-{number}")
         rescue_killed(trial, first)
@@ -107,7 +93,7 @@ def test_a_recovery_killed_at_any_operation_is_finished_by_the_next(tmp_path: Pa
 
 def test_a_run_that_finds_everything_lost_may_be_killed_too(tmp_path: Path, finished: Trial) -> None:
     """`run` recovers before it starts; killed there, the next `run` or `recover` ends in the same state."""
-    chance = random.Random(f"{SEED} run")
+    chance = dice("run")
     for number in range(30 if ALL else 4):
         trial = lost(finished, tmp_path / f"run-{number}")
         point = str(chance.randrange(1, 60))

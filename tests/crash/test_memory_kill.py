@@ -1,11 +1,10 @@
 """SIGKILL before operations that change the disk, where a memory file is written, healed or found again.
 
-A sample of the points is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all tries every one.
+Which of the points are tried is said in sampling.py.
 """
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,20 +13,16 @@ import pytest
 
 from holdfast import seals
 from holdfast.artifacts import memory
-from holdfast.commands.run import RunResult
-from holdfast.stores import disk
+from holdfast.project.run import RunResult
+from sampling import ALL, sampled
 
 from . import memory_victim
 from .harness import KILLED, run_process
-from .test_kill import ALL, SEED
+
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 FILE = memory_victim.FILE
 NOTE = b"A note by hand\n"
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
 
 
 class Trial:
@@ -62,16 +57,14 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 
 def points(sample: int, salt: str, last: int) -> list[str]:
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    numbers = list(range(1, last))
-    chosen = numbers if ALL else sorted(random.Random(f"{SEED} {salt}").sample(numbers, sample))
+    chosen = sampled(range(1, last), sample, salt)
     return [f"{number}{torn}" for number in chosen for torn in (("", ":torn") if ALL else ("",))]
 
 
 def test_a_memory_that_is_killed_while_it_is_written_ends_the_same(tmp_path: Path, calm: Trial) -> None:
     """After a kill at any operation the next run gives the same sections, and no section is paid for twice."""
     kills = 0
-    for point in points(20, "first", 140):
+    for point in points(10, "first", 140):
         trial = Trial(tmp_path / point)
         killed = trial.process(point) == KILLED
         done = set(_accepted(trial)) if killed else set()

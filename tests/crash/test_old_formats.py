@@ -1,12 +1,11 @@
 """A run that an earlier version left is taken up, and that is killed, or the power goes: nothing is lost by it.
 
 Earlier versions wrote seals without `sum` and `from`, snapshots without `fold`, and a todos.db without a stamp.
-Samples and seeds are those of test_kill and test_power_loss.
+Which of the points are tried is said in sampling.py.
 """
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
 import sqlite3
@@ -17,21 +16,18 @@ import pytest
 
 from holdfast import snapshots
 from holdfast.layout import ProjectLayout
-from holdfast.stores import disk
+from sampling import ALL, sampled
 
 from . import victim
 from .harness import KILLED, Trial, uninterrupted
 from .medium import HOWS
-from .test_kill import ALL, POINTS_MAX, SEED
+from .test_kill import POINTS_MAX
 from .test_power_loss_recovery import cuts, damage
+
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 POINTS_TYPICAL = 80
 SAMPLE = 6
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +101,7 @@ def test_taking_an_old_run_up_may_be_killed(
     tmp_path: Path, old: Trial, expected: dict[str, bytes], torn: str
 ) -> None:
     """At whichever operation: nothing finished runs again, and every file comes out right."""
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    chosen = range(1, POINTS_MAX) if ALL else sorted(random.Random(SEED).sample(range(1, POINTS_TYPICAL), SAMPLE))
-    for point in chosen:
+    for point in sampled(range(1, POINTS_MAX if ALL else POINTS_TYPICAL), SAMPLE, f"old{torn}"):
         trial = copy_of(old, tmp_path / f"at{point}")
         code = trial.process(f"{point}{torn}")
         check(trial, expected)

@@ -1,6 +1,6 @@
 """A kill or a power cut while a person's word is recorded or carried out: it is heard once, and nothing is lost.
 
-A sample of the places is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all cuts after every operation.
+Which of the places are tried is said in sampling.py.
 """
 
 from __future__ import annotations
@@ -12,19 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.commands import people
+from holdfast.project import people
 from holdfast.runs.listing import list_runs
-from holdfast.stores import disk
 
 from .people_victim import LONG, RUN_ID, WORDS, Project, again_in, chapters, cuts, story
 
+pytestmark = pytest.mark.usefixtures("unsynced")
+
 SAMPLE = 1
 COPIES = pytest.mark.parametrize("copy", [True, False], ids=["copied", "uncopied"])
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)  # but for what is recorded
 
 
 def waiting(folder: Path, *, copy: bool) -> Project:

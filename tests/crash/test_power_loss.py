@@ -1,7 +1,6 @@
 """A power cut takes what was not synced, in any legal combination: what had been told must still be true.
 
-By default a sample of the places is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all cuts after every
-operation. HOLDFAST_CRASH_SEED repeats a sample.
+Which of the places are tried is said in sampling.py.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.clean import clean
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.clean import clean
+from holdfast.project.verify import verify
 from holdfast.stores.objects import PACKED_MAX
+from sampling import ALL, SEED, dice, sampled
 
 from . import victim
 from .harness import Trial, texts, uninterrupted
 from .medium import HOWS, Medium
 from .people_victim import Project
-from .test_kill import ALL, SEED
 
-SAMPLE = 6
+SAMPLE = 4
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +51,6 @@ def _recorded(trial: Trial, monkeypatch: pytest.MonkeyPatch, *, copy: bool) -> M
     return medium
 
 
-def _places(medium: Medium, salt: str) -> list[int]:
-    everything = list(range(1, len(medium.ops) + 1))
-    if ALL:
-        return everything
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    return sorted(random.Random(f"{SEED} {salt}").sample(everything, SAMPLE))
-
-
 def _cut(medium: Medium, place: int, folder: Path, how: str) -> Trial:
     after = Trial(folder)
     folder.mkdir()
@@ -84,7 +75,7 @@ def test_what_was_told_is_true_after_a_power_cut(
 ) -> None:
     """Wherever the power goes, nothing told is lost; the next run ends with the same bytes, and nothing amiss."""
     medium = _recorded(Trial(tmp_path / "first").begin(), monkeypatch, copy=copy)
-    for place in _places(medium, how):
+    for place in sampled(range(1, len(medium.ops) + 1), SAMPLE, how):
         after = _cut(medium, place, tmp_path / f"cut{place}", how)
         result = after.resume(copy=copy)
         _check_what_was_told(medium.told(place), after, place)
@@ -100,12 +91,11 @@ def test_a_second_power_cut_loses_no_more_than_the_first(
 ) -> None:
     """The power goes again while the run continues from what the first cut left."""
     medium = _recorded(Trial(tmp_path / "first").begin(), monkeypatch, copy=copy)
-    dice = random.Random(f"{SEED} again {how}")
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
+    chance = dice(f"again {how}")
     for number in range(20 if ALL else 2):
-        place = dice.randint(1, len(medium.ops))
+        place = chance.randint(1, len(medium.ops))
         second = _recorded(_cut(medium, place, tmp_path / f"cut{number}", how), monkeypatch, copy=copy)
-        later = dice.randint(0, len(second.ops))
+        later = chance.randint(0, len(second.ops))
         last = _cut(second, later, tmp_path / f"again{number}", how)
         assert last.resume(copy=copy).status == "completed"
         _check_what_was_told(medium.told(place) + second.told(later), last, place)

@@ -1,6 +1,6 @@
 """The power goes while finished files are moved or migrated: each arrives, and nothing is paid for again.
 
-The files and the record lay safe on the medium before. Samples and seeds are those of test_power_loss.
+The files and the record lay safe on the medium before. Which of the places are tried is said in sampling.py.
 """
 
 from __future__ import annotations
@@ -16,46 +16,40 @@ from tests.engine.test_traded_paths import TRADES, Traded
 from tests.engine.test_versions import Planned, add_words
 
 from holdfast import Pipeline
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
-from holdfast.stores import disk
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
+from sampling import SEED, sampled
 
 from .medium import HOWS, Medium
-from .test_kill import ALL, SEED
 
-SAMPLE = 2
+SAMPLE = 1
 FORMS: list[Any] = ["plan.json", {"text": "plan.md", "data": "large.bin"}, {"text": "plan.csv", "topic": "t.txt"}]
 
 
-def recorded(root: Path, run: Callable[[], RunResult], monkeypatch: pytest.MonkeyPatch) -> Medium:
+def recorded(root: Path, run: Callable[[], RunResult]) -> Medium:
     """What a run does to a project, on a medium that can be cut afterwards."""
     medium = Medium(root)
-    with monkeypatch.context() as patch, medium.recording():
-        patch.setattr(disk, "sync_enabled", True)
+    with medium.recording():
         assert run().status == "completed"
     return medium
 
 
 def cuts(medium: Medium, salt: str) -> Iterator[tuple[str, int]]:
     """How much is left, and after which operation the power goes."""
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    places = range(1, len(medium.ops) + 1)
     for how in HOWS:
-        for place in places if ALL else random.Random(f"{SEED} {salt} {how}").sample(places, SAMPLE):
+        for place in sampled(range(1, len(medium.ops) + 1), SAMPLE, f"{salt} {how}"):
             yield how, place
 
 
 @pytest.mark.parametrize("copy", [True, False], ids=["copied", "uncopied"])
 @pytest.mark.parametrize("trade", TRADES)
-def test_a_trade_that_loses_power_costs_nothing(
-    tmp_path: Path, trade: str, copy: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unsynced")
+def test_a_trade_that_loses_power_costs_nothing(tmp_path: Path, trade: str, copy: bool) -> None:
     """Whatever is left of it, the next run has each file at its new path, whole, without running a step again."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
     before = Traded(tmp_path / "before", trade, copy=copy)
     traded = before.again_in(tmp_path / "traded")
-    medium = recorded(traded.root / "project", lambda: traded.run(traded.after), monkeypatch)
+    medium = recorded(traded.root / "project", lambda: traded.run(traded.after))
     for how, place in cuts(medium, trade):
         after = before.again_in(tmp_path / "after")
         shutil.rmtree(after.root / "project")
@@ -74,15 +68,13 @@ def _arrives(project: Traded, words: str) -> None:
 
 @pytest.mark.parametrize("copy", [True, False], ids=["copied", "uncopied"])
 @pytest.mark.parametrize("writes", FORMS, ids=["json", "large file", "two files"])
-def test_a_migration_that_loses_power_costs_nothing(
-    tmp_path: Path, writes: Any, copy: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unsynced")
+def test_a_migration_that_loses_power_costs_nothing(tmp_path: Path, writes: Any, copy: bool) -> None:
     """Whatever is left of it, the next run asks nobody, runs nothing again, and hands on the new form."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
     first = Planned(tmp_path / "first", writes, copy=copy)
     first.root.mkdir()
     first.run()
-    medium = recorded(first.root, lambda: first.run(2, add_words), monkeypatch)
+    medium = recorded(first.root, lambda: first.run(2, add_words))
     for how, place in cuts(medium, str(writes)):
         after = Planned(tmp_path / f"{how}{place}", writes, copy=copy)
         medium.cut(place, after.root, random.Random(f"{SEED} {place} {how}"), how)
@@ -102,18 +94,16 @@ def _glossary(path: str, *, is_headed: bool) -> Pipeline:
 
 
 @pytest.mark.parametrize("is_headed", [True, False], ids=["with a head", "without a head"])
-def test_a_memory_file_that_is_moved_when_the_power_goes_arrives_whole(
-    tmp_path: Path, is_headed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unsynced")
+def test_a_memory_file_that_is_moved_when_the_power_goes_arrives_whole(tmp_path: Path, is_headed: bool) -> None:
     """What a person wrote into it is nowhere else: the next run has it in the new place, once."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
     first, new = tmp_path / "first", _glossary("new/terms.md", is_headed=is_headed)
     first.mkdir()
     _glossary("terms.md", is_headed=is_headed).run(dir=first)
     with (first / "terms.md").open("a") as text:
         text.write("A note by hand\n")
     before = (first / "terms.md").read_bytes()
-    medium = recorded(first, lambda: new.run(dir=first), monkeypatch)
+    medium = recorded(first, lambda: new.run(dir=first))
     for how, place in cuts(medium, f"glossary {is_headed}"):
         after = tmp_path / f"{how}{place}"
         medium.cut(place, after, random.Random(f"{SEED} {place} {how}"), how)

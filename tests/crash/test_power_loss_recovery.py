@@ -1,6 +1,6 @@
 """The power goes while something is put right: a lost record, a damaged file, a memory file.
 
-The files and the record lay safe on the medium before. Samples and seeds are those of test_power_loss.
+The files and the record lay safe on the medium before. Which of the places are tried is said in sampling.py.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Protocol
 
 import pytest
 
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
+from sampling import SEED, sampled
 
 from . import memory_victim, test_memory_kill
 from .harness import Trial, texts, uninterrupted
 from .medium import HOWS, Medium
-from .test_kill import ALL, SEED
 from .test_memory_kill import FILE, NOTE, harm
 
-SAMPLE = 3
+SAMPLE = 2
 WORDS, GARBAGE = b"A person's words\n", b"\0\1\2"
 
 
@@ -41,11 +41,8 @@ def cuts(victim: Victim, how: str, make: Callable[[Path], Victim]) -> list[Victi
     medium = Medium(victim.project)
     with medium.recording():
         assert victim.resume().status == "completed"
-    places = list(range(1, len(medium.ops) + 1))
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    chosen = places if ALL else random.Random(f"{SEED} {how}").sample(places, min(SAMPLE, len(places)))
     left = []
-    for place in chosen:
+    for place in sampled(range(1, len(medium.ops) + 1), SAMPLE, how):
         folder = victim.project.parent / f"cut{place}"
         folder.mkdir()
         medium.cut(place, folder / "project", random.Random(f"{SEED} {place} {how}"), how)

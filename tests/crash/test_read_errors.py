@@ -1,8 +1,7 @@
 """A read that fails once, wherever it is: cannot read is not absent.
 
 The run stops with what the system said, or does without what it could not read; nothing runs or is paid for again,
-neither then nor by the next run. By default a sample of the reads is tried, drawn with a printed seed;
-HOLDFAST_CRASH_POINTS=all fails every one. HOLDFAST_CRASH_SEED repeats a sample.
+neither then nor by the next run. Which of the reads fail is said in sampling.py.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,13 +18,13 @@ from typing import Any
 import pytest
 
 from holdfast.errors import StorageError
+from sampling import SEED, sampled
 
 from .harness import Trial, texts, uninterrupted
-from .test_kill import ALL, SEED
 
 READS = ("open", "stat", "lstat", "scandir", "listdir", "read", "pread", "fstat")
 WRITING = os.O_WRONLY | os.O_RDWR
-SAMPLE = 12
+SAMPLE = 6
 _readlink = os.readlink
 
 
@@ -101,12 +99,9 @@ def test_a_read_that_fails_costs_nothing(tmp_path: Path, calm: Trial, disaster: 
     counted = _prepared(calm, tmp_path / "counted", disaster)
     with failing_read(counted.project, 0) as reads:
         assert counted.resume().status == "completed"
-    everything = range(1, reads() + 1)
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    chance = random.Random(f"{SEED} {disaster.__name__}")
-    for number in everything if ALL else sorted(chance.sample(everything, min(SAMPLE, len(everything)))):
+    for number in sampled(range(1, reads() + 1), SAMPLE, disaster.__name__):
         trial = _prepared(calm, tmp_path / str(number), disaster)
-        story = f"read {number} of {len(everything)}; HOLDFAST_CRASH_SEED={SEED}; {trial.folder}"
+        story = f"read {number} of {reads()}; HOLDFAST_CRASH_SEED={SEED}; {trial.folder}"
         with failing_read(trial.project, number):
             try:
                 assert trial.resume().status == "completed", story

@@ -1,6 +1,6 @@
 """SIGKILL and power cuts around a draft that is sent back: no round is lost, none is repeated or paid twice.
 
-A sample of the points is tried, drawn with a printed seed; HOLDFAST_CRASH_POINTS=all tries every one.
+Which of the points are tried is said in sampling.py.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.journal.scan import scan
 from holdfast.layout import ProjectLayout
-from holdfast.stores import disk
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
+from sampling import SEED, sampled
 
 from . import review_victim, victim
 from .harness import KILLED, run_process
 from .medium import HOWS, LOST, Fate, Medium, Op
-from .test_kill import ALL, SEED
 
 POINTS = 330  # at least as many operations as a run has
-SAMPLE = 12
+KILLS, CUTS = 12, 4
 IDLE = {"run_continued", "run_stopped", "snapshot_written"}
 ROUNDS = len(review_victim.CHAPTERS) + 1  # one chapter is written, and its facts are read, twice
 TOTAL_USD = ROUNDS * (review_victim.DRAFT_USD + review_victim.REVIEW_USD)
@@ -65,12 +64,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return trial.bodies()
 
 
-def _chosen(last: int, salt: str) -> list[int]:
-    everything = range(1, last + 1)
-    print(f"HOLDFAST_CRASH_SEED={SEED}")
-    return list(everything) if ALL else sorted(random.Random(f"{SEED} {salt}").sample(everything, SAMPLE))
-
-
 def _broken(told: list[str], since: list[str]) -> set[str]:
     """What was told as done and ran again in the same round, or was kept and was paid for again."""
     broken = set()
@@ -88,13 +81,11 @@ def _check(trial: Trial, result: RunResult, expected: dict[str, list[str]], stor
 
 
 @pytest.mark.parametrize("torn", ["", ":torn"])
-def test_a_kill_loses_and_repeats_no_round(
-    tmp_path: Path, expected: dict[str, list[str]], torn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unsynced")
+def test_a_kill_loses_and_repeats_no_round(tmp_path: Path, expected: dict[str, list[str]], torn: str) -> None:
     """Wherever the process dies, the draft is written twice, read twice, and paid for twice."""
-    monkeypatch.setattr(disk, "sync_enabled", False)  # a kill loses nothing that was written
     kills = 0
-    for number in _chosen(POINTS, f"review{torn}"):
+    for number in sampled(range(1, POINTS + 1), KILLS, f"review{torn}"):
         trial = Trial(tmp_path / f"{number}")
         kills += trial.process(f"{number}{torn}") == KILLED
         told = trial.lines()
@@ -134,7 +125,7 @@ def test_a_power_cut_loses_and_repeats_no_round(
 ) -> None:
     """What was told, of which round it may be, is still true; the next run ends with the same words and costs."""
     medium = _recorded(Trial(tmp_path / "first"), monkeypatch)
-    for place in _chosen(len(medium.ops), f"review {how}")[:: 1 if ALL else 3]:
+    for place in sampled(range(1, len(medium.ops) + 1), CUTS, f"review {how}"):
         after, dice = Trial(tmp_path / f"cut{place}"), random.Random(f"{SEED} {place} {how}")
         medium.cut(place, after.project, dice, how)
         result = after.resume()

@@ -1,7 +1,7 @@
 """The pipeline that crash tests kill: small, with every kind of output, paid calls and a gather.
 
-Run as a script it is one process of the engine: `python victim.py PROJECT LOG`. The log lies outside the project
-and is written with O_APPEND, so it tells what really ran, what was paid and what was reported done.
+Run as a script it is one process of the engine: `python -m crash.victim PROJECT LOG`. The log lies outside the
+project and is written with O_APPEND, so it tells what really ran, what was paid and what was reported done.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Context, Pipeline
-from holdfast.commands.run import Hooks, RunResult, execute
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import Hooks, RunResult, execute
 from holdfast.runs.choosing import Request
 from holdfast.settings import load_settings
 

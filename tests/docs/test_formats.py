@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ import msgspec
 import pytest
 
 from holdfast import Pipeline, events, state
-from holdfast.commands.people import decide
 from holdfast.context import Context
 from holdfast.folding import FOLD_VERSION
 from holdfast.layout import ProjectLayout
+from holdfast.project.people import decide
 from holdfast.runs.history import FORMAT
 from holdfast.runs.listing import read_run
 
@@ -84,19 +83,13 @@ def read_journal(data: bytes) -> list[dict[str, Any]]:
 def done_tasks(journal: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Task -> the event that made it done."""
     done: dict[str, dict[str, Any]] = {}
-    for event in one_by_one(journal):
+    for event in journal:
         kind = event["event"]
         if kind == "task_adopted" or (kind == "node_exit" and event["status"] == "completed"):
             done[event["step_id"]] = event
         for task in _undone_by(event):
             done.pop(task, None)
     return done
-
-
-def one_by_one(journal: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The events, also those that were recorded together."""
-    for event in journal:
-        yield from event["tasks"] if event["event"] == "tasks_adopted" else [event]
 
 
 def _undone_by(event: dict[str, Any]) -> list[str]:
@@ -112,7 +105,7 @@ def _undone_by(event: dict[str, Any]) -> list[str]:
 def spent(journal: list[dict[str, Any]]) -> float:
     """What the run has cost, counted by task."""
     cost: dict[str, float] = {}
-    for event in one_by_one(journal):
+    for event in journal:
         task, named = event.get("step_id", ""), event.get("cost_usd", 0.0)
         if event["event"] == "usage":
             cost[task] = cost.get(task, 0.0) + named
@@ -215,16 +208,14 @@ def test_what_is_done_and_spent_can_be_read_after_a_kill_and_a_decision(tmp_path
     assert spent(journal) == read_run(ProjectLayout(tmp_path), "r1").state.cost_usd == 0.5
 
 
-def test_what_was_adopted_at_once_is_done_and_has_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a lost run with very many files the adoptions stand together in one line."""
+def test_what_a_lost_run_has_adopted_is_done_and_has_cost(tmp_path: Path) -> None:
+    """Each adoption is an event of its own."""
     pipe.run(params={"big": 10}, dir=tmp_path, run_id="r1")
     shutil.rmtree(tmp_path / ".holdfast")
-    monkeypatch.setattr("holdfast.stores.tree.FILES_MIN", 1)
     assert pipe.run(params={"big": 10}, dir=tmp_path).status == "completed"
     journal = read_journal((run_dir(tmp_path) / "events.jsonl").read_bytes())
-    (adopted,) = [event for event in journal if event["event"] == "tasks_adopted"]
-    assert [one["step_id"] for one in adopted["tasks"]] == ["note[a]", "note[b]"]
-    assert set(done_tasks(journal)) == {"note[a]", "note[b]", "table", "value"}
+    adopted = [event["step_id"] for event in journal if event["event"] == "task_adopted"]
+    assert sorted(adopted) == sorted(done_tasks(journal)) == ["note[a]", "note[b]", "table", "value"]
     assert spent(journal) == read_run(ProjectLayout(tmp_path), "r1").state.cost_usd == 0.5
 
 

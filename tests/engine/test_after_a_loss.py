@@ -11,12 +11,12 @@ import pytest
 
 from holdfast import Context, Pipeline, Rewind
 from holdfast.artifacts.sealed_files import SealedFiles
-from holdfast.commands.people import approve, decide, note, reject
-from holdfast.commands.plan import make_plan
-from holdfast.commands.recover import recover
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.errors import StorageError, UsageError
+from holdfast.project.people import approve, decide, note, reject
+from holdfast.project.plan import make_plan
+from holdfast.project.recover import recover
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.settings import load_settings

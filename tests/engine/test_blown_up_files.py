@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline
-from holdfast.commands.verify import verify
 from holdfast.errors import StorageError
+from holdfast.project.verify import verify
 from holdfast.runs.listing import list_runs, open_project
 from holdfast.stores import readable
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.commands.run import RunResult, execute
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.loader import load_pipeline
+from holdfast.project.run import RunResult, execute
 from holdfast.runs.choosing import Request
 
 from .projects import events_of

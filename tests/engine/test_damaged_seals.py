@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.verify import verify
 from holdfast.errors import FormatTooNewError
 from holdfast.layout import ProjectLayout
-from holdfast.seals import read_seal
-from holdfast.stores.reader import seal_sum
+from holdfast.project.verify import verify
+from holdfast.seals import read_seal, seal_sum
 
 from .projects import events_of
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline
-from holdfast.commands import people
 from holdfast.journal.scan import last_position
+from holdfast.project import people
 from holdfast.runs.listing import open_project
 from holdfast.stores import disk
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.people import decide
-from holdfast.commands.run import RunResult
 from holdfast.errors import UsageError
+from holdfast.project.people import decide
+from holdfast.project.run import RunResult
 from holdfast.runs.listing import open_project, read_picture
 
 

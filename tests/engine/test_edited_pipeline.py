@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.people import decide
 from holdfast.errors import DefinitionError, StorageError
+from holdfast.project.people import decide
 from holdfast.runs.listing import open_project, read_picture
 from holdfast.stores import disk, readable
 

@@ -12,12 +12,12 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Context, Pipeline
-from holdfast.commands.people import decide, note
-from holdfast.commands.plan import make_plan
-from holdfast.commands.recover import recover
-from holdfast.commands.run import RunResult
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.project.people import decide, note
+from holdfast.project.plan import make_plan
+from holdfast.project.recover import recover
+from holdfast.project.run import RunResult
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project, read_picture
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
-from holdfast.stores import ahead, tree
-from holdfast.stores.ahead import ReadAhead
+from holdfast.project.verify import verify
 
 
 def one_step(*, version: int = 1, copy: bool = True, overwrite: bool = False, name: str = "a.md") -> Pipeline:
@@ -303,13 +300,8 @@ def test_a_large_file_is_healed_from_its_copy_else_made_again(tmp_path: Path, ro
     assert len(calls) == (2 if rotten else 1)
 
 
-def three_steps(texts: list[str], at_work: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """`b` is made from `a`, during which somebody acts; even so few files are read ahead, and waited for."""
-    monkeypatch.setattr(tree, "FILES_MIN", 2)
-    monkeypatch.setattr(ahead, "_FRESH_S", math.inf)  # however fast the steps are
-    monkeypatch.setattr(
-        ReadAhead, "take", lambda ahead, path: (found := ahead.fetch_all([path])[0]) and found.read()
-    )
+def three_steps(texts: list[str], at_work: list[Callable[[], None]]) -> Pipeline:
+    """`b` is made from `a`, during which somebody acts."""
     pipe = Pipeline("p")
 
     @pipe.step(writes="a.md")
@@ -329,10 +321,10 @@ def three_steps(texts: list[str], at_work: list[Callable[[], None]], monkeypatch
     return pipe
 
 
-def test_an_edit_made_while_others_run_again_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read ahead only while everything is looked at first: what comes later is read when it comes."""
+def test_an_edit_made_while_others_run_again_is_seen(tmp_path: Path) -> None:
+    """What runs later is judged by its files as they are when its turn comes."""
     at_work = list[Callable[[], None]]()
-    pipe = three_steps(["made 0\n", "made 1\n"], at_work, monkeypatch)
+    pipe = three_steps(["made 0\n", "made 1\n"], at_work)
     pipe.run(dir=tmp_path)
     shutil.rmtree(tmp_path / ".holdfast/objects")
     (tmp_path / "a.md").unlink()
@@ -343,10 +335,10 @@ def test_an_edit_made_while_others_run_again_is_seen(tmp_path: Path, monkeypatch
     assert anywhere(tmp_path, "MYEDIT")
 
 
-def test_an_edit_made_while_a_lost_run_goes_on_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_made_while_a_lost_run_goes_on_is_seen(tmp_path: Path) -> None:
     """Of a run whose record was lost, too, nothing is judged by what was read before its steps began."""
     at_work = list[Callable[[], None]]()
-    pipe = three_steps(["made 0\n", "made 0\n"], at_work, monkeypatch)
+    pipe = three_steps(["made 0\n", "made 0\n"], at_work)
     pipe.run(dir=tmp_path)
     shutil.rmtree(tmp_path / ".holdfast")
     (tmp_path / "a.md").unlink()

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.commands.run import execute
 from holdfast.errors import UsageError
-from holdfast.executors.processes import answer_error
+from holdfast.executors.pipe import answer_error
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.loader import load_pipeline
+from holdfast.project.run import execute
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import read_picture, read_run
 from holdfast.state import COMPLETED, NEEDS_REVIEW, TaskState

@@ -10,7 +10,7 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Pipeline
-from holdfast.commands.run import RunResult, execute
+from holdfast.project.run import RunResult, execute
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 

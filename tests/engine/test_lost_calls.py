@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.run import execute
+from holdfast.project.run import execute
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 

@@ -10,11 +10,11 @@ import pytest
 from tests.engine.projects import events_of
 
 from holdfast import Context, Pipeline
-from holdfast.commands.people import decide
-from holdfast.commands.recover import recover
-from holdfast.commands.run import RunResult, execute
-from holdfast.commands.verify import verify
 from holdfast.errors import CheckpointCorruptionError
+from holdfast.project.people import decide
+from holdfast.project.recover import recover
+from holdfast.project.run import RunResult, execute
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 

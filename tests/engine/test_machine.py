@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from holdfast import Pipeline
-from holdfast.commands import people
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.errors import StorageError
 from holdfast.layout import ProjectLayout
+from holdfast.project import people
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
 from holdfast.stores import disk
 from holdfast.views.picture import Picture
 

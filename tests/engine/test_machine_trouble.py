@@ -21,7 +21,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.context import current_task
 from holdfast.engine.attempt import Attempt
-from holdfast.engine.coroutines import Coroutines
+from holdfast.engine.host import StepHost
 from holdfast.engine.outcomes import Outcomes
 from holdfast.errors import InTheWayError, StorageError
 from holdfast.executors.processes import ProcessExecutor
@@ -104,7 +104,7 @@ def test_a_process_that_the_system_does_not_start_costs_no_call_of_another_step(
 
     shop.pipe.step(name="elsewhere", executor="process")(_in_a_process)
     with monkeypatch.context() as patch:
-        patch.setattr(ProcessExecutor, "run", refused)
+        patch.setattr(ProcessExecutor, "_take", refused)
         with pytest.raises(StorageError, match="worker process"):
             shop.pipe.run(dir=tmp_path)
     assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
@@ -269,19 +269,21 @@ def test_a_check_that_the_end_of_the_run_cuts_off_has_not_objected(
             handed_in.set()
         return is_ended
 
-    def let_it_look(coroutines: Coroutines) -> None:  # by now its context is over, and the record still open
-        stopped.set()
-        assert handed_in.wait(PATIENCE_S)
+    def end_and_let_it_look(host: StepHost, why: str, **how: Any) -> None:
+        end_host(host, why, **how)
+        if host.facts.task_id == "checked" and "stopped" in why:  # its context is over, and the record still open
+            stopped.set()
+            assert handed_in.wait(PATIENCE_S)
 
     def pay() -> str:
         return shop.paid.append("made") or "made"
 
-    end = Outcomes.end
+    end, end_host = Outcomes.end, StepHost.end
     shop.pipe.step(name="checked", check=look, retries=0)(lambda ctx: ctx.once("make", pay))
     with monkeypatch.context() as patch:
         patch.setattr(Artifacts, "load", shop.fail)
         patch.setattr(Outcomes, "end", end_and_tell)
-        patch.setattr(Coroutines, "cancel_all", let_it_look)
+        patch.setattr(StepHost, "end", end_and_let_it_look)
         with pytest.raises(StorageError, match="Input/output error"):
             shop.pipe.run(dir=tmp_path)
     assert not list(exits_of(tmp_path, "checked"))

@@ -11,13 +11,13 @@ import pytest
 
 from holdfast import Context, Pipeline, seals
 from holdfast.artifacts import memory
-from holdfast.commands.people import decide
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.errors import FormatTooNewError
 from holdfast.layout import ProjectLayout
+from holdfast.project.people import decide
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
+from holdfast.seals import seal_sum
 from holdfast.settings import Settings
-from holdfast.stores.reader import seal_sum
 from outside import OUTSIDE
 
 from .projects import events_of, exits_of, in_thread
@@ -267,8 +267,8 @@ def test_a_section_made_again_reaches_those_after_it(tmp_path: Path) -> None:
 
 
 def redo(book: Book, root: Path, run_id: str, task: str, **settings: Any) -> RunResult:
-    from holdfast.commands.run import execute
     from holdfast.layout import ProjectLayout
+    from holdfast.project.run import execute
     from holdfast.runs.choosing import Request
 
     book.ran.clear()

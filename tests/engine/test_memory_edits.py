@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast import Pipeline
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.verify import verify
 
 
 def objection(output: str) -> str | None:

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast import Context, Pipeline, Rewind, seals
 from holdfast.artifacts import memory
-from holdfast.commands.run import RunResult
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.run import RunResult
+from holdfast.project.verify import verify
 
 from .projects import events_of, exits_of, in_thread
 

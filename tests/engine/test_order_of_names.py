@@ -15,8 +15,8 @@ import pytest
 from holdfast import Context, Pipeline
 from holdfast.artifacts import inputs as artifacts_inputs
 from holdfast.artifacts.inputs import Inputs
-from holdfast.commands.verify import verify
 from holdfast.pipeline.nodes import Node
+from holdfast.project.verify import verify
 from holdfast.runs.listing import open_project
 from holdfast.values import digest, encode_json
 

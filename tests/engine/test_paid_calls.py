@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import resource
 import threading
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -13,10 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.commands.run import RunResult
 from holdfast.errors import HoldfastError, StorageError
+from holdfast.project.run import RunResult
 from holdfast.stores import disk
-from holdfast.stores.objects import ObjectStore
 
 from .projects import events_of, journal_of
 
@@ -318,70 +314,6 @@ def test_nothing_is_paid_for_on_a_disk_that_is_all_but_full(
     monkeypatch.undo()
     assert pipe.run(dir=tmp_path).status == "completed"
     assert len(calls) == 1
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_result_that_did_not_fit_is_paid_for_again_only_when_it_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
-) -> None:
-    """Its size is known from then on: the run stops before the call until so much is free."""
-    paid: list[str] = []
-    pipe, put = Pipeline("p"), ObjectStore.put
-    large = "x" * 100_000
-
-    def pay() -> str:
-        paid.append("paid")
-        return large
-
-    if is_async:
-
-        @pipe.step
-        async def ask(ctx: Context) -> int:
-            return len(await ctx.once("answer", pay_later))
-    else:
-
-        @pipe.step
-        def ask(ctx: Context) -> int:
-            return len(ctx.once("answer", pay))
-
-    async def pay_later() -> str:
-        return pay()
-
-    def put_small(self: ObjectStore, data: bytes, sha256: str | None = None) -> str:
-        if len(data) >= len(large):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return put(self, data, sha256)
-
-    with monkeypatch.context() as full:
-        full.setattr(ObjectStore, "put", put_small)
-        full.setattr(disk, "room_left", lambda path: (150_000, 1_000_000))
-        for _ in range(3):
-            with pytest.raises(StorageError):
-                pipe.run(dir=tmp_path)
-    assert paid == ["paid"]
-    assert pipe.run(dir=tmp_path).outputs["ask"] == len(large)
-    assert paid == ["paid", "paid"]
-
-
-def test_no_call_is_paid_for_that_a_quota_or_a_limit_would_not_let_us_keep(tmp_path: Path) -> None:
-    """Neither is in what the disk says is left: it is tried before the first call of a start; nothing stays."""
-    pipe, paid = Pipeline("p"), []
-
-    @pipe.step
-    def ask(ctx: Context) -> int:
-        return len(ctx.once("answer", lambda: paid.append(1) or os.urandom(400_000)))
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
-    try:
-        for _ in range(3):
-            with pytest.raises(StorageError, match=r"paid call is not made.*could not be written.*too large"):
-                pipe.run(dir=tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert paid == [] and os.listdir(tmp_path / ".holdfast/tmp") == []
-    assert pipe.run(dir=tmp_path).outputs["ask"] == 400_000
-    assert len(paid) == 1
 
 
 def test_a_disk_that_cannot_be_asked_is_used(tmp_path: Path) -> None:

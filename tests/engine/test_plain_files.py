@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast import Pipeline
-from holdfast.commands.people import decide
-from holdfast.commands.recover import recover
-from holdfast.commands.run import RunResult, execute
-from holdfast.commands.scan import scan_project
 from holdfast.errors import UsageError
+from holdfast.project.people import decide
+from holdfast.project.recover import recover
+from holdfast.project.run import RunResult, execute
+from holdfast.project.scan import scan_project
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.settings import Settings

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, HoldfastError, Pipeline
-from holdfast.commands.run import Hooks, execute
 from holdfast.errors import LockedError, LockLostError, StorageError
 from holdfast.executors.processes import ProcessExecutor
+from holdfast.executors.threads import ThreadExecutor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.loader import load_pipeline
+from holdfast.project.run import Hooks, execute
 from holdfast.runs.choosing import Request
 
 from .projects import PATIENCE_S, events_of, in_thread
@@ -167,14 +168,14 @@ def test_steps_that_begin_at_once_share_the_pool_that_ends_their_workers(
     (tmp_path / "several.py").write_text(SEVERAL)
     pools, make = [], ProcessExecutor.__init__
 
-    def make_slowly(pool: ProcessExecutor, reference: str) -> None:
+    def make_slowly(executor: ProcessExecutor, pool: ThreadExecutor, reference: str) -> None:
         threading.Event().wait(0.2)
-        pools.append(pool)
-        make(pool, reference)
+        pools.append(executor)
+        make(executor, pool, reference)
 
     monkeypatch.setattr(ProcessExecutor, "__init__", make_slowly)
     compiled = load_pipeline("several.py", base=tmp_path)
-    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
+    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks())
     assert (result.status, len(pools)) == ("completed", 1)
 
 
@@ -191,9 +192,9 @@ def test_a_worker_that_the_system_does_not_start_is_no_failure_of_the_step(
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match=os.strerror(code)) as caught:
         patch.setattr(subprocess, "Popen", refused)
-        execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
+        execute(compiled, ProjectLayout(tmp_path), Request(), Hooks())
     assert "What was recorded is safe" in caught.value.fix
-    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks(signals=False))
+    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks())
     assert result.status == "completed"
     assert {event.get("status") for event in events_of(tmp_path, "node_exit")} == {"completed"}
 
@@ -272,7 +273,7 @@ def test_a_worker_whose_engine_died_says_nothing(tmp_path: Path) -> None:
     )
     os.close(writes)
     assert worker.stdin is not None and worker.stderr is not None
-    worker.stdin.write(b'{"function":"crunch","arguments":{}}\n')
+    worker.stdin.write(b'{"function":"crunch","task":"crunch","arguments":{},"timed":false}\n')
     worker.stdin.flush()
     assert (worker.wait(PATIENCE_S), worker.stderr.read()) == (0, b"")
     worker.stdin.close()
@@ -294,14 +295,14 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_a_step_in_a_process_takes_no_context() -> None:
+def test_a_step_in_a_process_is_no_coroutine() -> None:
     """It is a mistake of the pipeline, told before anything runs."""
     pipe = Pipeline("p")
 
     @pipe.step(executor="process")
-    def step(ctx: Context) -> None: ...
+    async def step() -> None: ...
 
-    with pytest.raises(HoldfastError, match="ctx"):
+    with pytest.raises(HoldfastError, match="is async"):
         pipe.compile()
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline
-from holdfast.commands.plan import make_plan
-from holdfast.commands.recover import recover
+from holdfast.project.plan import make_plan
+from holdfast.project.recover import recover
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 

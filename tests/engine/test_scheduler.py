@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from holdfast import Pipeline
 from holdfast.engine.limits import Limit
 from holdfast.engine.retry import may_retry, retry_delay_s
@@ -115,37 +112,6 @@ def test_everything_behind_a_held_task_counts_as_settled_for_order() -> None:
     table.fail("draft[a]")
     assert table.nodes["r1[a]"].condition == HELD
     assert table.take_all() == ["draft[b]"]
-
-
-@given(st.data())
-def test_many_that_are_settled_at_once_are_settled_as_each_would_be(data: st.DataObject) -> None:
-    """Whatever stood how before: the shortcut for whole batches changes nothing but the time it takes."""
-    one, all_ = Table(reviews()), Table(reviews())
-    names = sorted(one.nodes)
-    for name in data.draw(st.lists(st.sampled_from(names), max_size=4)):
-        condition = data.draw(st.sampled_from([HELD, OK, OPEN, SKIPPED]))
-        for table in (one, all_):
-            put(table, name, condition)
-    some = data.draw(st.lists(st.sampled_from(names), max_size=6))
-    for name in some:
-        one.scheduler.settle(one.nodes[name])
-    all_.scheduler.settle_all([all_.nodes[name] for name in some])
-    assert standing(all_) == standing(one)
-
-
-def put(table: Table, name: str, condition: int) -> None:
-    node = table.nodes[name]
-    if condition == HELD:
-        table.scheduler.hold(node)
-    elif condition == OPEN:
-        table.scheduler.release(node)
-    else:
-        table.scheduler.settle(node, condition)
-
-
-def standing(table: Table) -> tuple[object, ...]:
-    nodes = [(n.id, n.condition, n.unmet, n.blockers, n.stuck, n.queued) for n in table.nodes.values()]
-    return sorted(nodes), [node.id for node in table.scheduler.to_consider]
 
 
 def test_opening_a_producer_opens_what_consumed_it() -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from holdfast import Context, Pipeline, Rewind
 from holdfast.artifacts.keeping import Artifacts
-from holdfast.commands.people import reject
-from holdfast.commands.plan import make_plan
-from holdfast.commands.run import RunResult, execute
 from holdfast.errors import StorageError
+from holdfast.project.people import reject
+from holdfast.project.plan import make_plan
+from holdfast.project.run import RunResult, execute
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.settings import load_settings

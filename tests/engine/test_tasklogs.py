@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.engine.projects import events_of
 
 from holdfast import Pipeline
 from holdfast.layout import ProjectLayout
@@ -55,19 +54,18 @@ def link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("put", [link, Path.mkdir, os.mkfifo])
-def test_what_stands_where_a_log_belongs_is_set_aside(tmp_path: Path, put: Callable[[Path], None]) -> None:
-    """It is never followed or waited for, it is told, and the log is written."""
+def test_what_stands_where_a_log_belongs_fails_no_step(tmp_path: Path, put: Callable[[Path], None]) -> None:
+    """It is never followed or waited for, and it stays."""
     pipe, theirs = logging_pipeline(), tmp_path / "theirs.txt"
     theirs.write_text("theirs")
     pipe.run(dir=tmp_path, run_id="r")
     log = ProjectLayout(tmp_path).run("r").logs / "talk.log"
     log.unlink()
     put(log)
-    pipe.run(dir=tmp_path, run_id="r")
-    assert theirs.read_text() == "theirs"
-    assert log.is_file() and not log.is_symlink() and "said by the step" in log.read_text()
-    (told,) = (event["findings"] for event in events_of(tmp_path, "state_mended"))
-    assert told[0].startswith("talk.log was ") and "quarantine/" in told[0]
+    kind = log.lstat().st_mode
+    again = pipe.run(dir=tmp_path, run_id="r")
+    assert again.picture.state.tasks["talk"].error.startswith("ValueError: so that it runs again")
+    assert theirs.read_text() == "theirs" and log.lstat().st_mode == kind
 
 
 @pytest.mark.parametrize("kind", ["thread", "coroutine"])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.verify import verify
 
 from .projects import events_of
 

@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.people import decide
-from holdfast.commands.recover import recover
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.people import decide
+from holdfast.project.recover import recover
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.stores import disk
+from sampling import every
 
 from .projects import events_of, journal_of
+
+pytestmark = pytest.mark.usefixtures("unsynced")
 
 Paths = dict[str, str]
 
@@ -39,6 +42,7 @@ TRADES: dict[str, tuple[Paths, Paths]] = {
 }
 
 
+STEP = 9  # an odd one, so that the resume is killed too at each other place of a sample
 KILLED = [
     "two trade",
     "two trade, and their forms",
@@ -139,11 +143,6 @@ class Traded:
         return copied
 
 
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_enabled", False)
-
-
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("trade", TRADES)
 def test_each_file_arrives_where_its_step_names_it(tmp_path: Path, trade: str, copy: bool) -> None:
@@ -160,14 +159,14 @@ def test_each_file_arrives_where_its_step_names_it(tmp_path: Path, trade: str, c
 def test_a_kill_at_any_moment_loses_nothing(tmp_path: Path, trade: str) -> None:
     """Although nothing has a copy, and also if the run that goes on is killed at the same moment."""
     project = Traded(tmp_path / "a", trade, copy=False)
-    number, is_killed = 0, True
-    while is_killed:
-        number += 1
+    for number in every(STEP, trade):
         again = project.again_in(tmp_path / "again")
         is_killed = again.trade_killed_at(number)
         if number % 2:
             again.trade_killed_at(number)
         again.arrives()
+        if not is_killed:
+            break
     assert number > 5
 
 

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.people import decide
-from holdfast.commands.plan import make_plan
-from holdfast.commands.run import RunResult, execute
-from holdfast.commands.scan import scan_project
-from holdfast.commands.verify import verify
 from holdfast.errors import DefinitionError, UsageError
+from holdfast.project.people import decide
+from holdfast.project.plan import make_plan
+from holdfast.project.run import RunResult, execute
+from holdfast.project.scan import scan_project
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.runs.listing import open_project
 from holdfast.stores import disk
+from sampling import every
 
 from .projects import events_of, journal_of
 
@@ -283,23 +284,21 @@ def migrate_killed_at(project: Planned, number: int) -> bool:
         ({"text": "plan.md", "data": "large.bin"}, ""),
     ],
 )
-def test_a_migration_killed_at_any_moment_is_not_paid_for_again(
-    tmp_path: Path, writes: Any, loses: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unsynced")
+def test_a_migration_killed_at_any_moment_is_not_paid_for_again(tmp_path: Path, writes: Any, loses: str) -> None:
     """Although nothing has a copy: a file is proved in its old form or in the new one, whichever is there."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
     first = Planned(tmp_path / "first", writes, copy=False)
     first.root.mkdir()
     first.run()
-    number, is_killed = 0, True
-    while is_killed:
-        number += 1
+    for number in every(9, f"{writes} {loses}"):
         project = Planned(tmp_path / str(number), writes, copy=False)
         shutil.copytree(first.root, project.root)
         is_killed = migrate_killed_at(project, number)
         if loses:
             shutil.rmtree(project.root / loses)
         migrated(project, project.run(2, add_words, with_two=True), ["two"])
+        if not is_killed:
+            break
     assert number > 3
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Pipeline
-from holdfast.commands.verify import verify
+from holdfast.project.verify import verify
 from holdfast.runs.listing import open_project
 
 from .projects import events_of, journal_of

@@ -1,7 +1,6 @@
 """EventLog: durable appends from everywhere, and a journal that is whole whatever happened to a writer."""
 
 import errno
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ import threading
 import tracemalloc
 
 import pytest
+from tests.children import unsynced
 
 from holdfast.errors import CheckpointCorruptionError, FormatTooNewError, StorageError, ValueRefusedError
 from holdfast.journal.codec import LINE_MAX, encode_line
@@ -42,7 +42,7 @@ def append_in_process(path, who: str, count: int, **environment: str) -> subproc
     return subprocess.Popen(
         [sys.executable, "-c", APPENDER, str(path), who, str(count)],
         stdout=subprocess.PIPE,
-        env={**os.environ, **environment},
+        env=unsynced(**environment),
     )
 
 
@@ -154,7 +154,7 @@ def test_a_journal_that_may_only_be_read_is_read(path, monkeypatch):
 
 def test_processes_and_threads_append_without_losing_or_mixing_lines(path, log):
     """Three processes and four threads at once: every line is there, whole, numbered without a gap."""
-    processes = [append_in_process(path, f"p{number}", 40, HOLDFAST_FSYNC="off") for number in range(3)]
+    processes = [append_in_process(path, f"p{number}", 40) for number in range(3)]
 
     def append_all(who: str) -> None:
         for number in range(40):
@@ -182,7 +182,7 @@ def test_a_process_killed_at_every_operation_loses_nothing_it_reported(tmp_path,
     while status == -signal.SIGKILL:
         number += 1
         path = tmp_path / str(number) / "events.jsonl"
-        process = append_in_process(path, "p", 2, HOLDFAST_KILL_AT=f"{number}{how}", HOLDFAST_FSYNC="off")
+        process = append_in_process(path, "p", 2, HOLDFAST_KILL_AT=f"{number}{how}")
         reported = [int(line) for line in process.communicate()[0].split()]
         status = process.returncode
         with EventLog(path) as log:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.scan import Scanned, scan_project
 from holdfast.errors import InTheWayError, UsageError
 from holdfast.layout import ProjectLayout
+from holdfast.project.scan import Scanned, scan_project
 from outside import OUTSIDE
 
 LONG = "A sentence that goes on. " * 10
@@ -261,16 +261,3 @@ def test_items_of_which_nothing_is_left_are_told(tmp_path: Path) -> None:
     scanned = scan(tmp_path)
     assert scanned.unknown_items == ["ch"]
     assert kinds(scanned) == {"outline.md": "missing", "free.txt": "missing"}
-
-
-def test_files_that_are_read_ahead_say_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads the files, whole, changed, damaged, empty, a link, missing: each is called what it is."""
-    reviews_, data = project / "reviews", project / "data"
-    (reviews_ / "a.md").write_bytes((reviews_ / "a.md").read_bytes().replace(b"sentence", b"word"))
-    (data / "a.json").write_text("{}")
-    (data / "b.json").unlink()
-    (data / "b.json").symlink_to("a.json")
-    plain = scan(project)
-    assert {"sealed", "changed", "damaged"} <= set(kinds(plain).values())
-    monkeypatch.setattr("holdfast.stores.tree.FILES_MIN", 1)
-    assert scan(project) == plain

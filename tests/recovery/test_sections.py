@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Pipeline
-from holdfast.commands.plan import make_plan
-from holdfast.commands.recover import Recovery, recover
-from holdfast.commands.scan import scan_project
-from holdfast.commands.verify import verify
 from holdfast.layout import ProjectLayout
+from holdfast.project.plan import make_plan
+from holdfast.project.recover import Recovery, recover
+from holdfast.project.scan import scan_project
+from holdfast.project.verify import verify
 from holdfast.runs.choosing import Request
 from holdfast.settings import Settings
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline
-from holdfast.commands.recover import recover
-from holdfast.commands.scan import scan_project
 from holdfast.layout import ProjectLayout
+from holdfast.project.recover import recover
+from holdfast.project.scan import scan_project
 from holdfast.recovery.strangers import OPENED_MAX, Stranger
 from holdfast.runs.choosing import Request
 from outside import OUTSIDE

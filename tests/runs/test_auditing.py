@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline
-from holdfast.commands.recover import recover
 from holdfast.folding import FOLD_VERSION
 from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout, RunLayout
+from holdfast.project.recover import recover
 from holdfast.runs.auditing import DAMAGED, DIFFERENT, FORBIDDEN, REPEATED, SHORTENED, TORN, Audit, audit
 from holdfast.runs.choosing import Request
 from holdfast.runs.history import decode_state, encode_state

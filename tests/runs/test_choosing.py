@@ -14,7 +14,6 @@ from typing import Any, cast
 import pytest
 
 from holdfast import HoldfastError, Pipeline
-from holdfast.commands import people
 from holdfast.errors import (
     CheckpointCorruptionError,
     FormatTooNewError,
@@ -25,6 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.journal.codec import close_line
 from holdfast.journal.scan import last_position
+from holdfast.project import people
 from holdfast.runs import choosing
 from holdfast.runs.listing import open_project
 from holdfast.runs.traces import LOOKED_AT_MAX

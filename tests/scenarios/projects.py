@@ -13,16 +13,17 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from tests.children import unsynced
+
+from forking import HUNG, KILLED, Said, processes
 
 PIPELINE = Path(__file__).with_name("book.py")
 RUN_ID = "first-edition"
 VIEWS = ("checkpoint.md", "RESUME.md")
 STEPS = ("research", "draft", "r1", "r2", "r3", "score", "merge", "final")
-PATIENCE_S = 60  # a hang is a failure, not a wait
-KILLED = -9
 
 
 def chapter(number: int) -> set[str]:
@@ -31,22 +32,6 @@ def chapter(number: int) -> set[str]:
 
 
 ALL = {"outline", "style", "assemble"} | chapter(1) | chapter(2) | chapter(3)
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command gave."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def text(self) -> str:
-        return self.out + self.err
 
 
 class Book:
@@ -82,35 +67,28 @@ class Book:
 
     # --- commands ------------------------------------------------------------------------------------------
 
-    def __call__(self, *words: str, env: Mapping[str, str] | None = None) -> Said:
-        done = subprocess.run(
-            _command(words),
-            cwd=self.root,
-            env=self._environment(env),
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Said(done.returncode, done.stdout, done.stderr)
+    def __call__(self, *words: str, clock_s: float = 0, kill_at: int = 0) -> Said:
+        """One command, whose clock is wrong by so much, or which is killed before that operation on the disk."""
+        env = {"SCENARIO": str(self.outside)} | ({"CLOCK_OFFSET_S": str(clock_s)} if clock_s else {})
+        said = processes().holdfast(self.root, *words, env=env, trouble=str(kill_at))
+        assert "Traceback" not in said.err and said.code != HUNG, said.text
+        return said
 
-    def run(self, *words: str, env: Mapping[str, str] | None = None) -> Said:
-        return self("run", "book.py", *words, env=env)
+    def run(self, *words: str, clock_s: float = 0) -> Said:
+        return self("run", "book.py", *words, clock_s=clock_s)
 
     def first_run(self, *words: str) -> Said:
         return self.run("--run-id", RUN_ID, *words)
 
-    def resume(self, *words: str, env: Mapping[str, str] | None = None) -> Said:
-        return self("resume", *words, env=env)
+    def resume(self, *words: str, clock_s: float = 0, kill_at: int = 0) -> Said:
+        return self("resume", *words, clock_s=clock_s, kill_at=kill_at)
 
     def killed_in(self, task: str, *words: str) -> None:
         """Run `words`, and SIGKILL the process when the body of `task` hangs."""
         with subprocess.Popen(
-            _command(words),
+            [sys.executable, "-m", "holdfast", *words],
             cwd=self.root,
-            env=self._environment(None),
+            env=self._environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
@@ -122,10 +100,9 @@ class Book:
                 process.kill()
         assert process.returncode == KILLED
 
-    def _environment(self, more: Mapping[str, str] | None) -> dict[str, str]:
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-        # A killed process loses nothing that it wrote; syncing would only make the scenarios slow.
-        return {**plain, "SCENARIO": str(self.outside), "HOLDFAST_FSYNC": "off", **(more or {})}
+    def _environment(self) -> dict[str, str]:
+        plain = {name: value for name, value in unsynced().items() if not name.startswith("HOLDFAST_")}
+        return {**plain, "SCENARIO": str(self.outside)}
 
     def status(self) -> Any:
         return self("status", "--json").json()
@@ -199,10 +176,6 @@ def body_of(sealed: bytes) -> str:
     text, _, last = sealed.decode().rstrip("\n").rpartition("\n")
     assert last.startswith("<!-- ") and "holdfast=1" in last, last
     return text + "\n"
-
-
-def _command(words: tuple[str, ...]) -> list[str]:
-    return [sys.executable, "-m", "holdfast", *words]
 
 
 def _read_until(stream: IO[str] | None, text: str) -> None:

@@ -1,27 +1,16 @@
-"""A small project whose state files are damaged, and real processes that continue it.
-
-Processes are forked from one that has imported everything, so that each costs milliseconds: this file, run as a
-script, reads one job a line and answers with the exit status; what was printed lies in two files.
-"""
+"""A small project whose state files are damaged, and real processes that continue it."""
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from forking import Said, processes
 from holdfast import seals
 
 RUN_ID = "book-run"
-KILLED = -9
 VIEWS = ("RESUME.md", "checkpoint.md")
 
 BOOK = """
@@ -82,59 +71,10 @@ def book(ctx: Context, draft: dict, score: dict) -> str:
 
 
 @dataclass
-class Ended:
-    """What a process left."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def said(self) -> str:
-        return self.out + self.err
-
-
-class Processes:
-    """Forks one process for each command."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        env = {**os.environ, "HOLDFAST_FSYNC": "off", "COLUMNS": "200"}
-        self._server = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
-        )
-
-    def __call__(self, directory: Path, *words: str) -> Ended:
-        assert self._server.stdin is not None and self._server.stdout is not None
-        files = {name: str(self.folder / name) for name in ("out", "err")}
-        job = {"dir": str(directory), "argv": list(words), **files}
-        self._server.stdin.write(json.dumps(job) + "\n")
-        self._server.stdin.flush()
-        code = int(self._server.stdout.readline())
-        return Ended(code, *(Path(files[name]).read_text("utf-8", "replace") for name in ("out", "err")))
-
-    def close(self) -> None:
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.close()
-        self._server.wait(30)
-        self._server.stdout.close()
-
-
-@contextmanager
-def processes(folder: Path) -> Iterator[Processes]:
-    made = Processes(folder)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-@dataclass
 class Project:
     """`folder/project` and, outside it, what ran."""
 
     folder: Path
-    start: Processes
 
     @property
     def root(self) -> Path:
@@ -163,13 +103,13 @@ class Project:
 
     def copy(self, folder: Path) -> Project:
         shutil.copytree(self.root, folder / "project", symlinks=True)
-        return Project(folder, self.start)
+        return Project(folder)
 
-    def run(self, *words: str) -> Ended:
+    def run(self, *words: str) -> Said:
         return self("run", "book.py", *words)
 
-    def __call__(self, *words: str) -> Ended:
-        return self.start(self.root, *words)
+    def __call__(self, *words: str) -> Said:
+        return processes().holdfast(self.root, *words, env={"COLUMNS": "200"})
 
     def ran(self) -> Counter[str]:
         """How often each body ran."""
@@ -186,34 +126,3 @@ class Project:
                 data = path.read_bytes()
                 found[name] = seals.take_apart(data).body if seals.is_inline(name) else data
         return found
-
-
-def serve() -> None:
-    """Fork a process for each job on stdin; answer with its exit status."""
-    import holdfast.cli.resume
-    import holdfast.cli.run
-    import holdfast.cli.verify
-    import holdfast.commands.run
-    import holdfast.commands.verify
-    import holdfast.runs.choosing
-    import holdfast.views.todos  # noqa: F401
-    from holdfast.cli.main import main
-
-    for line in sys.stdin:
-        job = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            for number, name in ((1, "out"), (2, "err")):
-                os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.chdir(job["dir"])
-            sys.argv = ["holdfast", *job["argv"]]
-            signal.alarm(30)  # a hang is a failure, not a wait
-            main()
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        sys.stdout.write(f"{code}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    serve()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +16,18 @@ WRITTEN = 150
 """So many characters of the draft are on disk when the process dies."""
 
 
-@pytest.fixture
-def interrupted(book: Book) -> Book:
+@pytest.fixture(scope="session")
+def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Book:
     """Chapter 2 is cut off in mid-sentence, with one body at a time, so that the rest is known."""
+    book = Book(tmp_path_factory.mktemp("cut-off")).begin()
     interrupt(book, "run", "book.py", "--run-id", RUN_ID, "--concurrency", "1")
-    book.ran()
     return book
+
+
+@pytest.fixture
+def interrupted(cut_off: Book, tmp_path: Path) -> Book:
+    """A copy of the book that was cut off."""
+    return cut_off.copied_to(tmp_path / "here")
 
 
 def interrupt(book: Book, *words: str, after: int = WRITTEN) -> None:

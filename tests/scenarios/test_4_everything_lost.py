@@ -170,7 +170,7 @@ def test_killed_while_it_finds_its_way_back(finished: Book, original: Book) -> N
     """A kill in the middle of the recovery costs nothing: the next resume goes on from there."""
     finished.lose(".holdfast")
     for point in (12, 25, 40):
-        code = finished.resume(env={"HOLDFAST_KILL_AT": str(point)}).code
+        code = finished.resume(kill_at=point).code
         assert code in (-9, 0, 2), code  # 2: RESUME.md has been set aside and not yet written
     assert finished.run().code == 0
     assert not finished.ran()

@@ -29,7 +29,7 @@ from holdfast import Context, Rewind
 
 OUTSIDE = Path(os.environ.get("SOAK_OUTSIDE", "."))
 _STOP_AT, _, _SIGNAL = os.environ.get("SOAK_STOP", "0:KILL").partition(":")
-_ENGINE = int(os.environ.get("SOAK_ENGINE", "0"))
+_ENGINE = int(os.environ.get("FORKED_PROCESS", "0"))
 _COUNTING = threading.Lock()
 NEVER = threading.Event()
 _lines = 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+from forking import Said
+
 from . import oracles
 from .mishaps import note_loss
 from .pages import check_views
 from .pipelines import FILE
-from .processes import Said
 from .world import BrokenError, World
 
 MANNERS = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 
+from forking import Said
+
 from .artifacts import check_artifacts
 from .pages import check_views
-from .processes import Said
 from .spending import check_cost, check_payments, check_runs
 from .world import BrokenError, World
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from forking import HUNG, Said, processes
 from holdfast import seals
 
 from .bodies import inner, numbered
 from .pipelines import FILE, Sketch, Step, draw, written
-from .processes import HUNG, Processes, Said
 
 INTERNAL_ERROR, REFUSED = 70, 2
 VIEWS = ("checkpoint.md", "RESUME.md")
@@ -48,7 +48,6 @@ class World:
     """A project, its dice, and everything that was done."""
 
     folder: Path
-    start: Processes
     dice: Random
     sketch: Sketch
     params: dict[str, str] = field(default_factory=lambda: {"topic": "kelp", "n": "2"})
@@ -236,8 +235,9 @@ class World:
             words = (words[0], "--run", self.run_id, *words[1:])
         before = self.entries()
         env = {"SOAK_OUTSIDE": str(outside or self.outside), "SOAK_STOP": stop or "0:KILL"}
-        env |= {"CLOCK_OFFSET_S": str(self.clock_s)}
-        said = self.start(self.root, *words, env=env, trouble=trouble)
+        env |= {"COLUMNS": "200", "PYTHONDONTWRITEBYTECODE": "1"}
+        env |= {"CLOCK_OFFSET_S": str(self.clock_s)} if self.clock_s else {}
+        said = processes().holdfast(self.root, *words, env=env, trouble=trouble)
         stopped = f" stopped at {stop or trouble}" if stop or trouble else ""
         self.told.append(f"holdfast {' '.join(words)}{stopped} -> {said.code}")
         self.note("other" if outside else "did", words[0], str(said.code))
@@ -288,9 +288,9 @@ class World:
         return said
 
 
-def made(folder: Path, start: Processes, seed: int) -> World:
+def made(folder: Path, seed: int) -> World:
     dice = Random(seed)
-    return World(folder, start, dice, draw(dice)).begin()
+    return World(folder, dice, draw(dice)).begin()
 
 
 def overrides(world: World, wanted: dict[str, str]) -> None:

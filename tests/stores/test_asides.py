@@ -2,8 +2,6 @@
 
 import errno
 import os
-import stat
-from pathlib import Path
 
 import pytest
 
@@ -88,25 +86,3 @@ def test_cut_tail_keeps_the_cut_bytes_before_it_cuts(tmp_path):
         if len(operations) < number:
             break
     assert path.read_bytes() == b"good"
-
-
-def test_a_folder_that_cannot_be_renamed_is_moved_part_by_part(tmp_path, monkeypatch):
-    """An overlay, as containers have it, renames no folder of a lower layer."""
-    folder = tmp_path / "a.md"
-    (folder / "deeper").mkdir(parents=True)
-    (folder / "one").write_text("1")
-    (folder / "deeper" / "two").write_text("2")
-    (folder / "link").symlink_to("one")
-    really = disk.rename
-
-    def rename(source, target, *, source_dir=None, target_dir=None):
-        if stat.S_ISDIR(os.stat(source, dir_fd=source_dir, follow_symlinks=False).st_mode):
-            raise OSError(errno.EXDEV, "cross-device", target)
-        really(source, target, source_dir=source_dir, target_dir=target_dir)
-
-    monkeypatch.setattr(disk, "rename", rename)
-    kept = asides.set_aside(folder, tmp_path / "quarantine")
-    assert not folder.exists()
-    assert kept.name.startswith("a.md.bak.")
-    assert (kept / "one").read_text() == "1" and (kept / "deeper" / "two").read_text() == "2"
-    assert (kept / "link").readlink() == Path("one")

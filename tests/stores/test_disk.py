@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.children import unsynced
 
 from holdfast.stores import disk
 
@@ -20,8 +21,8 @@ atomic.write_file(Path(sys.argv[1]), b"new" * 1000, sync=True)
 
 
 def run_killed_at(when: str, target: Path) -> int:
-    environment = {**os.environ, "HOLDFAST_KILL_AT": when, "HOLDFAST_FSYNC": "off"}
-    return subprocess.run([sys.executable, "-c", WRITER, str(target)], env=environment, check=False).returncode
+    command = [sys.executable, "-c", WRITER, str(target)]
+    return subprocess.run(command, env=unsynced(HOLDFAST_KILL_AT=when), check=False).returncode
 
 
 def test_write_all_continues_after_short_writes(tmp_path, monkeypatch):
@@ -34,13 +35,13 @@ def test_write_all_continues_after_short_writes(tmp_path, monkeypatch):
     assert (tmp_path / "file").read_bytes() == bytes(range(100))
 
 
-def test_syncs_are_counted_even_when_turned_off(tmp_path, monkeypatch):
-    """With syncing off no fsync is made, and the count is the same."""
-    monkeypatch.setattr(disk, "sync_enabled", False)
-    monkeypatch.setattr(os, "fsync", lambda fd: pytest.fail("synced"))
+def test_every_sync_is_asked_for_and_counted(tmp_path, monkeypatch):
+    """Whoever wants a folder on the medium waits for the system to say so."""
+    asked = []
+    monkeypatch.setattr(os, "fsync", asked.append)
     before = disk.syncs
     disk.sync_dir(tmp_path)
-    assert disk.syncs == before + 1
+    assert len(asked) == 1 and disk.syncs == before + 1
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,6 @@ def asked(tmp_path, monkeypatch):
         if answer:
             raise answer[0]
 
-    monkeypatch.setattr(disk, "sync_enabled", True)
     monkeypatch.setattr(disk, "_FULL_SYNC", 51)
     monkeypatch.setattr(disk.fcntl, "fcntl", fcntl_call)
     monkeypatch.setattr(os, "fsync", lambda fd: calls.append("fsync"))

@@ -401,19 +401,6 @@ def test_a_whole_pack_is_not_touched_by_mending(tmp_path: Path) -> None:
     assert store.damage == []
 
 
-def test_a_pack_that_is_a_link_is_set_aside(tmp_path: Path) -> None:
-    """What it leads to is neither read nor written."""
-    outside = tmp_path / "outside"
-    outside.write_bytes(b"")
-    (tmp_path / "objects").mkdir()
-    (tmp_path / "objects" / "r.pack").symlink_to(outside)
-    store = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp", tmp_path / "quarantine")
-    assert not store.has("0" * 64)
-    sha = store.put(b"data")
-    store.sync()
-    assert store.get(sha) == b"data" and outside.read_bytes() == b""
-
-
 def test_a_tail_that_could_not_be_cut_off_is_not_appended_to(tmp_path: Path) -> None:
     """Whatever fails while a pack is taken up: what is put afterwards is refused, or found again."""
     for number in range(1, 100):
@@ -439,33 +426,6 @@ def test_a_tail_that_could_not_be_cut_off_is_not_appended_to(tmp_path: Path) -> 
             continue
         assert store.get(name) == b"third"
     raise AssertionError("it never ends")
-
-
-@pytest.mark.parametrize("in_the_way", ["link", "file"])
-def test_whatever_stands_where_large_objects_belong_is_set_aside(tmp_path: Path, in_the_way: str) -> None:
-    """A large file goes to no other place than a folder of ours, however it is put."""
-    for put in ("put", "put_file", "put_whole"):
-        folder = tmp_path / put
-        (folder / "objects").mkdir(parents=True)
-        (folder / "elsewhere").mkdir()
-        loose = folder / "objects" / "loose"
-        if in_the_way == "link":
-            loose.symlink_to(folder / "elsewhere")
-        else:
-            loose.write_text("mine")
-        data = b"z" * (PACKED_MAX + 1)
-        (folder / "large").write_bytes(data)
-        store = open_store(folder)
-        if put == "put":
-            store.put(data)
-        elif put == "put_file":
-            store.put_file(folder / "large")
-        else:
-            with (folder / "large").open("rb") as file:
-                assert store.put_whole(file.fileno(), len(data), sha_of(data))
-        assert store.get(sha_of(data)) == data
-        assert not list((folder / "elsewhere").iterdir()) and not list((folder / "tmp").iterdir())
-        assert len(store.damage) == 1 and "is kept as" in store.damage[0]
 
 
 def test_a_pack_that_is_cut_while_it_is_read_holds_what_was_read(

@@ -3,15 +3,12 @@
 import errno
 import gc
 import itertools
-import math
 import os
-import shutil
 
 import pytest
 
 from holdfast.errors import InTheWayError, UsageError
 from holdfast.stores import disk
-from holdfast.stores import tree as tree_module
 from holdfast.stores.tree import WorkTree
 from outside import OUTSIDE
 
@@ -85,30 +82,6 @@ def test_a_folder_replaced_by_a_link_is_noticed(tree, root, monkeypatch):
     with pytest.raises(InTheWayError):
         tree.write("a/b/two", b"2", sync=False)
     assert os.listdir(root / "moved" / "b") == ["one"]
-
-
-def test_a_folder_that_was_removed_does_not_end_the_reading_ahead(tree, root, monkeypatch):
-    """Whoever writes is one thread, and whoever takes what was read ahead may be another."""
-    monkeypatch.setattr("holdfast.stores.folders._FRESH_S", math.inf)
-    tree.write("drafts/a.md", b"text", sync=False)
-    tree.prepare(tree_module.FILES_MIN)
-    shutil.rmtree(root / "drafts")
-    tree.write("drafts/b.md", b"text", sync=False)
-    assert tree._ahead is not None
-    assert (root / "drafts/b.md").read_bytes() == b"text"
-
-
-def test_large_files_are_not_all_fetched_at_once(tree, root, monkeypatch):
-    """What comes behind the first few is there when it is taken."""
-    monkeypatch.setattr("holdfast.stores.ahead._HELD_MAX", 3)
-    names = [f"{number}.md" for number in range(10)]
-    for name in names:
-        (root / name).write_bytes(name.encode() * 50_000)  # each fills a place
-    tree.prepare(tree_module.FILES_MIN)
-    tree.expect(names, lambda paths: ["="] * len(paths))
-    found = tree.fetch_all(names)
-    assert [one is not None for one in found] == [True] * 3 + [False] * 7
-    assert [tree.take(name).data for name in names[3:]] == [name.encode() * 50_000 for name in names[3:]]
 
 
 def test_a_folder_that_was_removed_is_made_again(tree, root):
@@ -279,48 +252,6 @@ def test_a_folder_that_cannot_be_synced_is_told_by_a_name(tree, monkeypatch, num
     monkeypatch.setattr(disk, "hook", fail)
     with pytest.raises(OSError, match=f"Input/output error: '{named}'"):
         tree.write("drafts/one.md", b"text", sync=True)
-
-
-CHANGES = {
-    "written": lambda tree, source: tree.write("a.md", b"new", sync=False),
-    "moved in": lambda tree, source: tree.move_in(source, "a.md", sync=False),
-    "renamed to": lambda tree, source: tree.rename("new.md", "a.md"),
-    "renamed from": lambda tree, source: tree.rename("a.md", "b.md"),
-    "removed": lambda tree, source: tree.remove("a.md"),
-    "backed up": lambda tree, source: tree.back_up("a.md"),
-    "set aside": lambda tree, source: tree.set_aside("a.md", source.parent / "aside"),
-    "appended to": lambda tree, source: os.close(tree.append_open("a.md")),
-}
-
-
-@pytest.fixture
-def changed(request, tree, root, tmp_path):
-    """A tree whose only file was read ahead, and changed by us since."""
-    (root / "a.md").write_bytes(b"old")
-    (root / "new.md").write_bytes(b"new")
-    (tmp_path / "source").write_bytes(b"new")
-    tree.prepare(tree_module.FILES_MIN)
-    tree.expect(["a.md"], lambda paths: ["="] * len(paths))
-    tree._ahead._process.wait()  # it has read the file
-    CHANGES[request.param](tree, tmp_path / "source")
-    return tree
-
-
-@pytest.mark.parametrize("changed", CHANGES, indirect=True)
-def test_what_was_read_ahead_of_a_file_that_we_change_counts_no_more(changed, root):
-    """A file that gives way to another is not taken for it, however short a time ago it was read."""
-    assert changed._ahead is not None
-    if os.path.exists(root / "a.md"):
-        assert changed.take("a.md").data == (root / "a.md").read_bytes()
-    else:
-        with pytest.raises(FileNotFoundError):
-            changed.take("a.md")
-
-
-@pytest.mark.parametrize("changed", CHANGES, indirect=True)
-def test_a_file_that_we_change_is_not_among_those_that_come_together(changed):
-    """Whoever wants it reads it."""
-    assert changed.fetch_all(["a.md"]) == [None]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,20 @@
 import json
 
+import msgspec
 import pytest
 
 from holdfast import events as ev
 from holdfast.views.stamp import read_json_stamp
-from holdfast.views.summary import cost_line, encode_summary, error_of, shown_status, status_document, summary
+from holdfast.views.summary import cost_line, encode_summary, error_of, shown_status, status_of, summary
 
 from .runs import Story, book, half_written_book, items
 
 NOTHING_KEPT: dict[str, bytes] = {}
+
+
+def status_document(picture, holder, kept):
+    """The document that `--json` prints."""
+    return msgspec.to_builtins(status_of(picture, holder, kept))
 
 
 def test_the_fields_of_the_summary():

@@ -28,9 +28,8 @@ from holdfast.artifacts.products import SECTION, UNWRITTEN
 from holdfast.artifacts.sections import Sections
 from holdfast.errors import InTheWayError
 from holdfast.events import FileRecord
-from holdfast.seals import Seal, Sealed
-from holdfast.stores import readable, reader
-from holdfast.stores.ahead import Read
+from holdfast.seals import Seal
+from holdfast.stores import readable
 from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
@@ -52,61 +51,28 @@ class Files:
         self.has_large = False  # whether any file was met that consumers read themselves
         self._proved: dict[str, str] = {}  # the marks of large files that were read in full, and are whole
 
-    def prepare(self, count: int) -> None:
-        """About so many files are going to be expected in a moment."""
-        if not self.quick:
-            self.tree.prepare(count)
-
-    def expect(self, paths: Sequence[str], *, many_at_once: bool) -> None:
-        """These files are going to be looked at in their turn, in this order, and may be read ahead.
-
-        If `many_at_once`, whoever looks at them knows how the seals of most should be: they come as they stand.
-        """
-        if not self.quick:
-            inside = reader.AS_IT_STANDS if many_at_once else reader.INSIDE
-            self.tree.prepare(len(paths))
-            self.tree.expect(paths, lambda some: [inside if seals.is_inline(p) else reader.WHOLE for p in some])
-
-    def look(
-        self,
-        path: str,
-        tasks: Sequence[str],
-        marker: str | None,
-        *,
-        in_turn: bool = False,
-        limit: int | None = None,
-    ) -> Look:
+    def look(self, path: str, tasks: Sequence[str], marker: str | None, *, limit: int | None = None) -> Look:
         """What lies at `path`, read in full, for the task of these names (its own, and those it had before).
 
-        `in_turn` says that it may be one of those that were expected. What has more bytes than `limit` is damaged,
-        and is not read. Raises OSError where "cannot read" is the machine's fault.
+        What has more bytes than `limit` is damaged, and is not read. Raises OSError where "cannot read" is the
+        machine's fault.
         """
         try:
-            read = self.tree.take(path, limit) if in_turn else Read(self.tree.read(path, limit))
-            sealed = self._sealed(path, read, limit) if seals.is_inline(path) else None
+            data = self.tree.read(path, limit)
         except OSError as error:
             return look_unread(error)
-        if sealed is not None:
-            parts, sha = sealed
-            found = look_inline(parts, tasks, marker, sha) if parts.body or parts.seal else Look(EMPTY)
+        if seals.is_inline(path):
+            sealed = seals.take_apart(data)
+            found = look_inline(sealed, tasks, marker) if data else Look(EMPTY)
             if found.seal is None:
-                refuse_newer(path, seals.format_if_newer(parts.body))
+                refuse_newer(path, seals.format_if_newer(data))
             return found
-        found = self._look_beside(path, read, tasks, marker)
+        found = self._look_beside(path, data, tasks, marker)
         # What was accepted may have been nothing: only the seal tells that from a file that was emptied.
-        return found if read.data or found.kind == SEALED else Look(EMPTY)
+        return found if data or found.kind == SEALED else Look(EMPTY)
 
-    def _sealed(self, path: str, read: Read, limit: int | None) -> tuple[Sealed, str]:
-        """A file taken apart, by whoever read it ahead if somebody did; and its hash, if that is known."""
-        if read.sha256:
-            seal = seals.read_seal(read.seal) if read.seal[:1] == b"<" else seals.seal_of(read.seal)
-            if seal is not None or not read.seal:
-                return Sealed(read.data, seal), read.sha256
-            read = Read(self.tree.read(path, limit))  # it says what no seal of ours says: that is text
-        return seals.take_apart(read.data), ""
-
-    def _look_beside(self, path: str, read: Read, tasks: Sequence[str], marker: str | None) -> Look:
-        data, sha = read.data, read.sha256 or digest(read.data)
+    def _look_beside(self, path: str, data: bytes, tasks: Sequence[str], marker: str | None) -> Look:
+        sha = digest(data)
         beside = self.seal_beside(path, sha)
         if beside is None:
             return look_unsealed(data, marker)
@@ -129,7 +95,7 @@ class Files:
                 raise
             return None
 
-    def check(self, record: FileRecord, tasks: Sequence[str], *, in_turn: bool = False) -> Look:
+    def check(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
         if record.kind in (SECTION, UNWRITTEN):
             return self.sections.check(record, tasks)
@@ -138,10 +104,10 @@ class Files:
             return Look(SEALED)
         if record.kind == "path":
             return self._check_large(record, tasks)
-        return self._check_small(record, tasks, in_turn)
+        return self._check_small(record, tasks)
 
-    def _check_small(self, record: FileRecord, tasks: Sequence[str], in_turn: bool) -> Look:
-        found = self.look(record.path, tasks, None, in_turn=in_turn, limit=record.size + ADDED_MAX)
+    def _check_small(self, record: FileRecord, tasks: Sequence[str]) -> Look:
+        found = self.look(record.path, tasks, None, limit=record.size + ADDED_MAX)
         if found.kind == SEALED:
             if found.seal is not None and found.seal.sha256 == record.sha256:  # `look` has hashed the body
                 return found
@@ -210,7 +176,7 @@ class Files:
             return Look(SEALED, seal=seal)
         at_end = _seal_at_end(self.tree, record.path) if is_inline else None
         if at_end is not None and at_end.task in tasks and self._can_be_held(record.path):
-            return self._check_small(record, tasks, False)
+            return self._check_small(record, tasks)
         if sha != record.sha256:
             return Look(DAMAGED, "not what was accepted", seal=at_end or seal)
         return Look(DAMAGED, SEAL_DAMAGED, seal=seal, is_whole=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,7 @@ class Inputs:
         self._texts: dict[str, str] | None = None  # the parameters as templates take them
         self._memory_paths: dict[tuple[str, ...], str] = {}
         self._paths: dict[str, str | dict[str, str]] = {}  # of the tasks at hand: each is asked for several times
-        self._paths_max = PATHS_KEPT
         self._sides: dict[str, tuple[str, str] | None] = {}  # by step: what its only path has around an item
-        self._plain_words: set[str] = set()  # items of which that is known
 
     @property
     def artifacts(self) -> Artifacts:
@@ -287,23 +285,6 @@ class Inputs:
         known = self._written(node)
         return {"": known} if isinstance(known, str) else known
 
-    def only_paths(self, nodes: Sequence[Node]) -> list[str]:
-        """The file of each of these tasks of one step, which writes one, and no more than one."""
-        sides = self._sides_of(nodes[0])
-        if sides is None:
-            return [self._only_path(node) for node in nodes]
-        before, behind = sides
-        plain = self._plain_words
-        plain.update([word for node in nodes if (word := node.path[0]) not in plain and is_plain(word)])
-        return [
-            f"{before}{node.path[0]}{behind}" if node.path[0] in plain else self._only_path(node) for node in nodes
-        ]
-
-    def _only_path(self, node: Node) -> str:
-        known = self._written(node)
-        assert isinstance(known, str), "a task of several files"
-        return known
-
     def _written(self, node: Node) -> str | dict[str, str]:
         """What a task writes: the path of its only file, or those of several."""
         known = self._paths.get(node.id)
@@ -316,7 +297,7 @@ class Inputs:
             known = self._plain_path(node) or self._path(node, spec.writes)
         else:
             known = {key: self._path(node, template) for key, template in spec.writes.items()}
-        if len(self._paths) >= self._paths_max:
+        if len(self._paths) >= PATHS_KEPT:
             self._paths.clear()
         self._paths[node.id] = known
         return known
@@ -338,33 +319,6 @@ class Inputs:
 
     def _path(self, node: Node, template: str) -> str:
         return render_path(template, self.fields(node))
-
-    def expect_files(self, nodes: Iterable[Node], *, unrecorded: bool) -> None:
-        """Have the files of these tasks, which are going to be considered in this order, read ahead.
-
-        Those of tasks without any record only if `unrecorded`: in most runs such a task has not begun.
-        """
-        if unrecorded:
-            self._paths_max = max(PATHS_KEPT, len(self.graph.nodes))  # all are asked for again in a moment
-        paths = list(self._files_of(nodes, unrecorded=unrecorded))
-        self.artifacts.files.expect(paths, many_at_once=unrecorded and self.state.rebuilt)
-
-    def _files_of(self, nodes: Iterable[Node], *, unrecorded: bool) -> Iterator[str]:
-        tasks, written = self.state.tasks, self._written
-        for node in nodes:
-            record = tasks.get(node.id) if tasks else None
-            if record is not None and record.accepted is not None:
-                yield from [file.path for file in record.accepted.files]
-            elif node.is_task and (unrecorded or record is not None):
-                paths = written(node)
-                if isinstance(paths, str):
-                    yield paths
-                else:
-                    yield from paths.values()
-
-    def expect_no_more(self) -> None:
-        """Whatever was read ahead is forgotten: somebody may have changed it since."""
-        self.artifacts.tree.expect_no_more()
 
     # --- arguments -----------------------------------------------------------------------------------------
 

@@ -76,14 +76,14 @@ def refuse_newer(path: str, number: int) -> None:
         )
 
 
-def look_inline(sealed: Sealed, tasks: Sequence[str], marker: str | None, sha: str = "") -> Look:
-    """What a file is that has its seal inside; `sha` is the hash of its body, if that is known."""
+def look_inline(sealed: Sealed, tasks: Sequence[str], marker: str | None) -> Look:
+    """What a file is that has its seal inside."""
     body, seal = sealed.body, sealed.seal
     if seal is None:
         return look_unsealed(body, marker)
     if seal.task not in tasks:
         return Look(FOREIGN, f"sealed by {seal.task}", body, seal)
-    if (sha or digest(body)) == seal.sha256:
+    if digest(body) == seal.sha256:
         return Look(SEALED, "", body, seal)
     if is_text(body):
         return Look(CHANGED, "edited since it was sealed", body, seal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
@@ -48,18 +48,6 @@ def digest_of_named(identity: str, parts: Mapping[str, str]) -> str:
     """The same, in the order of their names: whoever wrote them down in whatever order means the same."""
     form, pick = _form(identity, tuple(parts))
     return hashlib.sha256((form % pick(parts)).encode()).hexdigest()
-
-
-def digests_of_named(identity: str, many: Sequence[Mapping[str, str]]) -> list[str]:
-    """The same for many tasks of a step."""
-    if not many:
-        return []
-    names = many[0].keys()
-    if any(part.keys() != names for part in many):
-        return [digest_of_named(identity, part) for part in many]
-    form, pick = _form(identity, tuple(names))
-    texts = [(form % pick(part)).encode() for part in many]
-    return [hashlib.sha256(text).hexdigest() for text in texts]
 
 
 @lru_cache(maxsize=4096)

@@ -7,8 +7,8 @@ import getpass
 import click
 
 from holdfast.cli.completion import complete_gate
-from holdfast.cli.deciding import decide
 from holdfast.cli.options import composed, json_option, project_options, run_option
+from holdfast.cli.recording import tell_recorded
 
 
 @click.command("approve", short_help="Approve a gate, or a phase whose checklist refused.")
@@ -18,9 +18,7 @@ from holdfast.cli.options import composed, json_option, project_options, run_opt
 @json_option
 def command(name: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Approve a gate, or a phase (phase:NAME) whose checklist objects; only records it."""
-    from holdfast.commands.people import approve
-
-    decide(directory, run_id, as_json, lambda layout, run: approve(layout, run, name, by=_user()))
+    tell_recorded(directory, as_json, lambda project: project.approve(name, run_id=run_id, by=_user()))
 
 
 def _user() -> str:

@@ -12,8 +12,7 @@ from holdfast.cli.printing import say
 from holdfast.streams import unwrapped
 
 if TYPE_CHECKING:
-    from holdfast.layout import ProjectLayout
-    from holdfast.views.picture import Picture
+    from holdfast.project.run import Question
 
 LATER = "later"
 
@@ -23,38 +22,29 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def ask_all(picture: Picture, layout: ProjectLayout) -> bool:
-    """Ask about every task that waits for an answer and record the answers; True if there was one.
+class Asker:
+    """Answers by asking a person. Ctrl-C and the end of input mean "later", for all that is left."""
 
-    Ctrl-C and the end of input mean "later", for all that is left.
-    """
-    from holdfast.commands.people import MEANINGS, decide
-    from holdfast.errors import UsageError
-    from holdfast.views.picture import answers
+    def __init__(self) -> None:
+        self._explained: set[str] = set()
+        self._is_over = False
 
-    answered, explained = False, set[str]()
-    for task, record in picture.state.tasks.items():
-        choices = answers(record)
-        if not choices:
-            continue
-        say(f"{task}: {record.error}")
-        for choice in choices:
-            if choice not in explained:
-                say(f"  {choice}: {MEANINGS[choice]}")
-        explained.update(choices)
+    def __call__(self, question: Question) -> str | None:
+        """What the person chooses; None is "later"."""
+        if self._is_over:
+            return None
+        say(f"{question.task}: {question.why}")
+        for choice in question.choices:
+            if choice not in self._explained:
+                say(f"  {choice}: {question.meanings[choice]}")
+        self._explained.update(question.choices)
         try:
-            choice = _prompt(choices)
+            choice = _prompt(question.choices)
         except (click.Abort, EOFError):
             say()
-            return answered
-        if choice == LATER:
-            continue
-        try:
-            say(decide(layout, picture.state.run_id, task, choice, by="a person at the terminal"))
-            answered = True
-        except UsageError as error:  # it would change nothing as the files are now; what else is asked is not
-            say(f"{error.message} {error.fix}")
-    return answered
+            self._is_over = True
+            return None
+        return None if choice == LATER else choice
 
 
 def _prompt(choices: tuple[str, ...]) -> str:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.printing import money, plain
-from holdfast.events import RunContinued
-from holdfast.folding import fold
-from holdfast.layout import ProjectLayout
-from holdfast.runs.choosing import Choice
-from holdfast.runs.looking import draw_run
-from holdfast.sessions.session import copied
-from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED, RunState
+from holdfast.state import COMPLETED, SKIPPED
 from holdfast.wording import counted, shortened, some_of
 
-# Drawing the graph only to name three tasks must not delay a large run.
-_DRAWN_MAX = 20_000
+if TYPE_CHECKING:
+    from holdfast.project.run import Beginning
+    from holdfast.state import RunState
+
 _NEXT_SHOWN = 3
 _VALUE_MAX = 200
 
 
-def beginning(
-    choice: Choice, pipeline: str, state: RunState, layout: ProjectLayout, *, fresh_attempts: bool
-) -> Iterator[str]:
-    """The lines; `state` is what the record said before this session, empty for a new run."""
+def beginning_lines(beginning: Beginning) -> Iterator[str]:
+    """The lines: what the record said before this session, if it is no new run."""
+    choice, state, pipeline = beginning.choice, beginning.state, beginning.compiled.spec.name
     if choice.is_new:
         given = "".join(f", {name}={_shown(value)}" for name, value in choice.params.items())
         if not choice.found_again:
@@ -40,7 +35,7 @@ def beginning(
     yield f"  on record: {_finished(state)}"
     if state.last_completed:
         yield f"  last completed: {state.last_completed}"
-    following = [] if choice.was_completed else _following(state, layout, fresh_attempts)
+    following = beginning.following()
     if following:
         yield f"  continuing from: {some_of(following, _NEXT_SHOWN)}"
     yield f"  cost so far: {money(state.cost_usd)}"
@@ -65,13 +60,3 @@ def _parameters(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 
 def _shown(value: Any) -> str:
     return shortened(plain(value), _VALUE_MAX)
-
-
-def _following(state: RunState, layout: ProjectLayout, fresh_attempts: bool) -> list[str]:
-    """The tasks that will be worked on first: what was under way, then what can start, also once more."""
-    going = [task for task, record in state.tasks.items() if record.status in (IN_PROGRESS, FAILED)]
-    if len(state.tasks) > _DRAWN_MAX:
-        return going
-    state = copied(state)
-    fold(state, RunContinued(fresh_attempts=fresh_attempts), state.seq, state.updated_at or 0.0)
-    return sorted(draw_run(layout, state).next_steps(), key=lambda task: task not in going)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import asdict
 
 from holdfast.cli.options import json_option, project_options
 from holdfast.cli.printing import print_json, say_all, size
+from holdfast.project import Project
 
 if TYPE_CHECKING:
-    from holdfast.commands.clean import Cleaned
+    from holdfast.project.results import CleanResult
 
 
 @click.command("clean", short_help="Remove the records of old completed runs.")
@@ -23,21 +23,15 @@ if TYPE_CHECKING:
 @json_option
 def command(max_age_days: str | None, max_runs: str | None, dry_run: bool, directory: str, as_json: bool) -> None:
     """Remove the records of old completed runs; never an unfinished run, never a file of the work tree."""
-    from holdfast.commands.clean import clean
-    from holdfast.runs.listing import open_project
-    from holdfast.settings import load_settings
-
-    layout = open_project(directory)
-    settings = load_settings(layout.root, {"max_age_days": max_age_days, "max_runs": max_runs})
-    cleaned = clean(layout, max_age_days=settings.max_age_days, max_runs=settings.max_runs, dry_run=dry_run)
+    cleaned = Project.open(directory).clean(max_age_days=max_age_days, max_runs=max_runs, dry_run=dry_run)
     if as_json:
-        print_json({**asdict(cleaned), "dry_run": dry_run})
+        print_json(cleaned)
     else:
-        say_all(_lines(cleaned, dry_run))
+        say_all(_lines(cleaned))
 
 
-def _lines(cleaned: Cleaned, dry_run: bool) -> Iterator[str]:
-    verb = "Would remove" if dry_run else "Removed"
+def _lines(cleaned: CleanResult) -> Iterator[str]:
+    verb = "Would remove" if cleaned.dry_run else "Removed"
     for run in cleaned.runs:
         yield f"{verb} run {run.run_id} ({run.reason}), {size(run.size)}"
     for run_id in cleaned.finished:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
 import click
 from click.shell_completion import CompletionItem
 
-if TYPE_CHECKING:
-    from holdfast.views.picture import Picture
+from holdfast.project import Project
 
 
 def complete_dir(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -23,13 +19,10 @@ def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The runs of the project, newest first."""
     try:
-        from holdfast.runs.listing import list_runs, open_project
-
-        runs = list_runs(open_project(ctx.params.get("directory") or "."))
         return [
-            CompletionItem(info.run_id, help=info.status or "unreadable")
-            for info in runs
-            if info.run_id.startswith(incomplete)
+            CompletionItem(run.run_id, help=run.status or "unreadable")
+            for run in Project.open(ctx.params.get("directory") or ".").runs()
+            if run.run_id.startswith(incomplete)
         ]
     except Exception:  # a mistake is told by the command itself, not while it is being typed
         return []
@@ -37,41 +30,28 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The tasks, gates and phases of the run that is meant."""
-    from holdfast.commands.people import known_names
-
-    return _offered(ctx, incomplete, known_names)
+    return _offered(ctx, incomplete, "any")
 
 
 def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The tasks of the run that is meant."""
-    return _offered(ctx, incomplete, lambda picture: picture.tasks)
+    return _offered(ctx, incomplete, "task")
 
 
 def complete_work(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The steps of the run that is meant, and their tasks."""
-    return _offered(ctx, incomplete, lambda picture: dict.fromkeys([*picture.by_step, *picture.tasks]))
+    return _offered(ctx, incomplete, "work")
 
 
 def complete_gate(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The gates and phases of the run that is meant."""
-    from holdfast.commands.people import gates_and_phases
-
-    return _offered(ctx, incomplete, gates_and_phases)
+    return _offered(ctx, incomplete, "gate")
 
 
-def _offered(
-    ctx: click.Context, incomplete: str, names_of: Callable[[Picture], Iterable[str]]
-) -> list[CompletionItem]:
+def _offered(ctx: click.Context, incomplete: str, kind: str) -> list[CompletionItem]:
+    wanted = ctx.params.get("run_id") or ctx.params.get("resume")
     try:
-        return [CompletionItem(name) for name in names_of(_picture(ctx)) if name.startswith(incomplete)]
+        names = Project.open(ctx.params.get("directory") or ".").names(kind, wanted)
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
     except Exception:  # as above
         return []
-
-
-def _picture(ctx: click.Context) -> Picture:
-    from holdfast.cli.finding import pick_run
-    from holdfast.runs.listing import open_project, read_picture
-
-    layout = open_project(ctx.params.get("directory") or ".")
-    wanted = ctx.params.get("run_id") or ctx.params.get("resume")
-    return read_picture(layout, pick_run(layout, wanted))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.completion import complete_task
-from holdfast.cli.deciding import decide as record_decision
 from holdfast.cli.options import composed, json_option, project_options, run_option
+from holdfast.cli.recording import tell_recorded
 
 
 @click.command("decide", short_help="Answer what is asked about a task.")
@@ -18,6 +18,4 @@ from holdfast.cli.options import composed, json_option, project_options, run_opt
 def command(*, task: str, choice: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Answer what is asked about a task: about an edited file, half-finished output, an input that came out
     differently, or rounds that are used up; only records it."""
-    from holdfast.commands.people import decide
-
-    record_decision(directory, run_id, as_json, lambda layout, run: decide(layout, run, task, choice))
+    tell_recorded(directory, as_json, lambda project: project.decide(task, choice, run_id=run_id))

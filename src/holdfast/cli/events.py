@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import click
 
-from holdfast.cli.finding import pick_run
 from holdfast.cli.options import project_options, run_argument
 from holdfast.cli.printing import day_and_hour, flush, plain, say, write_out
-from holdfast.errors import EXIT_INTERRUPTED, EXIT_OK, CheckpointCorruptionError
+from holdfast.errors import EXIT_INTERRUPTED, EXIT_OK
 from holdfast.escaping import harmless_json
+from holdfast.project import Project
 from holdfast.streams import is_read
 from holdfast.wording import shortened
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from holdfast.journal.scan import Line
-
-POLL_S = 0.2
 _FIELD_MAX = 120
 # What only programs read: digests, links between lines, content.
 _LEFT_OUT = {
@@ -49,64 +42,28 @@ _LEFT_OUT |= {"value_ref", "result", "result_ref", "host", "pid", "holdfast", "v
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are, one JSON object each.")
 def command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> int:
     """Print what happened in a run, event by event."""
-    from holdfast.runs.listing import open_project, run_layout
-
-    layout = open_project(directory)
-    journal = run_layout(layout, pick_run(layout, run_id)).journal
     try:
-        _print(journal, follow=follow, as_json=as_json)
+        _print(Project.open(directory), run_id, follow=follow, as_json=as_json)
     except KeyboardInterrupt:  # the usual end of -f: what is on stdout is whole without another document
         say("Interrupted.", err=True)
         return EXIT_INTERRUPTED
     return EXIT_OK
 
 
-def _print(journal: Path, *, follow: bool, as_json: bool) -> None:
-    line: Line | None = None
-    for line in _followed(journal) if follow else _all(journal):
+def _print(project: Project, run_id: str | None, *, follow: bool, as_json: bool) -> None:
+    lines = project.events(run_id, follow=_is_read if follow else False, on_remark=partial(say, err=True))
+    for line in lines:
         if as_json:  # as recorded, so that sums can be proved; nobody does that on a terminal
             text = line.raw.decode()
             write_out(harmless_json(text) if sys.stdout.isatty() else text)
         else:
             say(readable(line.event()))
-    if line is None and not follow:
-        fix = f"What is left of it: holdfast verify {journal.parent.name}"
-        raise CheckpointCorruptionError("The journal has no readable line.", fix=fix)
 
 
-def _all(journal: Path) -> Iterator[Line]:
-    from holdfast.journal.scan import scan
-
-    reading = scan(journal)
-    yield from reading
-    for damage in reading.damage:
-        say(f"The journal is damaged: {damage}.", err=True)
-
-
-def _followed(journal: Path) -> Iterator[Line]:
-    """All lines, then those that are added, as long as somebody reads them and the run has its folder.
-
-    If the journal is repaired meanwhile, nothing comes twice.
-    """
-    from holdfast.journal.scan import scan
-    from holdfast.stores.readable import is_there
-
-    position, last = None, 0
-    while is_read(sys.stdout):
-        reading = scan(journal, position)
-        for line in reading:
-            if line.seq > last:
-                last = line.seq
-                yield line
-        position = reading.position
-        flush()
-        if not is_there(journal.parent):
-            say(
-                f"Run {journal.parent.name} is no longer on record: it was cleaned, or its folder removed.",
-                err=True,
-            )
-            return
-        time.sleep(POLL_S)
+def _is_read() -> bool:
+    """Whether somebody still reads what we print; all of it so far is out then."""
+    flush()
+    return is_read(sys.stdout)
 
 
 def readable(event: dict[str, Any]) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.options import json_option, project_options
-from holdfast.cli.printing import addressed, money, plain, print_json, say, say_all, table, tag_heading
+from holdfast.cli.printing import money, plain, print_json, say, say_all, table, tag_heading
+from holdfast.project import Project
+from holdfast.wording import addressed
 
 if TYPE_CHECKING:
-    from holdfast.runs.listing import RunInfo
+    from holdfast.project.results import RunEntry
 
 
 @click.command("list", short_help="List the runs of this project.")
@@ -18,24 +20,19 @@ if TYPE_CHECKING:
 @json_option
 def command(directory: str, as_json: bool) -> None:
     """List the runs of this project with parameters, tags, status, steps done and cost."""
-    from holdfast.cli.finding import no_run
-    from holdfast.runs.listing import list_runs, open_project
-    from holdfast.stores.lock import read_holder
-
-    layout = open_project(directory)
-    runs = list_runs(layout)
-    held = (read_holder(layout.engine_lock) or {}).get("run_id")  # an engine is busy with it now
+    project = Project.open(directory)
+    runs = project.runs()
     if as_json:
-        print_json([_document(info, info.run_id == held) for info in runs])
+        print_json(runs)
     elif not runs:
-        say(addressed(str(no_run(layout)), directory))
+        say(addressed(str(project.why_no_run()), directory))
     else:
-        say_all(_lines(runs, held))
+        say_all(_lines(runs))
 
 
-def _lines(runs: list[RunInfo], held: str | None) -> list[str]:
-    params = list(dict.fromkeys(name for info in runs for name in info.params))
-    tags = list(dict.fromkeys(name for info in runs for name in info.tags))
+def _lines(runs: list[RunEntry]) -> list[str]:
+    params = list(dict.fromkeys(name for run in runs for name in run.params))
+    tags = list(dict.fromkeys(name for run in runs for name in run.tags))
     headings = [
         "run",
         "pipeline",
@@ -45,38 +42,21 @@ def _lines(runs: list[RunInfo], held: str | None) -> list[str]:
         "done",
         "cost",
     ]
-    return table(headings, [_row(info, params, tags, info.run_id == held) for info in runs])
+    return table(headings, [_row(run, params, tags) for run in runs])
 
 
-def _row(info: RunInfo, params: list[str], tags: list[str], running: bool) -> list[str]:
+def _row(run: RunEntry, params: list[str], tags: list[str]) -> list[str]:
     from holdfast.views.summary import shown_status
 
-    if info.problem:
-        return [info.run_id, "", *("" for _ in (*params, *tags)), "unreadable", "", ""]
-    cells = [(info.params, name) for name in params] + [(info.tags, name) for name in tags]
+    if run.problem:
+        return [run.run_id, "", *("" for _ in (*params, *tags)), "unreadable", "", ""]
+    cells = [(run.params, name) for name in params] + [(run.tags, name) for name in tags]
     values = [plain(fields[name]) if name in fields else "" for fields, name in cells]
     return [
-        info.run_id,
-        info.pipeline,
+        run.run_id,
+        run.pipeline,
         *values,
-        shown_status(info.status, info.error, running=running).replace("_", " "),
-        f"{info.done}/{info.total}",
-        money(info.cost_usd),
+        shown_status(run.status, run.found.error, running=run.running).replace("_", " "),
+        f"{run.done}/{run.total}",
+        money(run.total_cost_usd),
     ]
-
-
-def _document(info: RunInfo, running: bool) -> dict[str, Any]:
-    return {
-        "run_id": info.run_id,
-        "pipeline": info.pipeline,
-        "params": info.params,
-        "tags": info.tags,
-        "status": info.status,
-        "running": running,
-        "done": info.done,
-        "total": info.total,
-        "total_cost_usd": info.cost_usd,
-        "started_at": info.started_at or None,
-        "updated_at": info.updated_at or None,
-        "problem": info.problem or None,
-    }

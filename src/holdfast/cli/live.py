@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.ansi import AnsiDecoder
 from rich.console import Console as Screen
@@ -21,8 +21,10 @@ from holdfast.cli.printing import hour
 from holdfast.cli.progress import Told
 from holdfast.escaping import terminal
 from holdfast.views.matrix import text_matrix
-from holdfast.views.picture import Picture
 from holdfast.wording import span
+
+if TYPE_CHECKING:
+    from holdfast.views.picture import Picture
 
 REFRESH_S = 0.25
 LOG_LINES = 6

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import click
 
 from holdfast import __version__
-from holdfast.cli.printing import addressed, escape_what_cannot_be_encoded, flush, print_json, say
+from holdfast.cli.printing import escape_what_cannot_be_encoded, flush, print_json, say
 from holdfast.errors import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
@@ -34,8 +34,9 @@ from holdfast.errors import (
     StorageError,
     UnprintableError,
 )
-from holdfast.signals import to_be_heard
+from holdfast.signals import interrupt, to_be_heard
 from holdfast.streams import give_closed_streams_a_place
+from holdfast.wording import addressed
 
 PROGRAM = "holdfast"
 COMMANDS = (
@@ -106,13 +107,15 @@ def main() -> NoReturn:
     """Run the command line of this process and leave with its exit status."""
     give_closed_streams_a_place()
     escape_what_cannot_be_encoded()
-    _on_signals(_interrupt)
+    _on_signals(interrupt)
     try:
         code = _flushed(run(sys.argv[1:]))
     except KeyboardInterrupt:  # just as everything had been said
         code = EXIT_INTERRUPTED
-    # Nothing is left to stop, and the interpreter's own end is no place for a traceback.
+    # Nothing is left to stop or to say, and the interpreter's own end is no place for a traceback.
     _on_signals(signal.SIG_IGN)
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, None)
     if threading.active_count() > 1:
         # A sync step that does not return must not keep the process: everything is on disk.
         os._exit(code)
@@ -123,11 +126,6 @@ def _on_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handler
     """Handle what asks a process to end; what is ignored stays ignored."""
     for number in to_be_heard():
         signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM and SIGHUP mean what Ctrl-C does. While a run goes on, `Stopper` hears them instead."""
-    raise KeyboardInterrupt
 
 
 def run(argv: Sequence[str]) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.deciding import decide
 from holdfast.cli.options import json_option, project_options, run_option
+from holdfast.cli.recording import tell_recorded
 
 
 @click.command("note", short_help="Record a note for whoever continues the run.")
@@ -15,6 +15,4 @@ from holdfast.cli.options import json_option, project_options, run_option
 @json_option
 def command(text: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Record a note for whoever continues the run; RESUME.md shows it."""
-    from holdfast.commands.people import note
-
-    decide(directory, run_id, as_json, lambda layout, run: note(layout, run, text))
+    tell_recorded(directory, as_json, lambda project: project.note(text, run_id=run_id))

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
 from holdfast.cli.completion import complete_file, complete_run
-from holdfast.cli.finding import find_file, find_lost, load_named, load_recorded, of_pipeline, pick_run
 from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import first_of, money, print_json, say_all
+from holdfast.project import Project
 from holdfast.streams import stdout_kept
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
-    from holdfast.commands.plan import Plan
     from holdfast.decisions import Planned
-    from holdfast.layout import ProjectLayout
-    from holdfast.pipeline.compiling import CompiledPipeline
+    from holdfast.project.plan import Plan
 
 # What costs something first; what is merely reused last.
 _ORDER = ("ask", "wait", "never", "redo", "continue", "run", "skip", "heal", "adopt", "perhaps", "trust")
@@ -50,71 +47,14 @@ _REUSED_SHOWN_MAX = 3
 @json_option
 def command(file: str | None, params: dict[str, str], resume: str | None, directory: str, as_json: bool) -> None:
     """Show what would run, be reused, healed or asked, why, and the expected cost; changes nothing."""
-    from holdfast.cli.ending import as_typed
-    from holdfast.commands.plan import make_plan
-    from holdfast.runs.listing import open_project
-    from holdfast.settings import load_settings
-
-    layout = open_project(directory)
-    settings = load_settings(layout.root)
+    project = Project.open(directory)
     with stdout_kept():  # what a pipeline prints when it is loaded, or a check when it is asked
-        compiled, resume, known = _pipeline(layout, file, resume)
-        plan = make_plan(compiled, layout, resume, params, settings, known)
-    typed = as_typed(directory, layout, None if plan.is_lost else plan.run_id)
-    plan = replace(plan, tasks=[replace(task, reason=typed(task.reason)) for task in plan.tasks])
+        planned = project.plan(file, params=params, resume=resume)
     if as_json:
-        print_json(_document(plan))
+        print_json(planned)
     else:
-        say_all(_lines(compiled.spec.name, plan, typed))
-
-
-def _pipeline(
-    layout: ProjectLayout, file: str | None, resume: str | None
-) -> tuple[CompiledPipeline, str | None, dict[str, Any]]:
-    """The pipeline, the run it would continue if that is settled, and parameters if its record is lost.
-
-    Without FILE a run must name it, or RESUME.md.
-    """
-    from holdfast.pipeline.loader import load_pipeline
-
-    lost = find_lost(layout, resume) if resume is not None or file is None else None
-    if lost is None and (resume is not None or file is None):
-        resume = pick_run(layout, resume)
-    if file is not None:
-        compiled = load_pipeline(file, base=find_file(file, layout))
-        known = lost.params if lost is not None else {}
-        return compiled, resume, known if resume is not None else of_pipeline(layout, compiled, {})[1]
-    if lost is not None:
-        return load_named(layout, lost), lost.run_id, lost.params
-    assert resume is not None
-    fix = f"Say where it is: holdfast plan FILE.py --resume {resume}"
-    return load_recorded(layout, resume, fix=fix), resume, {}
-
-
-def _document(plan: Plan) -> dict[str, Any]:
-    return {
-        "run_id": plan.run_id,
-        "tasks": [
-            {
-                "id": task.id,
-                "action": task.action,
-                "reason": task.reason,
-                "expected_cost_usd": task.expected_cost_usd,
-                "if_different": task.if_different,
-            }
-            for task in plan.tasks
-        ],
-        "orphans": list(plan.orphans),
-        "changes": list(plan.changes),
-        "unknown_items": list(plan.unknown_items),
-        "gates": list(plan.gates),
-        "expected_cost_usd": plan.expected_cost_usd,
-        "most_cost_usd": plan.most_cost_usd,
-        "cost_usd": plan.cost_usd,
-        "budget_usd": plan.budget_usd,
-        "record_lost": plan.is_lost,
-        "running": plan.is_running,
-    }
+        plan = planned.found
+        say_all(_lines(planned.about, plan, project.typing(None if plan.is_lost else plan.run_id)))
 
 
 def _lines(pipeline: str, plan: Plan, typed: Callable[[str], str]) -> Iterator[str]:

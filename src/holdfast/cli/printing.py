@@ -10,8 +10,6 @@ from __future__ import annotations
 import codecs
 import io
 import os
-import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -28,8 +26,6 @@ T = TypeVar("T")
 
 _CELL_MAX = 40
 _COLUMNS = ("run", "pipeline", "status", "done", "cost")
-_QUOTED_COMMAND = re.compile(r"'(holdfast [a-z][^']*)'")
-_LAST_COMMAND = re.compile(r"(?:^|(?<=: ))holdfast [a-z](?!.*--help).*?(?=   \(|$)")
 
 
 _IN_PLAIN_LETTERS = "holdfast-plain"
@@ -173,20 +169,3 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in shown
     ]
-
-
-def addressed(text: str, directory: str, run_id: str = "") -> str:
-    """A command, or a sentence with commands, as they must be typed here: with --dir, and with --run where another
-    would be meant.
-
-    In a sentence a command stands in single quotes, or behind a colon, up to the end or to a remark (set off by
-    three spaces). All that Holdfast suggests goes through here; what names a folder already is left as it is.
-    """
-    options = f" --run {run_id}" if run_id else ""
-    options += f" --dir {shlex.quote(directory)}" if directory != "." else ""
-    if not options or " --dir " in text:
-        return text
-    if not _QUOTED_COMMAND.search(text):
-        return _LAST_COMMAND.sub(lambda found: found[0] + options, text)
-    mark = "" if "'" in options else "'"  # no quotes within quotes
-    return _QUOTED_COMMAND.sub(lambda found: f"{mark}{found[1]}{options}{mark}", text)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import json_option, params_option, project_options
-from holdfast.cli.printing import addressed, first_of, print_json, say_all
+from holdfast.cli.printing import first_of, print_json, say_all
 from holdfast.layout import PACK_SUFFIX
+from holdfast.project import Project
 from holdfast.streams import stdout_kept
-from holdfast.wording import counted
+from holdfast.wording import addressed, counted
 
 if TYPE_CHECKING:
-    from holdfast.commands.recover import Recovery
     from holdfast.decisions import Planned
+    from holdfast.project.recover import Recovery
     from holdfast.stores.paper import Action
 
 # What needs attention first; what is merely trusted last.
@@ -50,32 +50,14 @@ _TOLD_MAX = 20
 @json_option
 def command(file: str | None, dry_run: bool, params: dict[str, str], directory: str, as_json: bool) -> int:
     """Rebuild a run from journal, snapshots, views and files; what is doubtful is set aside, nothing is run."""
-    from holdfast.cli.ending import as_typed
-    from holdfast.cli.finding import find_meant
-    from holdfast.commands.recover import recover
-    from holdfast.runs.choosing import Request
-    from holdfast.runs.listing import open_project
-    from holdfast.settings import load_settings
-
-    layout = open_project(directory)
-    settings = load_settings(layout.root)
     with stdout_kept():  # what a pipeline prints when it is loaded, or a check when it is asked
-        meant = find_meant(layout, file, params, command="recover")
-        request = Request(
-            params,
-            resume=meant.run_id or meant.lost_run,
-            settings=settings,
-            known_params=meant.known_params,
-        )
-        recovery = recover(meant.compiled, layout, request, dry_run=dry_run)
-    typed = as_typed(directory, layout, None if recovery.is_lost and dry_run else recovery.run_id)
-    recovery = replace(recovery, tasks=[replace(task, reason=typed(task.reason)) for task in recovery.tasks])
+        recovered = Project.open(directory).recover(file, params=params, dry_run=dry_run)
     if as_json:
-        print_json(_document(recovery, dry_run=dry_run))
+        print_json(recovered)
     else:
         again = addressed(shlex.join(["holdfast", "recover", *_typed(file, params)]), directory)
-        say_all(_lines(meant.compiled.spec.name, recovery, directory, again=again if dry_run else ""))
-    return recovery.exit_code
+        say_all(_lines(recovered.about, recovered.found, directory, again=again if dry_run else ""))
+    return recovered.exit_code
 
 
 def _typed(file: str | None, params: dict[str, str]) -> list[str]:
@@ -84,35 +66,6 @@ def _typed(file: str | None, params: dict[str, str]) -> list[str]:
         *([file] if file else []),
         *(word for name, text in params.items() for word in ("-p", f"{name}={text}")),
     ]
-
-
-def _document(recovery: Recovery, *, dry_run: bool) -> dict[str, Any]:
-    def entry(task: Planned) -> dict[str, Any]:
-        return {
-            "id": task.id,
-            "action": task.action,
-            "reason": task.reason,
-            "evidence": task.evidence or None,
-            "if_different": task.if_different,
-        }
-
-    return {
-        "run_id": recovery.run_id if recovery.found_anything else None,
-        "dry_run": dry_run,
-        "record_lost": recovery.is_lost,
-        "tasks": [entry(task) for task in recovery.tasks],
-        "orphans": recovery.orphans,
-        "disagreements": [
-            {"task": one.task, "said": one.said, "believed": one.believed or None, "is_wish": one.is_wish}
-            for one in recovery.disagreements
-        ],
-        "remarks": list(recovery.remarks),
-        "kept": recovery.kept,
-        "unknown_items": recovery.unknown_items,
-        "not_up_to_date": recovery.not_up_to_date or None,
-        "events": recovery.recorded,
-        "actions": [{"do": one.do, "path": one.path, "to": one.to or None} for one in recovery.actions],
-    }
 
 
 def _lines(pipeline: str, recovery: Recovery, directory: str, *, again: str) -> Iterator[str]:

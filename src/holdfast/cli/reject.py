@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.completion import complete_name, complete_task
-from holdfast.cli.deciding import decide
 from holdfast.cli.options import composed, json_option, project_options, run_option
+from holdfast.cli.recording import tell_recorded
 
 
 @click.command("reject", short_help="Send a finished task back with feedback.")
@@ -25,6 +25,6 @@ from holdfast.cli.options import composed, json_option, project_options, run_opt
 @json_option
 def command(*, name: str, to: str, feedback: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Send a finished task back with feedback, at a gate or after reading what was made; only records it."""
-    from holdfast.commands.people import reject
-
-    decide(directory, run_id, as_json, lambda layout, run: reject(layout, run, name, to, feedback))
+    tell_recorded(
+        directory, as_json, lambda project: project.reject(name, to=to, feedback=feedback, run_id=run_id)
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
-from holdfast.cli.finding import find_lost, load_named, load_recorded, pick_run
 from holdfast.cli.options import run_argument
-from holdfast.cli.running import Manner, carry_out, engine_options, make_request, words_at_load
+from holdfast.cli.running import Showing, engine_options
+from holdfast.project import Project
 
 
 @click.command("resume", short_help="Continue the newest unfinished run, or the one that is named.")
@@ -20,12 +20,6 @@ def command(*, run_id: str | None, directory: str, as_json: bool, quiet: bool, *
 
     If all are completed, the files of the newest are proved, and mended.
     """
-    from holdfast.runs.listing import open_project
-
-    layout = open_project(directory)
-    request = make_request(layout, **options)
-    lost = find_lost(layout, run_id)
-    chosen = lost.run_id if lost is not None else pick_run(layout, run_id)
-    with words_at_load(as_json=as_json):
-        compiled = load_named(layout, lost) if lost is not None else load_recorded(layout, chosen)
-    return carry_out(compiled, layout, replace(request, resume=chosen), Manner(directory, as_json, quiet))
+    project = Project.open(directory)
+    showing = Showing(project, directory, as_json=as_json, quiet=quiet)
+    return showing.carry_out(partial(project.resume, run_id, **options))

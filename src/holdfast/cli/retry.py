@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.completion import complete_task
-from holdfast.cli.deciding import decide
 from holdfast.cli.options import composed, json_option, project_options, run_option
+from holdfast.cli.recording import tell_recorded
 
 
 @click.command("retry", short_help="Give failed, reviewed or skipped tasks a fresh start.")
@@ -17,8 +17,6 @@ from holdfast.cli.options import composed, json_option, project_options, run_opt
 @json_option
 def command(tasks: tuple[str, ...], everything: bool, run_id: str | None, directory: str, as_json: bool) -> None:
     """Give tasks that failed, need review or were skipped a fresh set of attempts; only records it."""
-    from holdfast.commands.people import retry
-
     if bool(tasks) == everything:
         raise click.UsageError("Name the tasks to retry, or give --all.")
-    decide(directory, run_id, as_json, lambda layout, run: retry(layout, run, None if everything else tasks))
+    tell_recorded(directory, as_json, lambda project: project.retry(None if everything else tasks, run_id=run_id))

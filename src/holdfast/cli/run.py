@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from holdfast.cli.completion import complete_file, complete_run
-from holdfast.cli.finding import find_file
-from holdfast.cli.printing import say_all
-from holdfast.cli.running import Manner, carry_out, engine_options, make_request, words_at_load
+from holdfast.cli.running import Showing, engine_options
+from holdfast.project import Project
 
 
 @click.command("run", short_help="Start a pipeline, or continue its run with the same parameters.")
@@ -36,20 +36,11 @@ def command(
     **options: Any,
 ) -> int:
     """Start a pipeline, or continue the newest run of it that has the same parameters."""
-    from holdfast.pipeline.loader import load_pipeline
-    from holdfast.runs.choosing import begun_elsewhere
-    from holdfast.runs.listing import checked_run_id, open_project
-
-    layout = open_project(directory)
-    for given in (resume, run_id):
-        if given is not None:
-            checked_run_id(given)
-    request = make_request(layout, resume=resume, force=force, run_id=run_id, **options)
-    with words_at_load(as_json=as_json):
-        compiled = load_pipeline(file, base=find_file(file, layout))
-    if _is_folder_assumed() and not (resume or force or run_id or quiet):
-        say_all(filter(None, [begun_elsewhere(compiled, layout, request)]), err=True)
-    return carry_out(compiled, layout, request, Manner(directory, as_json, quiet))
+    project = Project.open(directory)
+    showing = Showing(
+        project, directory, as_json=as_json, quiet=quiet, tells_elsewhere=_is_folder_assumed() and not quiet
+    )
+    return showing.carry_out(partial(project.run, file, resume=resume, force=force, run_id=run_id, **options))
 
 
 def _is_folder_assumed() -> bool:

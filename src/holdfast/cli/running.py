@@ -1,37 +1,36 @@
 """What `run` and `resume` share: their options, and one run from its first line to its last.
 
-carry_out            checks what can be checked before anything is created, then runs and tells the end
-  Stopper            Ctrl-C once: stop kindly; twice: at once
+Showing              what is seen of it, and how it ended
   Tally              what this session did, counted from its events
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
 import msgspec
-from msgspec.structs import replace
 
 from holdfast import clock
+from holdfast import events as ev
 from holdfast.cli.completion import complete_work
+from holdfast.cli.console import Console, PlainConsole
 from holdfast.cli.options import composed, json_option, params_option, project_options
-from holdfast.cli.printing import can_be_redrawn, flush, print_json, say_all
+from holdfast.cli.printing import can_be_redrawn, flush, print_json, say, say_all
 from holdfast.errors import UnprintableError
 from holdfast.layout import QUARANTINE_DIR, REFUSED_DIR
-from holdfast.streams import Heedless, descriptor_kept, stdout_kept, unwrapped
+from holdfast.signals import Stop
+from holdfast.streams import Heedless, stdout_kept, unwrapped
+from holdfast.wording import counted
 
 if TYPE_CHECKING:
-    from holdfast.cli.console import Console
-    from holdfast.cli.stopping import Stopper
-    from holdfast.commands.run import RunResult
-    from holdfast.layout import ProjectLayout
-    from holdfast.pipeline.compiling import CompiledPipeline
-    from holdfast.runs.choosing import Choice, Request
-    from holdfast.state import RunState
+    from holdfast.engine.commit import Recorded
+    from holdfast.project import Project
+    from holdfast.project.run import Beginning, RunResult
     from holdfast.views.picture import Picture
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,18 +80,10 @@ def engine_options(function: F) -> F:
     return function
 
 
-class Manner(msgspec.Struct, frozen=True):
-    """How the run is shown."""
-
-    directory: str
-    as_json: bool = False
-    quiet: bool = False
-
-
 class Tally(msgspec.Struct):
     """What this session did."""
 
-    choice: Choice | None = None
+    is_new: bool = True  # nothing of the run is on record from before
     cost_usd: float = 0.0  # booked now: what was taken over from seals was paid before
     completed: set[str] = set()
     adopted: list[str] = []  # tasks whose files somebody else had made
@@ -100,99 +91,115 @@ class Tally(msgspec.Struct):
     has_refused: bool = False  # an output was refused, and is kept
     is_idle: bool = True  # nothing ran, was adopted, healed, kept, moved, migrated or set aside
 
-    def count(self, recorded: Sequence[Any]) -> None:
-        from holdfast import events as ev
-
-        for one in recorded:
-            event = one.event
-            if isinstance(event, ev.NodeExited) and event.status == "completed":
-                self.completed.add(event.step_id)
-            if isinstance(event, ev.TaskAdopted) and event.evidence in ("marker", "exists"):
-                self.adopted.append(event.step_id)
-            if isinstance(event, ev.ArtifactSetAside) and event.to.startswith(f"{QUARANTINE_DIR}/"):
-                is_refused = event.to.startswith(f"{QUARANTINE_DIR}/{REFUSED_DIR}/")
-                self.has_refused = self.has_refused or is_refused
-                self.has_quarantined = self.has_quarantined or not is_refused
-            if isinstance(event, ev.UsageRecorded):
-                self.cost_usd += event.cost_usd
-            if isinstance(event, ev.NodeEntered | ev.TaskAdopted | ev.ArtifactHealed | ev.ArtifactSetAside):
-                self.is_idle = False
-            if isinstance(event, ev.TaskKept | ev.ValueMigrated | ev.ArtifactMoved):
-                self.is_idle = False
+    def count(self, event: Any) -> None:
+        if isinstance(event, ev.NodeExited) and event.status == "completed":
+            self.completed.add(event.step_id)
+        if isinstance(event, ev.TaskAdopted) and event.evidence in ("marker", "exists"):
+            self.adopted.append(event.step_id)
+        if isinstance(event, ev.ArtifactSetAside) and event.to.startswith(f"{QUARANTINE_DIR}/"):
+            is_refused = event.to.startswith(f"{QUARANTINE_DIR}/{REFUSED_DIR}/")
+            self.has_refused = self.has_refused or is_refused
+            self.has_quarantined = self.has_quarantined or not is_refused
+        if isinstance(event, ev.UsageRecorded):
+            self.cost_usd += event.cost_usd
+        if isinstance(event, _DOES_SOMETHING):
+            self.is_idle = False
 
 
-def make_request(
-    layout: ProjectLayout,
-    *,
-    concurrency: str | None,
-    budget_usd: str | None,
-    on_partial: str | None,
-    on_changed: str | None,
-    **wishes: Any,
-) -> Request:
-    """The options of `engine_options`, but for how the run is shown: some are settings, the others wishes."""
-    from holdfast.runs.choosing import Request
-    from holdfast.settings import load_settings
-
-    given = {"concurrency": concurrency, "budget_usd": budget_usd}
-    given |= {"on_partial": on_partial, "on_changed": on_changed}
-    return Request(settings=load_settings(layout.root, given), **wishes)
+_DOES_SOMETHING = (
+    ev.NodeEntered,
+    ev.TaskAdopted,
+    ev.ArtifactHealed,
+    ev.ArtifactSetAside,
+    ev.TaskKept,
+    ev.ValueMigrated,
+    ev.ArtifactMoved,
+)
 
 
-def carry_out(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> int:
-    """Run, show it, tell how it ended, and give the exit status.
+class Showing:
+    """Shows a run from its first line to its last; `carry_out` is its order.
 
-    What waits for a person's answer is asked on a terminal, once nothing else can go on; then the run continues.
+    What waits for a person's answer is asked on a terminal, once nothing else can go on; then the run continues,
+    and is shown anew.
     """
-    from holdfast.cli.asking import ask_all, can_ask
 
-    result = _run_once(compiled, layout, request, manner)
-    may_ask = not manner.as_json and not manner.quiet and can_ask()
-    while may_ask and result.status in ("paused", "failed") and ask_all(result.picture, layout):
-        # An answer about one task does not begin another's attempts anew: those were used up just now.
-        again = replace(request, resume=result.run_id, run_id=None, force=False, redo=(), no_retry=True)
-        result = _run_once(compiled, layout, again, manner)
-    return result.exit_code
+    def __init__(
+        self, project: Project, directory: str, *, as_json: bool, quiet: bool, tells_elsewhere: bool = False
+    ) -> None:
+        self._project = project
+        self._directory = directory
+        self._as_json = as_json
+        self._quiet = quiet or as_json
+        self._tells_elsewhere = tells_elsewhere
+        self._stack = ExitStack()
+        self._tally = Tally()
+        self.console = Console()
+        self.grace_s = 0.0
+        self._began = 0.0
 
+    def carry_out(self, run: Callable[..., RunResult]) -> int:
+        """Call `run` with what shows it, tell how it ended, and give the exit status."""
+        from holdfast.cli.asking import Asker, can_ask
 
-def _run_once(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, manner: Manner) -> RunResult:
-    from holdfast.cli.ending import ending
-    from holdfast.cli.status import document
-    from holdfast.cli.stopping import Stopper
-    from holdfast.commands.run import execute
+        stop = Stop(self.tell_stop)
+        watch = {"on_begin": self._begin, "on_event": self._take, "on_log": self._log, "on_open": self._open}
+        watch |= {"on_end": self._end, "on_answer": say}
+        answer = Asker() if not self._quiet and can_ask() else None
+        # With --json, stdout is for the one document: what a pipeline prints when it is loaded goes to stderr.
+        with stdout_kept() if self._as_json else nullcontext(), self._stack:
+            result = run(answer=answer, stop=stop, **watch)
+        if self._as_json:
+            print_json(result.document)
+        return result.exit_code
 
-    if request.redo:
-        check_redo(compiled, layout, request)
-    console = make_console(_attempts_of(compiled), quiet=manner.quiet or manner.as_json)
-    tally, began = Tally(), clock.monotonic()
-    with Stopper(console, request.settings.grace_s) as stopper:
-        hooks = _hooks(
-            pipeline=compiled.spec.name,
-            request=request,
-            console=console,
-            stopper=stopper,
-            tally=tally,
-            layout=layout,
-            manner=manner,
-        )
-        with _streams_of_steps(as_json=manner.as_json):
-            try:
-                result = execute(compiled, layout, request, hooks)
-            finally:
-                console.close()
-    if manner.as_json:
-        print_json(
-            {**document(layout, result.picture), **_unproved(result, layout), "exit_code": result.exit_code}
-        )
-    else:
-        say_all(ending(result, tally, manner.directory, layout, clock.monotonic() - began))
-    return result
+    def _begin(self, beginning: Beginning) -> None:
+        self._tally, self._began = Tally(is_new=beginning.choice.is_new), clock.monotonic()
+        self.grace_s = beginning.request.settings.grace_s
+        if self._tells_elsewhere and beginning.elsewhere:
+            say(beginning.elsewhere, err=True)
+        if not self._quiet:
+            from holdfast.cli.beginning import beginning_lines
+
+            say_all(beginning_lines(beginning))  # if they cannot be written, nothing is begun
+            flush()
+        self.console = make_console(beginning.attempts, quiet=self._quiet)
+        self._stack.enter_context(_streams_of_steps())
+        self._stack.callback(self.console.close)
+
+    def _open(self, picture: Callable[[], Picture]) -> None:
+        self.console.open(picture)
+
+    def _log(self, task: str, level: str, message: str) -> None:
+        self.console.log(task, level, message)
+
+    def _take(self, recorded: Recorded) -> None:
+        self._tally.count(recorded.event)
+        self.console.events([recorded])
+
+    def _end(self, result: RunResult) -> None:
+        from holdfast.cli.ending import ending
+
+        self._stack.close()
+        if not self._as_json:
+            seconds = clock.monotonic() - self._began
+            say_all(ending(result, self._tally, self._project, self._directory, seconds))
+
+    def tell_stop(self, number: int) -> None:
+        """Say that the run stops; `number` is how often it was asked to."""
+        self.console.stopping(partial(self._stopping, number))
+
+    def _stopping(self, number: int, running: int) -> str:
+        if number > 1:
+            return "Stopping at once."
+        if not running:
+            return "Stopping."
+        steps = counted(running, "running step")
+        return f"Stopping: waiting up to {self.grace_s:g} s for {steps}; Ctrl-C again stops at once"
 
 
 def make_console(attempts_of: Mapping[str, int], *, quiet: bool) -> Console:
     """The console that fits where stderr goes."""
-    from holdfast.cli.console import Console, PlainConsole
-
     if quiet:
         return Console()
     if can_be_redrawn() and _takes_signs(sys.stderr):
@@ -211,106 +218,19 @@ def _takes_signs(stream: TextIO) -> bool:
     return True
 
 
-def words_at_load(*, as_json: bool) -> AbstractContextManager[None]:
-    """Where what a pipeline prints when it is loaded goes: with --json, stdout is for the one document."""
-    return stdout_kept() if as_json else nullcontext()
-
-
 @contextmanager
-def _streams_of_steps(*, as_json: bool) -> Iterator[None]:
-    """What steps print may go nowhere; with --json, stdout is for the one document, and it goes to stderr.
+def _streams_of_steps() -> Iterator[None]:
+    """What steps print may go nowhere.
 
     A full stdout fails no step, but who reads it must not take its end for all: that is told when all is done.
     """
-    out, err = Heedless(unwrapped(sys.stdout)), Heedless(unwrapped(sys.stderr))
-    sys.stdout, sys.stderr = cast(TextIO, err if as_json else out), cast(TextIO, err)
+    is_kept = unwrapped(sys.stdout) is unwrapped(sys.stderr)  # for our own document
+    err = Heedless(unwrapped(sys.stderr))
+    out = err if is_kept else Heedless(unwrapped(sys.stdout))
+    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
     try:
-        with descriptor_kept(out.stream) if as_json else nullcontext():
-            yield
+        yield
     finally:
         sys.stdout, sys.stderr = out.end(), err.end()
-    if out.failed is not None:
+    if out.failed is not None and not is_kept:
         raise UnprintableError.from_os(out.failed, "write to stdout") from out.failed
-
-
-def _unproved(result: RunResult, layout: ProjectLayout) -> dict[str, Any]:
-    """What --quick believed, --only-needed left alone and is not up to date: a reader must be told that, too."""
-    from holdfast.views.soundness import note_on_todos
-
-    facts = {
-        "unread": result.unread,
-        "left_alone": list(result.left_alone),
-        "not_up_to_date": note_on_todos(layout, result.picture.state),
-    }
-    return {name: fact for name, fact in facts.items() if fact}
-
-
-def _hooks(
-    *,
-    pipeline: str,
-    request: Request,
-    console: Console,
-    stopper: Stopper,
-    tally: Tally,
-    layout: ProjectLayout,
-    manner: Manner,
-) -> Any:
-    from holdfast.cli.beginning import beginning
-    from holdfast.commands.run import Hooks
-
-    out = sys.stdout
-
-    def on_begin(choice: Choice, state: RunState) -> None:
-        tally.choice = choice
-        if not manner.quiet and not manner.as_json:
-            with redirect_stdout(out):  # our own words: if they cannot be written, nothing is begun
-                say_all(beginning(choice, pipeline, state, layout, fresh_attempts=not request.no_retry))
-                flush()
-
-    def on_events(recorded: Sequence[Any]) -> None:
-        tally.count(recorded)
-        console.events(recorded)
-
-    def on_open(picture: Any, stop: Callable[[], None]) -> None:
-        console.open(picture)
-        stopper.open(stop)
-
-    return Hooks(on_begin, on_events, console.log, on_open, signals=False)
-
-
-def _attempts_of(compiled: CompiledPipeline) -> dict[str, int]:
-    return {step.name: step.retries + 1 for step in compiled.spec.steps}
-
-
-def check_redo(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> None:
-    """UsageError unless every --redo names a step of the pipeline or a task of the run."""
-    from holdfast.errors import UsageError
-    from holdfast.pipeline.names import did_you_mean, printable
-    from holdfast.runs.choosing import choose
-    from holdfast.views.picture import GONE
-
-    choice = choose(compiled, layout, request)
-    picture = None if choice.is_new else _as_declared_now(compiled, layout, choice.run_id)
-    known = [producer.name for producer in compiled.spec.producers] + list(picture.tasks if picture else ())
-    for name in request.redo:
-        if picture is not None and name in picture.orphans():
-            raise UsageError(f"--redo: {name} {GONE}.", fix="Its files are kept.")
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise UsageError(f"--redo: there is no step or task '{printable(name, 160)}'.{hint}")
-
-
-def _as_declared_now(compiled: CompiledPipeline, layout: ProjectLayout, run_id: str) -> Picture:
-    """A run's record seen through the pipeline as its file is now."""
-    from holdfast.events import PipelineDeclared
-    from holdfast.folding import fold
-    from holdfast.pipeline.spec import renamed_steps
-    from holdfast.runs.listing import read_run
-    from holdfast.runs.looking import draw_run
-    from holdfast.sessions.session import encoded_spec
-    from holdfast.views.picture import decode_spec
-
-    state = read_run(layout, run_id).state
-    renamed = renamed_steps(decode_spec(state), compiled.spec)
-    fold(state, PipelineDeclared(spec=encoded_spec(compiled), renamed=renamed), state.seq, state.updated_at or 0.0)
-    return draw_run(layout, state)

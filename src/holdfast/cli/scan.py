@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import composed, json_option, params_option, project_options
 from holdfast.cli.printing import print_json, say_all, table
+from holdfast.project import Project
 from holdfast.streams import stdout_kept
 from holdfast.wording import counted
 
 if TYPE_CHECKING:
-    from holdfast.commands.scan import Scanned
+    from holdfast.project.results import ScanResult
     from holdfast.recovery.scan import FileFinding
     from holdfast.recovery.strangers import Stranger
 
@@ -42,50 +42,23 @@ _MEANING = {
 @json_option
 def command(file: str | None, step: str | None, params: dict[str, str], directory: str, as_json: bool) -> None:
     """Tell what the files alone say: whole, changed, half-finished, damaged, stale; changes nothing."""
-    from holdfast.cli.finding import find_meant
-    from holdfast.commands.scan import scan_project
-    from holdfast.runs.listing import open_project
-
-    layout = open_project(directory)
     with stdout_kept():  # what a pipeline prints when it is loaded, or a check when it is asked
-        meant = find_meant(layout, file, params, command="scan")
-        scanned = scan_project(
-            meant.compiled,
-            layout,
-            run_id=meant.run_id,
-            params=params,
-            known_params=meant.known_params,
-            step=step,
-        )
+        scanned = Project.open(directory).scan(file, step=step, params=params)
     if as_json:
-        print_json(_document(meant.compiled.spec.name, scanned))
+        print_json(scanned)
     else:
-        say_all(_lines(meant.compiled.spec.name, scanned))
+        say_all(_lines(scanned))
 
 
-def _document(pipeline: str, scanned: Scanned) -> dict[str, Any]:
-    from msgspec.structs import asdict
-
-    return {
-        "pipeline": pipeline,
-        "run_id": scanned.run_id or None,
-        "counts": dict(Counter(finding.kind for finding in scanned.findings)),
-        "files": [asdict(finding) for finding in scanned.findings],
-        "strangers": [asdict(stranger) for stranger in scanned.strangers],
-        "unknown_items": scanned.unknown_items,
-    }
-
-
-def _lines(pipeline: str, scanned: Scanned) -> Iterator[str]:
-    counts = Counter(finding.kind for finding in scanned.findings)
-    tasks = counted(len({finding.task for finding in scanned.findings}), "task")
-    yield f"{pipeline}: {counted(len(scanned.findings), 'file')} of {tasks} looked at"
+def _lines(scanned: ScanResult) -> Iterator[str]:
+    tasks = counted(len({finding.task for finding in scanned.files}), "task")
+    yield f"{scanned.pipeline}: {counted(len(scanned.files), 'file')} of {tasks} looked at"
     for kind, words in _MEANING.items():
-        if counts[kind]:
-            yield f"  {counts[kind]} {words}"
+        if kind in scanned.counts:
+            yield f"  {scanned.counts[kind]} {words}"
     for var in scanned.unknown_items:
         yield f"  the items of {var} are not known: nothing names them"
-    yield from _table([finding for finding in scanned.findings if finding.kind not in ("sealed", "plain marker")])
+    yield from _table([finding for finding in scanned.files if finding.kind not in ("sealed", "plain marker")])
     yield from _strangers(scanned.strangers)
 
 

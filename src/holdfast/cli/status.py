@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.finding import pick_run
 from holdfast.cli.options import json_option, project_options, run_argument
-from holdfast.cli.printing import addressed, day_and_hour, plain, print_json, say_all, tag_heading
+from holdfast.cli.printing import day_and_hour, plain, print_json, say_all, tag_heading
+from holdfast.project import Project
+from holdfast.wording import addressed
 
 if TYPE_CHECKING:
-    from holdfast.layout import ProjectLayout
     from holdfast.views.picture import Picture
 
 
@@ -23,29 +23,14 @@ if TYPE_CHECKING:
 @json_option
 def command(run_id: str | None, directory: str, as_json: bool) -> None:
     """Show how a run stands, what needs a person, what it has cost, and the command that continues it."""
-    from holdfast.runs.listing import holder_of, open_project, read_picture
-
-    layout = open_project(directory)
-    picture = read_picture(layout, pick_run(layout, run_id))
-    holder = holder_of(layout, picture.state.run_id)
+    project = Project.open(directory)
     if as_json:
-        print_json(document(layout, picture, holder))
+        print_json(project.status(run_id))
     else:
-        say_all(_lines(picture, holder, directory, layout))
+        say_all(_lines(*project.picture(run_id), project, directory))
 
 
-def document(layout: ProjectLayout, picture: Picture, holder: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The facts about a run, with all values; `run --json` and `resume --json` print them too."""
-    from holdfast.runs.looking import objects_of
-    from holdfast.views.summary import status_document
-
-    with objects_of(layout, picture.state.run_id) as objects:
-        return status_document(picture, holder, objects.get)
-
-
-def _lines(
-    picture: Picture, holder: Mapping[str, Any] | None, directory: str, layout: ProjectLayout
-) -> Iterator[str]:
+def _lines(picture: Picture, holder: Mapping[str, Any] | None, project: Project, directory: str) -> Iterator[str]:
     from holdfast.cli.ending import needs_lines, orphan_lines
     from holdfast.state import COMPLETED
     from holdfast.views.matrix import LEGEND, text_matrix
@@ -57,7 +42,7 @@ def _lines(
     yield from _totals(picture)
     yield LEGEND
     yield from orphan_lines(picture)
-    yield from needs_lines(picture, directory, layout)
+    yield from needs_lines(picture, project, directory)
     if holder is not None:
         yield f"Follow it with: {addressed(f'holdfast events {picture.state.run_id} -f', directory)}"
     elif picture.state.status != COMPLETED:

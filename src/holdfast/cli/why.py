@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.completion import complete_name
-from holdfast.cli.finding import pick_run
 from holdfast.cli.options import composed, json_option, project_options, run_option
 from holdfast.cli.printing import print_json, say_all
+from holdfast.project import Project
 
 
 @click.command("why")
@@ -17,14 +17,8 @@ from holdfast.cli.printing import print_json, say_all
 @json_option
 def command(task: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Explain why a task ran, was reused, or will run again."""
-    from holdfast.cli.ending import as_typed
-    from holdfast.commands.plan import explain
-    from holdfast.runs.listing import open_project
-
-    layout = open_project(directory)
-    chosen = pick_run(layout, run_id)
-    lines = explain(layout, chosen, task, typed=as_typed(directory, layout, chosen))
+    told = Project.open(directory).why(task, run_id=run_id)
     if as_json:
-        print_json({"run_id": chosen, "task": task, "lines": lines})
+        print_json(told)
     else:
-        say_all(lines)
+        say_all(told.lines)

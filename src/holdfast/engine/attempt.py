@@ -17,12 +17,12 @@ from holdfast.artifacts.offers import ObjectedError, Offer
 from holdfast.artifacts.parts import shorten
 from holdfast.artifacts.products import OutputRefusedError, part_path
 from holdfast.context import Context
-from holdfast.desk import Desk
-from holdfast.engine.desk import disk_failed_under
-from holdfast.engine.growing import read_grown
+from holdfast.engine.host import StepHost, read_stream
+from holdfast.engine.recorder import Recorder
 from holdfast.engine.refused import Refused, refuse_others_files
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
-from holdfast.executors.base import Call, Outcome, RemoteError
+from holdfast.executors.protocol import Call, Handle, Outcome, RemoteError
+from holdfast.host import Facts
 from holdfast.pipeline.compiling import Check, CompiledPipeline
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.nodes import Node
@@ -35,7 +35,7 @@ from holdfast.wording import message_of, raised_at, writable
 QUICK_BYTES_MAX = 64 << 10
 
 
-class Attempt(msgspec.Struct, eq=False, weakref=True):
+class Attempt(msgspec.Struct, eq=False):
     """What the engine knows of a body that runs, or is about to."""
 
     node: Node
@@ -45,17 +45,18 @@ class Attempt(msgspec.Struct, eq=False, weakref=True):
     parts: dict[str, str]
     partial: str | None = None
     parent_id: str = ""  # the first producer
+    host: StepHost | None = None  # what its body, and its checks, speak to
     ctx: Context | None = None
     call: Call | None = None  # made ready ahead of its time
+    handle: Handle | None = None  # while its body runs
     outcome: Outcome | None = None
-    started: float = 0.0
     spent_before: tuple[float, int] = (0.0, 0)  # the task's cost and tokens when this attempt began
     overran: bool = False  # declared dead by its timeout, or by the end of the run
 
     @property
     def has_stream(self) -> bool:
         """Whether it goes on from a half-finished text, or has written to one."""
-        return self.partial is not None or (self.ctx is not None and self.ctx.streamed)
+        return self.partial is not None or (self.host is not None and self.host.streamed)
 
 
 class Verdict(msgspec.Struct, eq=False):
@@ -79,16 +80,16 @@ class Attempts:
         inputs: Inputs,
         compiled: CompiledPipeline,
         quarantine: Path,
-        desk: Desk,
-        looking: Desk | None = None,
+        recorder: Recorder,
+        looking: Recorder | None = None,
     ) -> None:
         self.state = inputs.state
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.compiled = compiled
         self.quarantine = quarantine
-        self.desk = desk
-        self._looking = looking or desk  # of checks that are asked within a commit
+        self._recorder = recorder
+        self._looking = looking or recorder  # of checks that are asked within a commit
         self.acceptance = Acceptance(inputs, may_overwrite=compiled.spec.overwrite)
         self._refused = Refused(inputs, quarantine)
 
@@ -101,11 +102,13 @@ class Attempts:
         for path in self.inputs.paths(node).values():
             self.artifacts.tree.require_writable(path)
         if "ctx" in spec.sources or self.compiled.checks.get(spec.name):
-            attempt.ctx = self._context(attempt, self.desk, self.state.once.get(node.id, {}))
+            attempt.host = self._host(attempt, self._recorder, self.state.once.get(node.id, {}))
+            attempt.ctx = Context(attempt.host, attempt.host.facts)
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
         if node.material and "source" in spec.sources:
             self._note_source(attempt)
-        return Call(self.compiled.functions[spec.name], arguments, spec.timeout, spec.name)
+        settle = attempt.ctx.settle if attempt.ctx is not None and spec.is_async else None
+        return Call(self.compiled.functions[spec.name], arguments, spec.timeout, spec.name, node.id, settle)
 
     def prepare_ahead(self, attempt: Attempt) -> None:
         """Prepare before its start is durable. What goes wrong is met again, and told, once it has begun."""
@@ -121,25 +124,29 @@ class Attempts:
         attempt.parts = {**attempt.parts, f"source {name}": self.state.task(used.id).output_digest}
         attempt.input_digest = self.inputs.digest(attempt.node, attempt.parts)
 
-    def _context(self, attempt: Attempt, desk: Desk, once: Mapping[str, OnceRecord]) -> Context:
+    def _host(self, attempt: Attempt, recorder: Recorder, once: Mapping[str, OnceRecord]) -> StepHost:
         node = attempt.node
         record = self.state.task(node.id)
         paths = self.inputs.paths(node)
         previous = record.previous
         attempt.spent_before = (record.cost_usd, record.input_tokens + record.output_tokens)
-        return Context(
-            desk,
+        facts = Facts(
             run_id=self.state.run_id,
             task_id=node.id,
-            item=node.item,
+            dir=self.inputs.root,
+            item=node.item or {},
             params=self.state.params,
-            directory=self.inputs.root,
             attempt=attempt.number,
             round=attempt.round,
-            feedback=record.feedback,
-            previous=(lambda: desk.read_back(lambda: self._previous(previous))) if previous is not None else None,
+            feedback=tuple(record.feedback),
             partial=attempt.partial,
+            streams="" in paths,
+        )
+        return StepHost(
+            recorder,
+            facts,
             once=dict(once),
+            previous=(lambda: self._previous(previous)) if previous is not None else None,
             part_path=part_path(paths[""]) if "" in paths else "",
             input_digest=attempt.input_digest,
         )
@@ -185,7 +192,7 @@ class Attempts:
             f"{path} was changed while the step was at work: it may have read something else than was accepted"
         )
         try:
-            refuse_others_files(attempt.node.spec, attempt.ctx, output)
+            refuse_others_files(attempt.node.spec, attempt.host, output)
             kept = self._refused.keep(attempt.node, attempt.round, output) if attempt.node.kind != "items" else []
         except (OutputRefusedError, DefinitionError):  # nothing that could be kept, or not ours to move
             kept = []
@@ -213,7 +220,7 @@ class Attempts:
             return Verdict(error=error, kind="timeout", message=f"timed out after {timeout:g} s")
         if issubclass(type(error), Rewind):
             return _sent_back(error)
-        stopped = disk_failed_under(attempt.ctx, error)
+        stopped = attempt.host.disk_failed(error) if attempt.host is not None else None
         if stopped is not None:
             raise stopped from error
         return Verdict(error=error, message=describe(error))
@@ -244,18 +251,18 @@ class Attempts:
         """What speaks against an output that is in the form its step declares."""
         spec = attempt.node.spec
         if spec.writes is not None or spec.appends is not None:
-            refuse_others_files(spec, attempt.ctx, output)
+            refuse_others_files(spec, attempt.host, output)
         checks = self.compiled.checks.get(spec.name)
-        return self._checked(checks, attempt.node, attempt.ctx, output) if checks else ""
+        return self._checked(checks, attempt.node, attempt.host, attempt.ctx, output) if checks else ""
 
     def _made(self, attempt: Attempt, outcome: Outcome) -> TaskState:
         """The task as it is once this attempt's output is accepted, with its spend: of that the journal may not
         have heard all yet."""
         node = attempt.node
-        (cost, tokens), ctx = attempt.spent_before, attempt.ctx
+        (cost, tokens), host = attempt.spent_before, attempt.host
         record = self.state.task(node.id)
-        if ctx is not None:
-            cost, tokens = cost + ctx.booked_usd, tokens + ctx.booked_tokens
+        if host is not None:
+            cost, tokens = cost + host.booked_usd, tokens + host.booked_tokens
         else:
             cost, tokens = record.cost_usd, record.input_tokens + record.output_tokens
         return replace(
@@ -277,8 +284,8 @@ class Attempts:
         """What a step gave that returned nothing: its stream, if any; half-finished text may have been whole."""
         if not attempt.has_stream:
             return None
-        size = attempt.ctx.stream_size if attempt.ctx is not None else None
-        return read_grown(self.artifacts.tree, part_path(self.inputs.paths(attempt.node)[""]), size)
+        size = attempt.host.stream_size if attempt.host is not None else None
+        return read_stream(self.artifacts.tree, part_path(self.inputs.paths(attempt.node)[""]), size)
 
     def check_again(self, checks: tuple[Check, ...], node: Node, output: Any) -> str:
         """The checks of an output that was not made just now: adopted, or kept.
@@ -287,14 +294,16 @@ class Attempts:
         """
         record = self.state.task(node.id)
         once = self.state.once.get(node.id, {}) if record.status != COMPLETED else {}
-        context = self._context(Attempt(node, record.attempt, record.round, "", {}), self._looking, once)
-        return self._checked(checks, node, context, output)
+        host = self._host(Attempt(node, record.attempt, record.round, "", {}), self._looking, once)
+        return self._checked(checks, node, host, Context(host, host.facts), output)
 
-    def _checked(self, checks: tuple[Check, ...], node: Node, ctx: Context | None, output: Any) -> str:
+    def _checked(
+        self, checks: tuple[Check, ...], node: Node, host: StepHost | None, ctx: Context | None, output: Any
+    ) -> str:
         """As `run_checks`; one that the machine, or the end of the run, kept from looking has not objected."""
         objection = self.run_checks(checks, node, ctx, output)
-        if ctx is not None and (objection or ctx.hit is not None):
-            ctx.require_whole()
+        if host is not None and (objection or host.hit is not None):
+            host.require_whole()
         return objection
 
     def run_checks(self, checks: tuple[Check, ...], node: Node, ctx: Any, output: Any) -> str:
@@ -309,8 +318,8 @@ class Attempts:
 
 def discard_rest(attempt: Attempt) -> None:
     """Remove what a step has left at `ctx.out`: no attempt is ever given that, and it may fill the disk."""
-    if attempt.ctx is not None and attempt.ctx.given_out is not None:
-        temporaries.discard_output(attempt.ctx.given_out)
+    if attempt.host is not None and attempt.host.given_out is not None:
+        temporaries.discard_output(attempt.host.given_out)
 
 
 def _weight(output: Any) -> int:

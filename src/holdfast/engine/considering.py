@@ -29,7 +29,6 @@ from holdfast.pipeline.compiling import Check
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
 from holdfast.state import COMPLETED, RunState, TaskState, fits
 from holdfast.state import SKIPPED as STATUS_SKIPPED
-from holdfast.tuning import seldom
 
 
 class Judge(Protocol):
@@ -69,13 +68,6 @@ class Considering:
 
     def advance(self) -> None:
         """Bring everything as far as it can go now."""
-        if self._survey is None:
-            self._advance()
-            return
-        with seldom():  # all that is on record is looked at, and kept
-            self._advance()
-
-    def _advance(self) -> None:
         scheduler = self.board.scheduler
         now = clock.monotonic()
         scheduler.release_due(now)
@@ -86,9 +78,7 @@ class Considering:
                 self._rewind_due()
             if not scheduler.to_consider:
                 break
-        if self._is_first:  # hours may pass: from now on files are read when they are looked at
-            self._is_first = False
-            self.board.inputs.expect_no_more()
+        self._is_first = False
         if self._survey is not None:
             self._tell_survey(self._survey)
         self._start_some(now)
@@ -126,7 +116,7 @@ class Considering:
         except (OSError, StorageError) as error:
             if self._is_first:  # nothing was done yet
                 raise
-            self.board.on_trouble(error)
+            self.board.halt(error)
 
     def _consider(self, node: Node) -> None:
         """Look at a node whose producers are all through."""

@@ -10,7 +10,7 @@ from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry
 from holdfast.engine.considering import Considering
 from holdfast.engine.outcomes import Outcomes
-from holdfast.executors.base import Outcome
+from holdfast.executors.protocol import Outcome
 from holdfast.state import COMPLETED
 
 

@@ -37,8 +37,8 @@ class Outcomes:
         if board.running.get(attempt.node.id) is not attempt:
             return False
         del board.running[attempt.node.id]
-        if attempt.ctx is not None:
-            attempt.ctx.end("this attempt is over")
+        if attempt.host is not None:
+            attempt.host.end("this attempt is over")
         board.scheduler.end(attempt.node)
         return True
 
@@ -64,9 +64,7 @@ class Outcomes:
                 told = _with_spend(event, board.state.task(node.id)) if type(event) is ev.NodeExited else event
                 board.committer.record(told)
         except (OSError, StorageError) as error:
-            trouble = error if isinstance(error, StorageError) else StorageError.from_os(error, "work on")
-            board.on_trouble(trouble)
-            board.committer.record(ev.CutOff(step_id=node.id, error=trouble.message))
+            board.committer.record(ev.CutOff(step_id=node.id, error=board.halt(error).message))
             return False
         return True
 
@@ -222,16 +220,18 @@ class Outcomes:
         del self.board.running[attempt.node.id]
         self.board.overruns[attempt.node.id] = attempt
         attempt.overran = True
+        if attempt.handle is not None:
+            attempt.handle.cancel()  # it gives up its place
         self.board.scheduler.give_room(attempt.node)
         words = f"timed out after {attempt.node.spec.timeout:g} s"
-        if attempt.ctx is not None:
+        if attempt.host is not None:
             # No retry begins before the thread has ended: what it is paying for now, the retry need not pay again.
-            attempt.ctx.end(f"it {words}", keeps_calls=True)
+            attempt.host.end(f"it {words}", keeps_calls=True)
         self.board.committer.record(ev.Overran(step_id=attempt.node.id, timeout=attempt.node.spec.timeout))
         verdict = Verdict(
             error=TimeoutError(words), kind="timeout", message=f"{words}, and its thread is still running"
         )
-        self.fail(attempt, verdict, clock.monotonic() - attempt.started)
+        self.fail(attempt, verdict, attempt.node.spec.timeout)
 
     def came_back(self, attempt: Attempt) -> None:
         """A body that had been declared dead, or stopped, has ended: now a retry may start."""
@@ -239,8 +239,8 @@ class Outcomes:
             self.end(attempt)
             return
         node = attempt.node
-        if attempt.ctx is not None:
-            attempt.ctx.end("this attempt is over")
+        if attempt.host is not None:
+            attempt.host.end("this attempt is over")
         self.board.scheduler.end_overdue(node)
         if self.board.state.task(node.id).status == FAILED:
             self.board.scheduler.delay(node, clock.monotonic())

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.products import paths_in, split_output
-from holdfast.context import Context
+from holdfast.engine.host import StepHost
 from holdfast.errors import DefinitionError
 from holdfast.layout import REFUSED_DIR
 from holdfast.pipeline.nodes import Node
@@ -62,11 +62,11 @@ class Refused:
         return f"{self._quarantine.name}/{REFUSED_DIR}/{path.name}"
 
 
-def refuse_others_files(spec: StepSpec, ctx: Context | None, output: Any) -> None:
+def refuse_others_files(spec: StepSpec, host: StepHost | None, output: Any) -> None:
     """A file is moved into place and sealed: that may happen only to one that was written for it, to `ctx.out`."""
     for path in paths_in(spec, output) if spec.writes is not None else ():
-        if ctx is None or not ctx.made(path):
+        if host is None or not host.made(path):
             words = f"returned the path {path}, which is not ctx.out and was left where it is"
-            if ctx is not None and ctx.is_linked_from_out(path):
+            if host is not None and host.is_linked_from_out(path):
                 words = "left a symbolic link at ctx.out, and what that leads to may be somebody's own"
             raise DefinitionError([f"{words}; write the file to ctx.out and return that, or return its content"])

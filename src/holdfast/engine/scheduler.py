@@ -54,21 +54,6 @@ class Scheduler:
         node.stuck = False
         self._change(node, condition)
 
-    def settle_all(self, nodes: Iterable[Node]) -> None:
-        """They are all completed: nearly always nothing but that changes for what comes after them."""
-        for node in nodes:
-            is_usual = node.condition == OPEN
-            for consumer, _ in node.consumers:
-                is_usual = is_usual and consumer.condition == OPEN
-            if not is_usual:
-                self.settle(node)
-                continue
-            node.stuck, node.condition = False, OK
-            for consumer, _ in node.consumers:
-                consumer.unmet -= 1
-                if not consumer.unmet:
-                    self._reconsider(consumer)
-
     def hold(self, node: Node) -> None:
         """It waits for a person; what stands behind it is blocked."""
         node.stuck = True

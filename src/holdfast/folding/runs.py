@@ -44,7 +44,7 @@ def _rename_step(state: RunState, old: str, new: str) -> None:
         name, bracket, rest = task_id.partition("[")
         return new + bracket + rest if name == old else task_id
 
-    for field in ("tasks", "once", "room", "recalls", "keeps", "sections"):
+    for field in ("tasks", "once", "recalls", "keeps", "sections"):
         table = getattr(state, field)
         setattr(state, field, {renamed(key): value for key, value in table.items()})
     pairs = [(*key.rpartition(SENDS_BACK)[::2], times) for key, times in state.rounds.items()]

@@ -150,11 +150,6 @@ def _adopted(state: RunState, event: ev.TaskAdopted, at: float) -> None:
     state.last_completed = event.step_id
 
 
-def _adopted_all(state: RunState, event: ev.TasksAdopted, at: float) -> None:
-    for one in event.tasks:
-        (_adopted if one.step_id in state.tasks else _adopted_unknown)(state, one, at)
-
-
 def _adopted_unknown(state: RunState, event: ev.TaskAdopted, at: float) -> None:
     """The same for a task of which nothing is on record: of a lost run there are thousands."""
     state.tasks[event.step_id] = TaskState(
@@ -312,7 +307,6 @@ HANDLERS: dict[type, Handler] = {
     ev.NodeEntered: _entered,
     ev.NodeExited: _exited,
     ev.TaskAdopted: _adopted,
-    ev.TasksAdopted: _adopted_all,
     ev.TaskInvalidated: invalidated,
     ev.TaskReinstated: _reinstated,
     ev.TaskKept: _kept,

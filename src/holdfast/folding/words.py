@@ -12,7 +12,6 @@ _DIGEST_START = 16  # characters; a run has very many paid calls
 def _once(state: RunState, event: ev.OnceRecorded, at: float) -> None:
     if event.round != state.task(event.step_id).round:
         return
-    state.room.pop(event.step_id, None)
     records = state.once.setdefault(event.step_id, {})
     made_from = event.input_digest[:_DIGEST_START]
     records[event.key] = OnceRecord(
@@ -26,10 +25,6 @@ def _once(state: RunState, event: ev.OnceRecorded, at: float) -> None:
         state.wasted_cost_usd = max(0.0, state.wasted_cost_usd - late)
         round_cost = task.round_cost_usd + late
         state.tasks[event.step_id] = replace(task, loose_cost_usd=loose, round_cost_usd=round_cost)
-
-
-def _room_wanted(state: RunState, event: ev.RoomWanted, at: float) -> None:
-    state.room[event.step_id] = event.bytes
 
 
 def _usage(state: RunState, event: ev.UsageRecorded, at: float) -> None:
@@ -73,7 +68,6 @@ def _tagged(state: RunState, event: ev.Tagged, at: float) -> None:
 
 HANDLERS: dict[type, Handler] = {
     ev.OnceRecorded: _once,
-    ev.RoomWanted: _room_wanted,
     ev.UsageRecorded: _usage,
     ev.SectionWritten: _section,
     ev.NoteAdded: _note,

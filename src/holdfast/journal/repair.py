@@ -21,7 +21,6 @@ from holdfast.journal.codec import NO_SUM, PREV_BYTES, SUM_BYTES, close_line, en
 from holdfast.journal.room import end_line
 from holdfast.journal.scan import Line, Scan, lines_named, scan
 from holdfast.stores import asides, atomic, disk, readable
-from holdfast.stores.places import is_something_else
 from holdfast.values import encode_json
 from holdfast.wording import counted
 
@@ -132,7 +131,7 @@ def _kept(path: Path, quarantine: Path) -> str:
     """The name under which the damaged journal is kept; "" if there is none."""
     if not readable.is_there(path):
         return ""
-    if is_something_else(path):
+    if readable.is_no_file(path):
         return asides.set_aside(path, quarantine).name
     return asides.keep_copy(path, quarantine, label="damaged").name
 

@@ -24,8 +24,8 @@ from holdfast.pipeline.declared import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.commands.run import RunResult
     from holdfast.pipeline.compiling import CompiledPipeline
+    from holdfast.project.run import RunResult
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Names = str | Sequence[str]
@@ -153,7 +153,7 @@ class Pipeline:
         `on_partial`: half-finished output: "redo" (unless given), "continue" or "ask".
         `on_failure`: after the last attempt: "review" waits for a person, "skip" leaves the task out.
         `version`: raise it to have finished work done again.
-        `executor`: "thread", or "process" for work that keeps a processor busy; there is no `ctx` there.
+        `executor`: "thread", or "process" for work that keeps a processor busy; no `async def` there.
         `copy`: False keeps no copy of large files. `was`: the names that the step had before.
         Any other option is told as a mistake, with all others, when the pipeline is loaded.
         """
@@ -291,18 +291,10 @@ class Pipeline:
         `run_id`: its id, if it is new.
         """
         # Imported here: declaring a pipeline must not load the engine.
-        from holdfast.commands.run import run_pipeline
+        from holdfast.project import Project
 
-        return run_pipeline(
-            self,
-            params=params,
-            dir=dir,
-            concurrency=concurrency,
-            budget_usd=budget_usd,
-            resume=resume,
-            force=force,
-            run_id=run_id,
-        )
+        options: dict[str, Any] = {"params": params, "concurrency": concurrency, "budget_usd": budget_usd}
+        return Project.open(dir).run(self, resume=resume, force=force, run_id=run_id, **options)
 
     def _mention_phase(self, name: object) -> None:
         self._compiled = None

@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import check_item_id, fold
-from holdfast.pipeline.nodes import Node, Path, split_task_id, step_of, task_id
+from holdfast.pipeline.nodes import Node, Path, split_task_id, task_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, StepSpec
 
 Items = dict[str, list[dict[str, Any]]]
@@ -100,17 +100,6 @@ def infer_items(
             if fan is not None and depth < len(path):
                 _add(found, have, fan, path[:depth], path[depth])
     return {maker: [{"id": name} for name in names.values()] for maker, names in found.items() if names}
-
-
-def count_writers(spec: PipelineSpec, items: Items) -> int:
-    """How many tasks with files the graph of a pipeline with these items is going to have."""
-    made = {fan.name: 0 for fan in spec.items}
-    for task, listed in items.items():
-        made[step_of(task)] += len(listed)
-    rows: dict[str | None, int] = {None: 1}
-    for fan in sorted(spec.items, key=lambda fan: len(spec.fan_path(fan.var))):
-        rows[fan.var] = made[fan.name] if fan.given is None else len(fan.given) * rows[fan.each]
-    return sum(rows[step.each] for step in spec.steps if step.writes is not None)
 
 
 def is_inferred(graph: Graph, node: Node, inferred: Mapping[str, Any]) -> bool:

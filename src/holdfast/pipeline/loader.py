@@ -96,7 +96,7 @@ def _read(path: str, *, shown: str) -> bytes:
         with readable.naming(path), open(readable.open_followed(Path(path)), "rb") as source:
             return source.read()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"There is no file {file}.", fix="Check the name, and --dir.") from error
+        raise UsageError(f"There is no file {file}.", fix="Check the name, and the folder (--dir).") from error
     except (IsADirectoryError, PermissionError) as error:
         raise UsageError(f"{file} cannot be read: {readable.why_unreadable(error)}.") from error
     except OSError as error:

@@ -91,7 +91,9 @@ class ParamSet:
             return base[name]
         if name in self._defaults:
             return decode_json(encode_json(self._defaults[name]))
-        raise _RefusedError(f"Parameter {name}: a value is needed. Give it with -p {name}=VALUE.")
+        raise _RefusedError(
+            f'Parameter {name}: a value is needed: -p {name}=VALUE, or params={{"{name}": VALUE}}.'
+        )
 
 
 def _convert(name: str, convert: Callable[[Any], Any], value: Any) -> Any:

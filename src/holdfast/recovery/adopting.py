@@ -88,7 +88,7 @@ class Adopting:
             return made
         assert seal is not None, "sealed files without a seal"
         same = seal.input_digest == made_of.digest
-        inputs = compared_later(made_of.parts, seal, is_same=same)
+        inputs = _compared_later(made_of.parts, seal, is_same=same)
         return replace(made, input_digest=seal.input_digest, inputs=inputs)
 
     def _sealed_as(self, node: Node, made: TaskState, old: Seal | None, made_of: Ingredients) -> TaskState:
@@ -162,7 +162,7 @@ def _version_of(node: Node, seal: Seal | None) -> int:
     return seal.step_version if seal is not None else int(node.spec.version)
 
 
-def compared_later(parts: Mapping[str, str], seal: Seal, *, is_same: bool) -> dict[str, str]:
+def _compared_later(parts: Mapping[str, str], seal: Seal, *, is_same: bool) -> dict[str, str]:
     """The inputs of a sealed file; one that is unknown, or another than the seal's: "?" and what the seal says."""
     now = shorten(parts)
     if is_same and UNKNOWN not in parts.values():

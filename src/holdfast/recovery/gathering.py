@@ -137,7 +137,7 @@ class Gathering:
     def _files(self, node: Node, accepted: Accepted) -> tuple[dict[str, Look], _Rare]:
         """How the files of a finished task are now."""
         files = accepted.files
-        looks = {f.path: self._unmixed(f, files, self.check(f, node, in_turn=True)) for f in files}
+        looks = {f.path: self._unmixed(f, files, self.check(f, node)) for f in files}
         bad = [f for f in files if looks[f.path].kind != look.SEALED]
         lost = self.state.task(node.id).value_lost or not self.artifacts.is_stored(accepted)
         uncopied = frozenset([f.path for f in files if not f.stored])
@@ -181,10 +181,10 @@ class Gathering:
         old = self.inputs.parts(node, made_by)
         return replace(evidence, migratable=True, old_version_digest=self.inputs.digest(node, old))
 
-    def check(self, file: ev.FileRecord, node: Node, *, in_turn: bool = False) -> Look:
+    def check(self, file: ev.FileRecord, node: Node) -> Look:
         """An accepted file as it is now. With `overwrite`, another run's whole file is in the way, not an edit;
         and what a migration wrote that was killed before its record is none either."""
-        found = self.artifacts.files.check(file, node.names, in_turn=in_turn)
+        found = self.artifacts.files.check(file, node.names)
         if found.kind != look.CHANGED or found.seal is None:
             return found
         if self.take_over and found.seal.run != self.state.run_id:
@@ -218,7 +218,7 @@ class Gathering:
         return current, rare | {"is_partial": len(current) < len(files)}
 
     def _open_file(self, node: Node, key: str, path: str) -> Look:
-        found = self.artifacts.files.look(path, node.names, node.spec.marker, in_turn=True)
+        found = self.artifacts.files.look(path, node.names, node.spec.marker)
         if found.kind in (look.MISSING, look.EMPTY) and not seals.is_inline(path):
             seal = self.artifacts.files.seal_beside(path)  # it may have been left behind
             is_ours = seal is not None and seal.task in node.names and seal.run == self.state.run_id
@@ -320,15 +320,11 @@ class Gathering:
         commit, would hold all others up. What appears later is met by `Attempts` before it would be written over.
         """
         for path in paths.values():
-            if self._is_listed(path) or ("ctx" in node.spec.sources and self.has_stream(path)):
+            if self._is_listed(path) or ("ctx" in node.spec.sources and self._is_listed(part_path(path))):
                 return False
             if not seals.is_inline(path) and self._is_listed(seals.seal_path(path)):
                 return False
         return True
-
-    def has_stream(self, path: str) -> bool:
-        """Whether there is a NAME.part; told from a listing, as in `nothing_there`."""
-        return self._is_listed(part_path(path))
 
     def _is_listed(self, path: str) -> bool:
         folder, _, name = path.rpartition("/")

@@ -30,7 +30,6 @@ from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import SectionJudge, as_refused_edit, is_memory, other_form
-from holdfast.recovery.shortcut import Shortcut
 from holdfast.state import COMPLETED, LEFT_OUT, NEEDS_REVIEW, PENDING
 
 
@@ -49,7 +48,6 @@ class Judge:
         take_over: bool,
         claims: Mapping[str, str],
         own_file: str,
-        checked: Iterable[str],
     ) -> None:
         self.state = inputs.state
         self.inputs = inputs
@@ -80,7 +78,6 @@ class Judge:
         self.left_alone: dict[str, tuple[str, ...]] = {}  # task -> what is missing of it, and nobody needs now
         self._policies: dict[str, Policy] = {}  # by what is done about half-finished output
         self._claims = {own_file.casefold(): "the pipeline itself"}  # path -> who writes there
-        self.shortcut = Shortcut(inputs, frozenset([*checked, *migrations]), self._gathering.has_stream)
 
     # --- deciding ------------------------------------------------------------------------------------------
 
@@ -166,11 +163,6 @@ class Judge:
         return all(seen.kind == look.SEALED for seen in found) and not any(
             seen.seal is not None and seen.seal.run in self.living_runs for seen in found
         )
-
-    def claim(self, tasks: Mapping[str, str]) -> set[str]:
-        """Note that these tasks write to these paths; gives those whose path another one has."""
-        owners = [self._claims.setdefault(path.casefold(), task) for task, path in tasks.items()]
-        return {task for task, owner in zip(tasks, owners, strict=True) if task != owner}
 
     def _claimed_by(self, node: Node, paths: Mapping[str, str]) -> str:
         """Another task that writes to the same path: items made at run time cannot be compared at load.

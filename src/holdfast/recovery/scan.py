@@ -71,26 +71,22 @@ class FileFinding(msgspec.Struct, frozen=True):
 class Scan:
     """One pass over the files of a pipeline's tasks. The state knows run id and parameters; its tasks are ours."""
 
-    def __init__(
-        self, inputs: Inputs, checker: Checker, inferred: Mapping[str, Any], *, are_expected: bool = False
-    ) -> None:
+    def __init__(self, inputs: Inputs, checker: Checker, inferred: Mapping[str, Any]) -> None:
         self.graph = inputs.graph
         self.state = inputs.state
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.checker = checker
         self._inferred = inferred  # items functions whose items are inferred: their fields are unknown
-        self._are_expected = are_expected  # the files: somebody reads them ahead already
         self._edited: set[str] = set()  # tasks whose content is not what they were sealed with
         self._paths: set[str] = set()  # of artifacts; what lies beside one under its name is its own
         self._books: set[str] = set()  # the paths of memory files
 
     def findings(self) -> Iterator[FileFinding]:
         """Each file of each task that writes one, producers first."""
-        steps = [node for node in in_order(self.graph) if node.kind == "step"]
-        if not self._are_expected:
-            self.inputs.expect_files(steps, unrecorded=True)
-        for node in steps:
+        for node in in_order(self.graph):
+            if node.kind != "step":
+                continue
             if is_memory(node.spec):
                 yield self._look_at_section(node)
             else:
@@ -112,7 +108,7 @@ class Scan:
         self._paths.update(paths.values())
         names, marker = node.names, node.spec.marker
         looks = {
-            path: as_taken(node, key, path, self.artifacts.files.look(path, names, marker, in_turn=True))
+            path: as_taken(node, key, path, self.artifacts.files.look(path, names, marker))
             for key, path in paths.items()
         }
         stale = self._staleness(node, looks)

@@ -71,14 +71,13 @@ def _with_budget(choice: Choice, layout: ProjectLayout) -> Choice:
     )
 
 
-def begun_elsewhere(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> str:
+def begun_elsewhere(compiled: CompiledPipeline, layout: ProjectLayout, choice: Choice) -> str:
     """What to tell who begins here what was begun where the pipeline's file lies: all of it is paid for again."""
     home = Path(compiled.file).parent if compiled.file else layout.root
-    if os.path.realpath(home) == os.path.realpath(layout.root):
+    if not choice.is_new or choice.found_again or os.path.realpath(home) == os.path.realpath(layout.root):
         return ""
-    choice = choose(compiled, layout, request)
     there = _same(list_runs(ProjectLayout(home)), compiled.spec.name, choice.params)
-    if not choice.is_new or choice.found_again or there is None:
+    if there is None:
         return ""
     command = shlex.join(["holdfast", "resume", there.run_id, "--dir", os.path.relpath(home)])
     return f"Begun anew in this folder. The folder of the pipeline has a run with these parameters: {command}"
@@ -97,7 +96,9 @@ class _Choosing:
         if request.run_id is not None:
             checked_run_id(request.run_id)
         if request.resume is not None and (request.force or request.run_id):
-            raise UsageError("--resume continues a run; it cannot go with --force or --run-id.")
+            raise UsageError(
+                "resume (--resume) continues a run; it cannot go with force, or with an id for a new one."
+            )
         if request.resume is not None:
             return self._resumed(request.resume)
         params = self._params(request.known_params)
@@ -157,11 +158,12 @@ class _Choosing:
         """`--run-id` of a run that exists: the same run, if nothing about it differs."""
         info = _existing(self._layout, run_id)
         if self._request.force:
-            raise UsageError(f"There is a run {run_id} already.", fix="Give --force another --run-id.")
+            raise UsageError(f"There is a run {run_id} already.", fix="Give the new run another id.")
         self._check_pipeline(info)
         if not is_same(dict(info.params), params):
             raise UsageError(
-                f"Run {run_id} has other parameters.", fix=f"Change them with --resume {run_id} -p NAME=VALUE."
+                f"Run {run_id} has other parameters.",
+                fix=f"Change them: holdfast run FILE.py --resume {run_id} -p NAME=VALUE",
             )
         return self._continued(info, params)
 
@@ -253,7 +255,7 @@ def _refuse_twin(layout: ProjectLayout, run_id: str) -> None:
     for other in run_ids(layout):
         if other != run_id and fold(other) == fold(run_id):
             words = f"Run id {run_id}: differs from run {other} only in case."
-            raise UsageError(words, fix="Give another --run-id.")
+            raise UsageError(words, fix="Give another id.")
 
 
 def _fresh_id(layout: ProjectLayout, known: set[str]) -> str:

@@ -22,7 +22,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.journal.scan import Position, last_position
-from holdfast.layout import STATE_DIR, ProjectLayout, RunLayout
+from holdfast.layout import LOOSE_DIR, ProjectLayout, RunLayout, pack_path
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.recovery.sources import read_letter
 from holdfast.runs.history import History, read_history, require_run
@@ -63,14 +63,12 @@ def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
     try:
         root = Path(os.path.abspath(directory))
     except FileNotFoundError:
-        fix = "Go to one that is there, or give all of the path with --dir."
+        fix = "Go to one that is there, or give all of the path."
         raise UsageError("The current folder was deleted.", fix=fix) from None
     try:
         mode = os.stat(root).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(
-            f"No such directory: {printable(str(directory))}.", fix="Give an existing one with --dir."
-        ) from None
+        raise UsageError(f"No such directory: {printable(str(directory))}.", fix="Give an existing one.") from None
     except OSError as error:
         raise StorageError.from_os(error, "open") from error
     except ValueError:
@@ -78,26 +76,36 @@ def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
     if not stat.S_ISDIR(mode):
         raise UsageError(f"Not a directory: {printable(str(directory))}.")
     layout = ProjectLayout(root)
-    for folder in (layout.state, layout.runs, layout.objects):
-        _refuse_unless_folder(folder)
+    folders = (layout.state, layout.runs, layout.objects, layout.objects / LOOSE_DIR, layout.tmp)
+    _refuse_strange(layout, folders, (layout.engine_lock, layout.append_lock))
     return layout
 
 
-def _refuse_unless_folder(path: Path) -> None:
-    """State is never looked for behind a symlink, nor behind something that is no folder."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StorageError.from_os(error, "look at") from error
-    if not stat.S_ISDIR(mode):
-        name = path.name if path.name == STATE_DIR else f"{STATE_DIR}/{path.name}"
+def refuse_strange_run(layout: ProjectLayout, run_id: str) -> None:
+    """Stop where anything else stands in the place of a folder or of the pack that a run writes to."""
+    run = layout.run(run_id)
+    _refuse_strange(layout, (run.dir, run.quarantine, run.logs), (pack_path(layout.objects, run_id),))
+
+
+def _refuse_strange(layout: ProjectLayout, folders: Sequence[Path], files: Sequence[Path]) -> None:
+    """Nothing is looked for, or written, through a link, a socket, or a folder where a file belongs."""
+    for path in (*folders, *files):
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError.from_os(error, "look at") from error
+        kind, is_right = ("folder", stat.S_ISDIR) if path in folders else ("file", stat.S_ISREG)
+        name = path.relative_to(layout.root)
         if stat.S_ISLNK(mode):
-            fix = "Put the folder itself in its place. If it is gone, move the link away and run the same command."
+            fix = (
+                f"Put the {kind} itself in its place. If it is gone, move the link away and run the same command."
+            )
             raise CheckpointCorruptionError(f"{name} is a symbolic link, and is not followed.", fix=fix)
-        fix = "Move it away, and run the same command: what can be is made again from the files."
-        raise CheckpointCorruptionError(f"{name} is not a folder.", fix=fix)
+        if not is_right(mode):
+            fix = "Move it away, and run the same command: what can be is made again from the files."
+            raise CheckpointCorruptionError(f"{name} is not a {kind}.", fix=fix)
 
 
 def checked_run_id(run_id: str) -> str:

@@ -36,7 +36,7 @@ from holdfast.values import digest, digest_of_fields, encode_json
 LOOKED_AT_MAX = 20
 """So many files of a fan-out tell which run they are of."""
 
-_OTHER_WAYS = "Give the parameters it had, use another --dir, or start over with --force."
+_OTHER_WAYS = "Give the parameters it had, use another folder, or start over by force (--force)."
 
 
 def of_known_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
@@ -120,7 +120,8 @@ def refuse_newer(spec: PipelineSpec, made_by: Iterable[tuple[str, int]], redo: C
             raise UsageError(
                 f"{task} was made by version {version} of its step, and this pipeline has version"
                 f" {versions[step]}: it is left untouched.",
-                fix=f"Give the newer pipeline file, or have it made again by this one with --redo {step}.",
+                fix="Give the newer pipeline file, or have it made again by this one:"
+                f" holdfast run FILE.py --redo {step}",
             )
 
 

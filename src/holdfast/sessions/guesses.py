@@ -39,11 +39,6 @@ class Guesses:
             return True
         return decision.about == "lost" and (node.path in self._sure or self._is_proved(node))
 
-    def prove(self, nodes: Iterable[Node]) -> None:
-        """These have sealed files, whole: there are such items."""
-        if self.inferred:
-            self._proved.update(node.path for node in nodes)
-
     def _is_proved(self, node: Node) -> bool:
         """Whether a file of the same item proves that there is such an item."""
         if node.path not in self._proved:

@@ -46,7 +46,6 @@ def judge_for(
         take_over=take_over,
         claims=claims,
         own_file=own_file(attempts.compiled, layout) if attempts is not None else "",
-        checked=attempts.compiled.checks if attempts is not None else (),
     )
 
 

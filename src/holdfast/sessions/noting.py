@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast import decisions
 from holdfast.artifacts.looks import CHANGED, FOREIGN, MARKED, SEALED
-from holdfast.decisions import BEHIND, MADE_FROM_IT, SEALED_WHOLE, Decision, Planned, public_action
+from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_action
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import SETTLE, Node, step_of
 from holdfast.pipeline.standstill import find_standstill, loop_told
@@ -55,11 +55,6 @@ class Notes:
             told_as = decisions.SKIP
         reason = decision.reason + _gives_way(decision)
         self.planned[node.id] = Planned(node.id, action, reason, cost, evidence, problem, is_behind, told_as)
-
-    def note_adopted(self, tasks: Iterable[str]) -> None:
-        """The same of tasks that are adopted because a whole sealed file proves each."""
-        action, reason, evidence = public_action(SEALED_WHOLE.action), SEALED_WHOLE.reason, _EVIDENCE["sealed"]
-        self.planned |= {task: Planned(task, action, reason, None, evidence) for task in tasks}
 
     def counts(self) -> dict[str, int]:
         """How many tasks got which decision."""

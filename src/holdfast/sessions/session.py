@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Committer, Entry
-from holdfast.engine.saying import Saying
+from holdfast.engine.recorder import Saying
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.journal.log import EventLog
 from holdfast.journal.repair import repair
@@ -36,7 +36,7 @@ from holdfast.pipeline.spec import renamed_steps
 from holdfast.recovery.judge import Judge
 from holdfast.runs.choosing import Choice, Request
 from holdfast.runs.history import History, encode_state
-from holdfast.runs.listing import read_run
+from holdfast.runs.listing import read_run, refuse_strange_run
 from holdfast.runs.looking import as_recorded
 from holdfast.sessions.judging import judge_for
 from holdfast.sessions.mending import mend_objects, mended_events
@@ -45,20 +45,17 @@ from holdfast.state import RunState
 from holdfast.stores import atomic, disk, readable, temporaries
 from holdfast.stores.lock import AppendLock, EngineLock
 from holdfast.stores.objects import ObjectStore
-from holdfast.stores.places import room_for_file, room_for_files_in, room_for_folder, sound_quarantine
 from holdfast.stores.tree import WorkTree
 from holdfast.views.picture import decode_spec
 from holdfast.wording import writable
 
 
-def make_folders(layout: ProjectLayout) -> list[str]:
-    """Make the project's folders; gives what stood in their way, and where it is now."""
+def make_folders(layout: ProjectLayout) -> None:
+    """Make the project's folders."""
     atomic.make_dirs(layout.state, sync=True)
-    told = room_for_folder(layout.tmp, layout.quarantine) + room_for_file(layout.engine_lock, layout.quarantine)
     for folder in (layout.runs, layout.objects, layout.tmp):
         atomic.make_dirs(folder, sync=False)
     disk.sync_dir(layout.state)  # also where they were there: an earlier process may have been killed before this
-    return told
 
 
 @contextmanager
@@ -101,7 +98,6 @@ class OpenRun:
         request: Request,
         choice: Choice,
         lock: EngineLock,
-        mended: Sequence[str],
     ) -> None:
         self.compiled = compiled
         self.layout = layout
@@ -111,7 +107,7 @@ class OpenRun:
         self.state = RunState()
         self.tail_events = 0  # journal lines read after the newest snapshot
         self.damage: list[str] = []  # what was wrong with journal and snapshots, and is mended
-        self.mended = list(mended)  # what was wrong with our own state, and what was done about it
+        self.mended: list[str] = []  # what was wrong with our own state, and what was done about it
         self._lost_calls: dict[str, tuple[str, ...]] = {}
         self._lock = lock
         self._stack = ExitStack()
@@ -142,7 +138,7 @@ class OpenRun:
 
     def _open(self) -> None:
         layout, run = self.layout, self.run_layout
-        self._make_room()
+        refuse_strange_run(layout, self.choice.run_id)
         temporaries.clear_litter(layout.tmp)
         position = None
         if not readable.is_there(run.journal) and not snapshots(run.dir):
@@ -168,12 +164,6 @@ class OpenRun:
         self.committer = Committer(self.journal, self.objects, self._lock.check, self.state)
         self._stack.callback(self._leave_journal)
         self._mend_objects()
-
-    def _make_room(self) -> None:
-        layout, run = self.layout, self.run_layout
-        told = room_for_folder(run.dir, layout.quarantine) + room_for_file(layout.append_lock, layout.quarantine)
-        told += sound_quarantine(run.quarantine) + room_for_folder(run.logs, run.quarantine)
-        self.mended += told + room_for_files_in(run.logs, run.quarantine)
 
     def _read_history(self) -> History:
         """The run as it is on record. One whose beginning is lost has no id yet: `started` gives it back."""

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
-from holdfast.engine.desk import DeafDesk
+from holdfast.engine.recorder import NoRecorder
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.foreseen import foreseen_files
-from holdfast.pipeline.graph import build_graph, in_order
-from holdfast.pipeline.inferring import Items, count_writers
+from holdfast.pipeline.graph import build_graph
+from holdfast.pipeline.inferring import Items
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import infer
@@ -50,12 +49,12 @@ def looking(
     choice = Choice(state.run_id, False, state.params)
 
     def make_judge(inputs: Inputs) -> Judge:
-        desk = DeafDesk(objects, layout.tmp)
-        attempts = Attempts(inputs, compiled, quarantine, desk) if compiled else None
+        recorder = NoRecorder(objects, layout.tmp)
+        attempts = Attempts(inputs, compiled, quarantine, recorder) if compiled else None
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
     try:
-        yield make_walker(spec, state, artifacts, make_judge, views=lambda: views, rehearses=rehearses)
+        yield make_walker(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
     finally:
         objects.close()
         tree.close()
@@ -67,26 +66,15 @@ def make_walker(
     artifacts: Artifacts,
     make_judge: Callable[[Inputs], Judge],
     *,
-    views: Callable[[], Views],
+    views: Views,
     record: Record | None = None,
     rehearses: bool = False,
 ) -> Walker:
-    """A walker over all tasks that can be known: also those of items that files and views only suggest.
-
-    If the items are known without them, the views are read when others are already reading the files.
-    """
+    """A walker over all tasks that can be known: also those of items that files and views only suggest."""
     known, inferred, sure = known_items(spec, state, artifacts), Items(), frozenset[tuple[str, ...]]()
     if state.rebuilt or state.tasks:  # a new run has none to be found
-        inferred, sure = infer(spec, known, state.tasks, views, artifacts.tree, state)
-    items = {**known, **inferred}
-    foreseen = foreseen_files(spec, items) if state.rebuilt and not state.tasks else []
-    if foreseen:
-        artifacts.files.expect(foreseen, many_at_once=True)
-    elif state.rebuilt:
-        artifacts.files.prepare(count_writers(spec, items))  # before they can be named: that takes a while, too
-    graph = build_graph(spec, items)
+        inferred, sure = infer(spec, known, state.tasks, lambda: views, artifacts.tree, state)
+    graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
-    if not foreseen:
-        inputs.expect_files(in_order(graph), unrecorded=state.rebuilt)
     judge = make_judge(inputs)
     return Walker(inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses)

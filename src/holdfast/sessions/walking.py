@@ -13,7 +13,7 @@ done is then on record, and is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
@@ -32,7 +32,6 @@ from holdfast.pipeline.nodes import OK, OPEN, SKIPPED, Node, step_of, task_id
 from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.sections import is_memory
-from holdfast.recovery.shortcut import Proved
 from holdfast.sessions.guesses import Guesses
 from holdfast.sessions.noting import Notes
 from holdfast.state import COMPLETED, LEFT_OUT, TaskState
@@ -42,7 +41,6 @@ from holdfast.wording import some_of
 Record = Callable[[ev.Event], None]
 
 _NAMED_MAX = 3
-_AT_ONCE = 500
 
 
 class Walker:
@@ -73,9 +71,6 @@ class Walker:
         self._recorder = record
         self._rehearses = rehearses  # to look, migrations are called, too: what they write is wanted
         self._scheduler = Scheduler(self.graph)
-        self._is_lost = self.state.rebuilt and judge.policy.adopt
-        self._has_left_out = False  # anything, in this walk
-        self._has_brought_back = False  # anything that was settled, since the last look at many tasks
 
     # --- going ---------------------------------------------------------------------------------------------
 
@@ -87,68 +82,14 @@ class Walker:
     def advance(self, nodes: int) -> bool:
         """Consider at most so many nodes; False when all are through."""
         queue = self._scheduler.to_consider
-        while nodes > 0:
+        for _ in range(nodes):
             if not queue:
                 self._finish()
                 return False
-            some = [queue.popleft() for _ in range(min(nodes, len(queue), _AT_ONCE))]
-            nodes -= len(some)
-            self._consider_all([node for node in some if not node.unmet and node.condition == OPEN])
-        return True
-
-    def _consider_all(self, nodes: Sequence[Node]) -> None:
-        """Consider them in this order; what proves itself one after the other is adopted together."""
-        found: dict[str, Proved] = {}
-        self._has_brought_back = False
-        if self._is_lost:
-            is_sure = not (self.fresh or self._guesses.inferred)
-            parts_of = self.inputs.parts if is_sure else self._parts  # of what is sure both say the same
-            found = self.judge.shortcut.look(self._may_prove_themselves(nodes), parts_of)
-        proved = list(found.values())
-        if [one.node for one in proved] == nodes:
-            self._adopt(proved)
-            return
-        proved = []
-        for node in nodes:
-            one = found.pop(node.id, None) if _is_due(node) else None
-            if one is not None:
-                proved.append(one)
-                continue
-            self._adopt(proved)
-            proved = []
-            if _is_due(node):
+            node = queue.popleft()
+            if not node.unmet and node.condition == OPEN:
                 self._consider(node)
-            if self._has_brought_back:  # the others may be made from it, and nobody knows what comes out this time
-                found.clear()
-        self._adopt(proved)
-
-    def _may_prove_themselves(self, nodes: Sequence[Node]) -> list[Node]:
-        """Those of a lost run's tasks that may be adopted without more ado, if their files are whole."""
-        known = self.state.tasks.keys() | self.state.recalls if self.state.recalls else self.state.tasks.keys()
-        found = [node for node in nodes if node.kind == "step"]
-        if not known.isdisjoint([node.id for node in found]):  # seldom: what was begun and cut off
-            found = [node for node in found if node.id not in known]
-        return [node for node in found if not skipped_producer(node)] if self._has_left_out else found
-
-    def _adopt(self, proved: Sequence[Proved]) -> None:
-        """Do about these what `_consider` would do about each."""
-        if proved and not proved[0].file.is_fresh():  # it was held up, and somebody may have changed them
-            for one in proved:
-                self._consider(one.node)
-            return
-        others = self.judge.claim({one.event.step_id: one.event.files[0].path for one in proved})
-        free = [one for one in proved if one.event.step_id not in others] if others else proved
-        self.judge.shortcut.keep(free)
-        if len(free) == 1:
-            self._record(free[0].event)
-        elif free:
-            self._record(ev.TasksAdopted(tasks=tuple([one.event for one in free])))
-        self.notes.note_adopted([one.event.step_id for one in free])
-        self._guesses.prove([one.node for one in free])
-        self._scheduler.settle_all([one.node for one in free])
-        for one in proved if others else ():
-            if _is_due(one.node):
-                self._consider(one.node)
+        return True
 
     def _finish(self) -> None:
         self.notes.note_unreached(self.graph)
@@ -239,7 +180,7 @@ class Walker:
         skipped = skipped_producer(node)
         if skipped:
             self.notes.note(node, Decision(decisions.SKIP, f"{skipped} was skipped"))
-            self._leave_out(node)
+            self._scheduler.settle(node, SKIPPED)
             return
         fresh = [parent.id for parent in node.parents if parent.id in self.fresh] if self.fresh else []
         decision = self._decide(node, fresh)
@@ -379,16 +320,12 @@ class Walker:
         elif decision.action in decisions.WAITS:
             self._scheduler.hold(node)
         elif decision.action == decisions.SKIP or status == STATUS_SKIPPED:
-            self._leave_out(node)
+            self._scheduler.settle(node, SKIPPED)
         elif status == COMPLETED and decision.action not in decisions.RUNS:
             self._pass(node, fresh=False)
         else:
             self._bring_back(node, decision)
             self._pass(node, fresh=True)
-
-    def _leave_out(self, node: Node) -> None:
-        self._has_left_out = True
-        self._scheduler.settle(node, SKIPPED)
 
     def _bring_back(self, node: Node, decision: Decision) -> None:
         """A task that must run needs what is lost of those it takes from: they come back first."""
@@ -396,7 +333,6 @@ class Walker:
             if decision.about == BEHIND:
                 self._note_perhaps(producer, node)
             elif self.judge.want(producer):
-                self._has_brought_back = True
                 self._consider_task(producer)
 
     def _note_perhaps(self, producer: Node, consumer: Node) -> None:
@@ -414,11 +350,6 @@ class Walker:
             self.fresh.add(node.id)
         if node.kind != "items" or node.id in self._known or node.id in self._guesses.inferred:
             self._scheduler.settle(node, OK)
-
-
-def _is_due(node: Node) -> bool:
-    """Whether it is to be considered: it may have been put into the queue twice, or be held by now."""
-    return not node.unmet and node.condition == OPEN
 
 
 def _is_misfit(record: TaskState, made_of: Ingredients) -> bool:

@@ -27,8 +27,11 @@ def set_aside(path: Path, into: Path, *, dir_fd: int | None = None) -> Path:
     If `into` is on another device it stays beside its old place instead, as `back_up` would name it.
     """
     atomic.make_dirs(into, sync=True)
-    target = _move_to_fresh(path, dir_fd, os.fspath(into), None, aside_name(path.name), numbered=True)
-    if target is None:
+    try:
+        target = _move_to_fresh(path, dir_fd, os.fspath(into), None, aside_name(path.name), numbered=True)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
         return back_up(path, dir_fd=dir_fd)
     disk.sync_dir(into)
     atomic.sync_parent(os.fspath(path), dir_fd)
@@ -36,59 +39,22 @@ def set_aside(path: Path, into: Path, *, dir_fd: int | None = None) -> Path:
 
 
 def back_up(path: Path, *, dir_fd: int | None = None) -> Path:
-    """Rename `path` to `NAME.bak.TIMESTAMP` beside it (`.N` more if that is taken), and give the new path.
-
-    A folder that cannot be renamed itself is moved part by part.
-    """
+    """Rename `path` to `NAME.bak.TIMESTAMP` beside it (`.N` more if that is taken), and give the new path."""
     name, folder = backup_name(path.name), os.path.dirname(path)
     target = _move_to_fresh(path, dir_fd, folder, dir_fd, name, numbered=False)
-    if target is None:
-        target = _reserve(os.path.join(folder, name), dir_fd, is_dir=True, numbered=False)
-        _empty_into(os.fspath(path), dir_fd, target, dir_fd)
     atomic.sync_parent(os.fspath(path), dir_fd)
     return Path(target)
 
 
-def _empty_into(source: str, source_fd: int | None, target: str, target_fd: int | None) -> None:
-    """Move what is in a folder into the empty folder `target`, and remove it.
-
-    An overlay, as containers have it, renames no folder that comes from a lower layer. A kill in between leaves
-    a part of it in each of the two.
-    """
-    from_fd = os.open(source, disk.DIR_FLAGS, dir_fd=source_fd)
-    into_fd = os.open(target, disk.DIR_FLAGS, dir_fd=target_fd)
-    try:
-        for name in os.listdir(from_fd):
-            _move_entry(name, from_fd, into_fd)
-        disk.sync_dir(into_fd)
-    finally:
-        os.close(from_fd)
-        os.close(into_fd)
-    disk.rmdir(source, dir_fd=source_fd)
-
-
-def _move_entry(name: str, from_fd: int, into_fd: int) -> None:
-    try:
-        disk.rename(name, name, source_dir=from_fd, target_dir=into_fd)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        disk.mkdir(name, dir_fd=into_fd)
-        _empty_into(name, from_fd, name, into_fd)
-
-
 def _move_to_fresh(
     path: Path, dir_fd: int | None, folder: str, folder_fd: int | None, name: str, *, numbered: bool
-) -> str | None:
-    """The new path, or None if `folder` is on another device."""
+) -> str:
     is_dir = stat.S_ISDIR(os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mode)
     target = _reserve(os.path.join(folder, name), folder_fd, is_dir=is_dir, numbered=numbered)
     try:
         disk.rename(os.fspath(path), target, source_dir=dir_fd, target_dir=folder_fd)
-    except OSError as error:
+    except OSError:
         _release(target, folder_fd, is_dir=is_dir)
-        if error.errno == errno.EXDEV:
-            return None
         raise
     return target
 

@@ -172,17 +172,6 @@ def extend(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
-def try_room(folder: Path, size: int) -> None:
-    """Take so many bytes of the disk of `folder`, and give them back; the OSError is what stands against it."""
-    make_dirs(folder, sync=False)
-    temp, descriptor = create_temp(os.fspath(folder))
-    try:
-        disk.allocate(descriptor, size, temp)
-    finally:
-        os.close(descriptor)
-        discard(temp)
-
-
 def sync_parent(path: str, dir_fd: int | None) -> None:
     """The name of `path` is on the medium when this returns."""
     if dir_fd is not None:

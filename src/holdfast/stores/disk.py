@@ -1,9 +1,9 @@
 """The only module that changes the disk: every mutating system call of Holdfast goes through here.
 
-That makes one place for three things: counting syncs, turning them off for tests (`HOLDFAST_FSYNC=off`),
-and failing on purpose. A `hook` is called before each operation with its name and path; it may raise an
-OSError, raise `TornWrite`, or kill the process. `HOLDFAST_KILL_AT=N` kills any process before its N-th
-operation (`N:torn`: a write is half done first), which is how crash tests stop real processes everywhere.
+That makes one place for two things: counting syncs, and failing on purpose. A `hook` is called before each
+operation with its name and path; it may raise an OSError, raise `TornWrite`, or kill the process.
+`HOLDFAST_KILL_AT=N` kills any process before its N-th operation (`N:torn`: a write is half done first), which is
+how crash tests stop real processes everywhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import itertools
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -23,7 +22,6 @@ Hook = Callable[[str, str], None]
 hook: Hook | None = None
 syncs = 0
 writes = 0
-sync_enabled = os.environ.get("HOLDFAST_FSYNC", "") != "off"
 
 # Opening for reading waits for nobody, follows nothing and leaks into no child.
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -37,7 +35,6 @@ _BEGIN_WRITING: int | None = getattr(os, "POSIX_FADV_DONTNEED", None)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MACHINES = (*FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """What goes wrong with the machine, and is no mistake in what it was asked."""
-_NO_ALLOCATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV)
 _NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # as on a network share
 
 
@@ -110,7 +107,7 @@ def begin_sync(fd: int, offset: int, length: int) -> None:
 
     A hint that promises nothing: it changes no byte, and what goes wrong on the way is told by that sync.
     """
-    if _BEGIN_WRITING is None or not sync_enabled:
+    if _BEGIN_WRITING is None:
         return
     try:
         os.posix_fadvise(fd, offset, length, _BEGIN_WRITING)
@@ -146,8 +143,6 @@ def _sync(fd: int, path: str, call: Callable[[int], None]) -> None:
     syncs += 1
     if hook is not None:
         hook("sync", path)
-    if not sync_enabled:
-        return
     try:
         if _FULL_SYNC is None or not _synced_fully(fd, _FULL_SYNC):
             call(fd)
@@ -216,18 +211,6 @@ def truncate(fd: int, size: int, path: str = "") -> None:
         os.ftruncate(fd, size)
     except OSError as error:
         raise _named(error, path) from None
-
-
-def allocate(fd: int, size: int, path: str = "") -> None:
-    """Have the disk set so many bytes aside for an open file, where the system can ask that of it."""
-    if hook is not None:
-        hook("allocate", path)
-    if sys.platform != "darwin":
-        try:
-            os.posix_fallocate(fd, 0, size)
-        except OSError as error:
-            if error.errno not in _NO_ALLOCATION:
-                raise _named(error, path) from None
 
 
 def remove_tree(path: str) -> None:

@@ -9,9 +9,8 @@ import hashlib
 import os
 from pathlib import Path
 
-from holdfast.layout import LOOSE_DIR, loose_path
+from holdfast.layout import loose_path
 from holdfast.stores import asides, atomic, disk, readable
-from holdfast.stores.places import room_for_folder
 
 _BLOCK = 1 << 20
 
@@ -38,7 +37,6 @@ class LooseObjects:
 
     def keeps(self, sha: str) -> bool:
         """Whether it is there, whole and durable; a rotten one is out of the way then."""
-        self._damage += room_for_folder(self._objects / LOOSE_DIR, self._quarantine)
         if not self.has(sha):
             return False
         path = self.path(sha)

@@ -18,16 +18,14 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from holdfast.errors import StorageError
 from holdfast.layout import PACK_SUFFIX, QUARANTINE_DIR, pack_path
 from holdfast.stores import asides, atomic, disk, readable, temporaries
-from holdfast.stores.ahead import Fetched, records_of
 from holdfast.stores.loose import LooseObjects, copy_hashing, hash_file
 from holdfast.stores.packs import Pack, encode_header, encode_record, read_exactly
-from holdfast.stores.places import room_for_file
 
 PACKED_MAX = 1 << 20
 _UNWRITTEN_MAX = 1 << 20
@@ -80,31 +78,6 @@ class ObjectStore:
                 self._append(sha, data)
             self._trusted.add(sha)
         return sha
-
-    def put_fetched(self, files: Sequence[Fetched]) -> None:
-        """Keep what was read ahead, and came with its bytes: they are hashed, and in the form of a pack.
-
-        They are written at once: there are many.
-        """
-        if not files:
-            return  # nor is a pack begun
-        with self._mutex:
-            self._writable()
-            if self._fd < 0:
-                self._open()
-            self.flush()  # what was put before stands before it
-            trusted, kept, end = self._trusted, self._own.objects, self._own.end
-            new = {file.sha256: file for file in files if file.sha256 not in trusted}
-            for sha in kept.keys() & new.keys():
-                if self._kept_packed(sha):
-                    del new[sha]
-            for sha, file in new.items():
-                kept[sha] = (end + file.header, file.size)
-                end += file.header + file.size + 1
-            self._own.end = end
-            self._appended += len(new)
-            trusted.update(new)
-            self._write(records_of(new.values()))
 
     def put_file(self, path: Path) -> tuple[str, int]:
         """Keep a file, streaming it if it is large; gives its hash and size."""
@@ -314,7 +287,6 @@ class ObjectStore:
         """Open our pack for appending, cutting off what a dead writer left half done."""
         atomic.make_dirs(self._dir, sync=True)
         path = os.fspath(self._own.path)
-        self.damage += room_for_file(self._own.path, self._quarantine)
         self._fd = disk.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             self._own.scan(self._fd)

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.stores import readable
-from holdfast.stores.reader import PACK_HEADER
 
+_HEADER_FORM = b'{"sha256":"%b","size":%d}\n'
 _HEADER = re.compile(rb'\{"sha256":"([0-9a-f]{64})","size":(\d{1,12})\}\n')
 _HEADER_START = b'{"sha256":"'
 _HEADER_MAX = 128
@@ -29,7 +29,7 @@ _BLOCK = 1 << 20
 
 def encode_header(sha256: str, size: int) -> bytes:
     """What stands before an object of this hash and size; behind it stands a newline."""
-    return PACK_HEADER % (sha256.encode(), size)
+    return _HEADER_FORM % (sha256.encode(), size)
 
 
 def encode_record(sha256: str, data: bytes) -> bytes:

@@ -13,15 +13,12 @@ import itertools
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from holdfast.stores import asides, readable
-from holdfast.stores.ahead import Fetched, Read
 from holdfast.stores.objects import PACKED_MAX, ObjectStore
-from holdfast.stores.places import is_something_else
 from holdfast.stores.tree import WorkTree
 
 TIME = "TIME"
@@ -195,14 +192,6 @@ class PaperTree(WorkTree):
         held = self._held.get(rel)
         return held if held is not None else super().read(self._readable(rel), limit)
 
-    def take(self, rel: str, limit: int | None = None) -> Read:
-        is_as_it_was = rel not in self._gone and rel not in self._new
-        return super().take(rel, limit) if is_as_it_was else Read(self.read(rel, limit))
-
-    def fetch_all(self, rels: Sequence[str]) -> list[Fetched | None]:
-        touched = self._gone | self._new.keys()
-        return [None if rel in touched else file for rel, file in zip(rels, super().fetch_all(rels), strict=True)]
-
     def open_read(self, rel: str) -> int:
         held = self._held.get(rel)
         return _descriptor_of(held) if held is not None else super().open_read(self._readable(rel))
@@ -260,12 +249,6 @@ class PaperObjects(ObjectStore):
         self._trusted.add(sha)
         return sha
 
-    def put_fetched(self, files: Sequence[Fetched]) -> None:
-        for file in files:
-            read = file.read()
-            assert read is not None, "copies are kept of what came with its bytes"
-            self.put(read.data, file.sha256)
-
     def put_whole(self, reader: int, size: int, sha: str) -> bool:
         if _hash_range(reader, size) != sha:
             return False
@@ -277,10 +260,6 @@ class PaperObjects(ObjectStore):
     def mend(self, *, prove: bool = True) -> None:
         path = self._own.path
         if not readable.is_there(path):
-            return
-        if is_something_else(path):
-            self._paper.set_aside(path, self._quarantine)
-            self.damage.append(f"{path.name} is no regular file")
             return
         self._own.refresh()
         self._own_scanned = True

@@ -63,6 +63,14 @@ def is_there(path: str | os.PathLike[str]) -> bool:
     return True
 
 
+def is_no_file(path: Path) -> bool:
+    """Whether anything but a regular file has this name, links not followed."""
+    try:
+        return not stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
+
+
 def read_file(path: Path, limit: int | None = None) -> bytes:
     """The bytes of a regular file. Links are ELOOP, other things EISDIR, over `limit` is EFBIG."""
     return read_at(os.fspath(path), dir_fd=None, limit=limit)

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import InTheWayError, StorageError, UsageError
 from holdfast.stores import asides, atomic, disk, readable, temporaries
-from holdfast.stores.ahead import FILES_MIN, Fetched, Read, ReadAhead
 from holdfast.stores.folders import Folders, let_in, sync_folder
 
-_NAMED_AT_ONCE = 500
 _AS_WE_ARE = os.access in os.supports_effective_ids
 
 
@@ -32,24 +30,20 @@ class WorkTree:
         self._tmp = tmp
         self._folders = Folders(root)
         self._writable: set[str] = set()  # folders that files can be made in
-        self._ahead: ReadAhead | None = None
-        self._changed: set[str] = set()  # by us, since others read ahead: what they read of these is the past
 
     def close(self) -> None:
         """Let go of all kept folders; the tree stays usable."""
         self._folders.close()
-        self._read_no_more()
 
     def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
         """Replace the file by one holding `data`, making folders as needed; gives what was written."""
         try:
             return self._write(rel, data, sync)
         except FileNotFoundError:  # the folder was removed since we last looked
-            self._folders.forget()  # and no more: another thread may be taking what was read ahead
+            self._folders.forget()
             return self._write(rel, data, sync)
 
     def _write(self, rel: str, data: bytes, sync: bool) -> os.stat_result:
-        self._change(rel)
         folder, name = self._folders.parent(rel, create=True, sync=sync)
         try:
             return atomic.write_at(name, data, dir_fd=folder.fd, sync=sync, tmp_dir=self._tmp)
@@ -91,7 +85,6 @@ class WorkTree:
             self._land(temp, rel, sync)
 
     def _land(self, temp: str, rel: str, sync: bool) -> None:
-        self._change(rel)
         folder, name = self._folders.parent(rel, create=True, sync=sync)
         with _whole_name(rel):
             atomic.land(Path(temp), name, dir_fd=folder.fd, sync=sync)
@@ -144,61 +137,6 @@ class WorkTree:
             error.filename = rel
             raise
 
-    def prepare(self, files: int) -> None:
-        """About so many files are going to be expected in a moment: whoever reads them ahead has to start."""
-        if files < FILES_MIN:
-            self._read_no_more()
-        elif self._ahead is None or not self._ahead.is_unused:
-            self._read_no_more()
-            self._ahead = ReadAhead(self._folders.project().fd)
-
-    def expect(self, paths: Sequence[str], signs: Callable[[Sequence[str]], list[str]]) -> None:
-        """These files, and no others, are going to be taken, in this order; see `prepare`.
-
-        `signs` gives the sign of each, which says where its seal is: see `reader.py`.
-        """
-        ahead = self._ahead
-        if ahead is None:
-            return
-        for begin in range(0, len(paths), _NAMED_AT_ONCE):
-            some = paths[begin : begin + _NAMED_AT_ONCE]
-            ahead.send(some, signs(some))
-        ahead.send_no_more()
-
-    def expect_no_more(self) -> None:
-        """Whatever was read ahead is forgotten."""
-        self._read_no_more()
-
-    def _read_no_more(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        self._changed.clear()
-        if ahead is not None:
-            ahead.close()
-
-    def _change(self, rel: str) -> None:
-        """This name is about to mean other bytes, or none: what was read of it ahead counts no more."""
-        if self._ahead is not None:
-            self._changed.add(rel)
-
-    def take(self, rel: str, limit: int | None = None) -> Read:
-        """As `read`, for a file that was expected: it may have been read, and hashed, a moment ago."""
-        found = self._ahead.take(rel) if self._ahead is not None and rel not in self._changed else None
-        return found if found is not None else Read(self.read(rel, limit))
-
-    def fetch_all(self, rels: Sequence[str]) -> list[Fetched | None]:
-        """Expected files as whoever reads ahead gives them, waited for; None for one that has to be read here."""
-        if self._ahead is None:
-            return [None for _ in rels]
-        found = self._ahead.fetch_all(rels)
-        if self._changed:
-            found = [None if rel in self._changed else file for rel, file in zip(rels, found, strict=True)]
-        return found
-
-    def keep_reading(self) -> None:
-        """Let whoever reads ahead go on while something else is done here."""
-        if self._ahead is not None:
-            self._ahead.make_room()
-
     def open_read(self, rel: str) -> int:
         """A descriptor for reading the regular file."""
         folder, name = self._folders.parent(rel)
@@ -210,7 +148,6 @@ class WorkTree:
 
     def append_open(self, rel: str) -> int:
         """A descriptor for appending to the file, created with its folders if missing."""
-        self._change(rel)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
         with _whole_name(rel):
             folder, name = self._folders.parent(rel, create=True)
@@ -256,7 +193,6 @@ class WorkTree:
 
     def remove(self, rel: str, *, sync: bool = False) -> None:
         """Delete the file; one that is not there is fine."""
-        self._change(rel)
         try:
             with _whole_name(rel):
                 folder, name = self._folders.parent(rel)
@@ -268,8 +204,6 @@ class WorkTree:
 
     def rename(self, rel: str, new_rel: str, *, sync: bool = False) -> None:
         """Give the file another name in the project, replacing what has it."""
-        self._change(rel)
-        self._change(new_rel)
         folder, name = self._folders.parent(rel)
         target, new_name = self._folders.parent(new_rel, create=True, sync=sync)
         with _whole_name(new_rel):
@@ -279,7 +213,6 @@ class WorkTree:
 
     def back_up(self, rel: str) -> str:
         """Rename to `NAME.bak.TIMESTAMP` beside it; gives the new relative path."""
-        self._change(rel)
         with _whole_name(rel):
             folder, name = self._folders.parent(rel)
             kept_as = asides.back_up(Path(name), dir_fd=folder.fd)
@@ -306,7 +239,6 @@ class WorkTree:
 
         That is beside its old place, relative to the project, if `into` is on another device.
         """
-        self._change(rel)
         with _whole_name(rel):
             folder, name = self._folders.parent(rel)
             kept_as = asides.set_aside(Path(name), into, dir_fd=folder.fd)

@@ -1,5 +1,5 @@
 """For tests of pipelines: a Context in memory, so that a step can be called like the function it is."""
 
-from holdfast.testing.memory import MemoryDesk, context
+from holdfast.testing.memory import MemoryRecorder, context
 
-__all__ = ["MemoryDesk", "context"]
+__all__ = ["MemoryRecorder", "context"]

@@ -21,7 +21,6 @@ from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.stores import asides, atomic, readable
-from holdfast.stores.places import is_something_else
 from holdfast.views import checkpoint, progress, resume, summary
 from holdfast.views.claims import Claims
 from holdfast.views.picture import Picture
@@ -137,7 +136,7 @@ class ViewShelf:
     def obstacles(self) -> list[Obstacle]:
         """What `write` would move out of the way, in that order. Read-only."""
         summary = self._run.summary
-        found = [Obstacle(summary, _NO_FILE, is_damage=True)] if is_something_else(summary) else []
+        found = [Obstacle(summary, _NO_FILE, is_damage=True)] if readable.is_no_file(summary) else []
         found += filter(None, map(self._obstacle, self._pages))
         return [*found, *self._todos_obstacle()]
 
@@ -212,7 +211,7 @@ class ViewShelf:
         atomic.write_file(path, data, sync=sync, tmp_dir=self._layout.tmp)
 
     def _make_room(self, path: Path) -> None:
-        if is_something_else(path):
+        if readable.is_no_file(path):
             self._keep(path, self._set_aside(path), _NO_FILE)
 
     def _keep(self, path: Path, kept_as: Path, why: str) -> None:

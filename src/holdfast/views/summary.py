@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from holdfast.clock import iso
 from holdfast.pipeline.nodes import split_task_id
 from holdfast.pipeline.spec import StepSpec
@@ -63,26 +65,69 @@ def encode_summary(picture: Picture) -> bytes:
     return stamp_json(document, picture.state.run_id, picture.state.seq)
 
 
-def status_document(picture: Picture, holder: Mapping[str, Any] | None, kept: Kept) -> Json:
-    """What `status --json` prints; `holder` says who runs it now, if anyone does, `kept` gives large values."""
+class TaskStatus(Struct, frozen=True, gc=False):
+    """How one task stands."""
+
+    id: str
+    step: str
+    item: str | None
+    status: str
+    attempts: int
+    round: int
+    started_at: str | None
+    completed_at: str | None
+    duration_seconds: float
+    outputs: list[Json]
+    value: Any
+    metrics: Json
+    error: str | None
+
+
+class Status(Struct, frozen=True):
+    """How a run stands: what `status --json` prints."""
+
+    run_id: str
+    pipeline: str
+    params: dict[str, Any]
+    tags: dict[str, Any]
+    status: str
+    running: bool
+    holder: Json | None
+    started_at: str | None
+    updated_at: str | None
+    phase: str | None
+    batch: int | None
+    totals: dict[str, int]
+    next: list[str]
+    last_completed_step: str | None
+    next_step: str | None
+    total_cost_usd: float
+    wasted_cost_usd: float
+    total_tokens: int
+    error: str | None
+    tasks: list[TaskStatus]
+
+
+def status_of(picture: Picture, holder: Mapping[str, Any] | None, kept: Kept) -> Status:
+    """How the run stands; `holder` says who runs it now, if anyone does, `kept` gives large values."""
     state = picture.state
-    return {
-        "run_id": state.run_id,
-        "pipeline": state.pipeline,
-        "params": state.params,
-        "tags": state.tags,
-        "status": state.status,
-        "running": holder is not None,
-        "holder": None if holder is None else dict(holder),
-        "started_at": _time(state.started_at),
-        "updated_at": _time(state.updated_at),
-        "phase": picture.phase,
-        "batch": picture.batch,
-        "totals": totals(picture),
-        "next": picture.next_steps(),
+    return Status(
+        run_id=state.run_id,
+        pipeline=state.pipeline,
+        params=state.params,
+        tags=state.tags,
+        status=state.status,
+        running=holder is not None,
+        holder=None if holder is None else dict(holder),
+        started_at=_time(state.started_at),
+        updated_at=_time(state.updated_at),
+        phase=picture.phase,
+        batch=picture.batch,
+        totals=totals(picture),
+        next=picture.next_steps(),
         **_standing(picture),
-        "tasks": [_task(picture, task, kept) for task in picture.tasks],
-    }
+        tasks=[_task(picture, task, kept) for task in picture.tasks],
+    )
 
 
 def shown_status(status: str, error: str | None, *, running: bool) -> str:
@@ -223,24 +268,24 @@ def _shown(record: TaskState, status: str) -> str:
 # --- one entry per task ----------------------------------------------------------------------------------
 
 
-def _task(picture: Picture, task: str, kept: Kept) -> Json:
+def _task(picture: Picture, task: str, kept: Kept) -> TaskStatus:
     step, path = split_task_id(task)
     record, status = picture.state.task(task), picture.status(task)
-    return {
-        "id": task,
-        "step": step,
-        "item": "/".join(path) if path else None,
-        "status": _shown(record, status),
-        "attempts": record.attempt or record.failures,  # a refused output begins a round with no attempt yet
-        "round": record.round,
-        "started_at": _time(record.started_at),
-        "completed_at": _time(record.completed_at),
-        "duration_seconds": round(record.duration, 3),
-        "outputs": _files(record) if status == COMPLETED else [],
-        "value": _value(record.accepted, kept) if status == COMPLETED else None,
-        "metrics": _metrics([record]),
-        "error": record.error or None,
-    }
+    return TaskStatus(
+        id=task,
+        step=step,
+        item="/".join(path) if path else None,
+        status=_shown(record, status),
+        attempts=record.attempt or record.failures,  # a refused output begins a round with no attempt yet
+        round=record.round,
+        started_at=_time(record.started_at),
+        completed_at=_time(record.completed_at),
+        duration_seconds=round(record.duration, 3),
+        outputs=_files(record) if status == COMPLETED else [],
+        value=_value(record.accepted, kept) if status == COMPLETED else None,
+        metrics=_metrics([record]),
+        error=record.error or None,
+    )
 
 
 def _files(record: TaskState) -> list[Json]:

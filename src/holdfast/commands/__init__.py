@@ -1,1 +1,0 @@
-"""What each command does; `cli` asks and prints, `pipe.run` calls `run`."""

@@ -56,6 +56,7 @@ from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
+from holdfast.stores import readable
 from holdfast.values import INLINE_VALUE_MAX, digest, encode_json
 
 Body = bytes | Path | None
@@ -217,7 +218,8 @@ class Acceptance:
         if isinstance(body, Path):
             self.artifacts.files.has_large = True
             if record.stored:
-                self.artifacts.objects.put_file(body)
+                with readable.opened(body) as reader:
+                    self.artifacts.objects.put_blocks(readable.blocks(reader))
         elif record.stored:
             self.artifacts.objects.put(body, record.sha256)
             self.artifacts.recent.keep(record.sha256, body)

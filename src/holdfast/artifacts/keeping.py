@@ -22,7 +22,8 @@ from holdfast.errors import InTheWayError
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
 from holdfast.state import Accepted
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores import readable
+from holdfast.stores.protocols import Objects
 from holdfast.stores.readable import NOT_TO_BE_HAD, naming
 from holdfast.stores.tree import WorkTree
 from holdfast.values import decode_json, digest
@@ -31,7 +32,7 @@ from holdfast.values import decode_json, digest
 class Artifacts:
     """Reads the outputs of one run's tasks; what writes them is acceptance.py."""
 
-    def __init__(self, tree: WorkTree, objects: ObjectStore, *, quick: bool = False) -> None:
+    def __init__(self, tree: WorkTree, objects: Objects, *, quick: bool = False) -> None:
         self.tree = tree
         self.objects = objects
         self.recent = Recent()
@@ -131,7 +132,7 @@ class Artifacts:
             return False
         try:
             with naming(record.path):
-                return self.objects.put_whole(reader, record.size, record.sha256)
+                return self.objects.put_blocks(readable.blocks(reader, record.size), record.sha256) is not None
         finally:
             os.close(reader)
 

@@ -15,7 +15,7 @@ from holdfast.artifacts.looks import CHANGED, EMPTY, MISSING, OF_SECTIONS, SEALE
 from holdfast.artifacts.products import UNWRITTEN
 from holdfast.artifacts.recent import Recent
 from holdfast.events import FileRecord
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import Objects
 from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.values import digest
 
@@ -23,7 +23,7 @@ from holdfast.values import digest
 class Sections:
     """The sections of one project's memory files."""
 
-    def __init__(self, shelf: Bookshelf, objects: ObjectStore, recent: Recent) -> None:
+    def __init__(self, shelf: Bookshelf, objects: Objects, recent: Recent) -> None:
         self._shelf = shelf
         self._objects = objects
         self._recent = recent

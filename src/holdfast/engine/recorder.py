@@ -16,7 +16,7 @@ from holdfast.errors import StorageError
 from holdfast.host import Receipt
 from holdfast.layout import PART_SUFFIX
 from holdfast.stores import disk, readable, temporaries
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import Objects
 from holdfast.stores.tree import WorkTree
 from holdfast.values import digest
 
@@ -59,7 +59,7 @@ class Recorder(Protocol):
 class NoRecorder:
     """For a `check` that is asked outside a run: what it says goes nowhere, what it keeps is not kept."""
 
-    def __init__(self, objects: ObjectStore, tmp: Path) -> None:
+    def __init__(self, objects: Objects, tmp: Path) -> None:
         self._objects = objects
         self._tmp = tmp
 
@@ -103,7 +103,7 @@ class LookingRecorder(NoRecorder):
     To wait for a commit there would be to wait for oneself; and what was paid for is about this look alone.
     """
 
-    def __init__(self, objects: ObjectStore, tmp: Path, run: RunRecorder) -> None:
+    def __init__(self, objects: Objects, tmp: Path, run: RunRecorder) -> None:
         super().__init__(objects, tmp)
         self.say = run.say  # type: ignore[method-assign]
         self.before_paying = run.before_paying  # type: ignore[method-assign]
@@ -119,7 +119,7 @@ class RunRecorder(NoRecorder):
     def __init__(
         self,
         committer: Committer,
-        objects: ObjectStore,
+        objects: Objects,
         tree: WorkTree,
         tmp: Path,
         call_committer: Callable[[], None],

@@ -14,17 +14,18 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import with_names_on_record
+from holdfast.runs.opening import open_objects
 from holdfast.state import Accepted, RunState
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import Objects
 from holdfast.stores.tree import WorkTree
 from holdfast.values import decode_json
 from holdfast.views.picture import Picture, decode_spec
 
 
 @contextmanager
-def objects_of(layout: ProjectLayout, run_id: str) -> Iterator[ObjectStore]:
+def objects_of(layout: ProjectLayout, run_id: str) -> Iterator[Objects]:
     """The objects as a run sees them."""
-    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    objects = open_objects(layout, run_id)
     try:
         yield objects
     finally:
@@ -54,7 +55,7 @@ def draw_run_both(layout: ProjectLayout, state: RunState) -> tuple[Picture, Grap
         return draw_both(state, loading(objects))
 
 
-def loading(objects: ObjectStore) -> LoadValue:
+def loading(objects: Objects) -> LoadValue:
     """Gives a recorded value, also if it is kept by hash; [] if that is lost (items: then unknown)."""
 
     def load(accepted: Accepted) -> Any:

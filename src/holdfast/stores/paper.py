@@ -13,12 +13,13 @@ import itertools
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from holdfast.stores import asides, readable
-from holdfast.stores.objects import PACKED_MAX, ObjectStore
+from holdfast.stores import asides
+from holdfast.stores.objects import LocalObjects
 from holdfast.stores.tree import WorkTree
 
 TIME = "TIME"
@@ -233,7 +234,7 @@ def _descriptor_of(data: bytes) -> int:
         return os.dup(file.fileno())
 
 
-class PaperObjects(ObjectStore):
+class PaperObjects(LocalObjects):
     """The objects of a run; what would be added is remembered, and the newest of it kept in memory."""
 
     def __init__(self, objects: Path, run_id: str, tmp: Path, quarantine: Path, paper: Paper) -> None:
@@ -243,39 +244,39 @@ class PaperObjects(ObjectStore):
 
     def put(self, data: bytes, sha256: str | None = None) -> str:
         sha = sha256 or hashlib.sha256(data).hexdigest()
-        if sha not in self._trusted and not self._is_kept(sha, len(data)):
-            self._keep(sha, len(data))
+        if self._note(sha):
             self._held.put(sha, data)
-        self._trusted.add(sha)
         return sha
 
-    def put_whole(self, reader: int, size: int, sha: str) -> bool:
-        if _hash_range(reader, size) != sha:
+    def put_blocks(self, blocks: Iterable[bytes], sha256: str = "") -> tuple[str, int] | None:
+        hasher, size = hashlib.sha256(), 0
+        for block in blocks:
+            hasher.update(block)
+            size += len(block)
+        sha = hasher.hexdigest()
+        if sha256 not in ("", sha):
+            return None
+        self._note(sha)
+        return sha, size
+
+    def _note(self, sha: str) -> bool:
+        """Whether the object would be added: none is there, or a rotten one, which would go aside first."""
+        if sha in self._trusted:
             return False
-        if sha not in self._trusted and not self._is_kept(sha, size):
-            self._keep(sha, size)
         self._trusted.add(sha)
+        if self._run.get(sha) is not None:
+            return False
+        if self._run.has_large(sha):
+            self._paper.set_aside(self._run.large(sha), self._quarantine)
+        self._paper.note(KEEP, sha, self._run.folder)
         return True
 
     def mend(self, *, prove: bool = True) -> None:
-        path = self._own.path
-        if not readable.is_there(path):
-            return
-        self._own.refresh()
-        self._own_scanned = True
-        if os.stat(path).st_size > self._own.end:
-            self._paper.copy_aside(path, self._quarantine, label=asides.TAIL, do=CUT)
-            self.damage.append(f"{path.name} has a torn tail")
-        for sha in [sha for sha, is_whole in self._own.prove() if not is_whole] if prove else ():
-            self._own.damage.append(f"{path.name}: object {sha[:12]} is damaged")
-            del self._own.objects[sha]
-        if self._own.damage:
-            self._collect(self._own)
-            self._paper.copy_aside(path, self._quarantine, label="damaged")
-            self._paper.note(WRITE, path)
-
-    def lacks(self, sha: str) -> bool:
-        return sha not in self._trusted and super().lacks(sha)
+        for _ in self._run.prove() if prove else ():
+            pass
+        for pack in [pack for pack in self._run.packs.values() if pack.is_damaged]:
+            self._run.collect()
+            self._paper.set_aside(pack.path, self._quarantine)
 
     def get(self, sha: str) -> bytes | None:
         held = self._held.get(sha)
@@ -286,31 +287,3 @@ class PaperObjects(ObjectStore):
 
     def copy_to(self, sha: str, dest: Path) -> bool:
         return self.is_whole(sha)
-
-    def flush(self) -> None:
-        """Nothing is written."""
-
-    def _is_kept(self, sha: str, size: int) -> bool:
-        """Whether the object is there already, whole; a rotten one would be out of the way first."""
-        if size <= PACKED_MAX:
-            if not self._own_scanned:
-                self._own.refresh()
-                self._own_scanned = True
-            return sha in self._own.objects and self._read_packed(self._own, sha) is not None
-        if not self._loose.has(sha):
-            return False
-        if self.is_whole(sha):
-            return True
-        self._paper.set_aside(self._loose.path(sha), self._quarantine)
-        return False
-
-    def _keep(self, sha: str, size: int) -> None:
-        self._paper.note(KEEP, sha, self._own.path if size <= PACKED_MAX else self._loose.path(sha))
-
-
-def _hash_range(reader: int, size: int) -> str:
-    hasher, offset = hashlib.sha256(), 0
-    while offset < size and (block := os.pread(reader, min(1 << 20, size - offset), offset)):
-        hasher.update(block)
-        offset += len(block)
-    return hasher.hexdigest()

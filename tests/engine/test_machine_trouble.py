@@ -64,21 +64,22 @@ class Shop:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("place", ["input", "output"])
+@pytest.mark.parametrize("place", ["input", "stage", "land"])
 def test_a_paid_call_that_is_under_way_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, is_async: bool
 ) -> None:
     """It ends within the grace period, and is on record with its step; nothing new begins, nothing is used up."""
-    shop, write = Shop(is_async=is_async), WorkTree.write
+    shop = Shop(is_async=is_async)
+    reals = {"stage": WorkTree.stage, "land": WorkTree.land}
 
-    def write_but_one(tree: WorkTree, rel: str, data: bytes, **how: Any) -> Any:
-        return shop.fail() if rel == "out.md" else write(tree, rel, data, **how)
+    def all_but_one(tree: WorkTree, *args: Any, **how: Any) -> Any:
+        return shop.fail() if "out.md" in args else reals[place](tree, *args, **how)
 
     with monkeypatch.context() as patch:
         if place == "input":
             patch.setattr(Artifacts, "load", shop.fail)
         else:
-            patch.setattr(WorkTree, "write", write_but_one)
+            patch.setattr(WorkTree, place, all_but_one)
         with pytest.raises(StorageError, match=r"source\.md: Input/output error"):
             shop.pipe.run(dir=tmp_path)
     assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
@@ -324,9 +325,17 @@ def hit_itself(shop: Shop, ctx: Context) -> Path:
     return ctx.out
 
 
-@pytest.mark.parametrize("end", [cut_off_by_the_stop, hit_itself])
+@pytest.mark.parametrize(
+    ("end", "hit"),
+    [
+        (cut_off_by_the_stop, (Artifacts, "load")),
+        (hit_itself, (WorkTree, "stage_file")),
+        (hit_itself, (WorkTree, "land")),
+    ],
+    ids=["cut off", "not staged", "not landed"],
+)
 def test_what_a_step_leaves_at_ctx_out_does_not_stay_on_the_disk(
-    tmp_path: Path, end: Callable[[Shop, Context], Path]
+    tmp_path: Path, end: Callable[[Shop, Context], Path], hit: tuple[type, str]
 ) -> None:
     """No attempt is ever given it, and a process that runs one pipeline after another would never be rid of it."""
     shop, left, is_left = Shop(is_async=False), [], threading.Event()
@@ -343,10 +352,10 @@ def test_what_a_step_leaves_at_ctx_out_does_not_stay_on_the_disk(
 
     shop.pipe.step(name="film", writes="film.bin", retries=0)(film)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageError, match="Input/output error"):
-        patch.setattr(*((Artifacts, "load") if end is cut_off_by_the_stop else (Artifacts, "store")), fail_then)
+        patch.setattr(*hit, fail_then)
         shop.pipe.run(dir=tmp_path)
     assert "film" in {event["step_id"] for event in events_of(tmp_path, "cut_off")}
-    assert not left[0].exists()
+    assert not list(left[0].parent.iterdir())
 
 
 def test_a_machine_that_cannot_write_the_pages_either_is_told_of_by_its_first_error(

@@ -10,25 +10,24 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
+from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
+from holdfast.artifacts.offers import ObjectedError, Offer
 from holdfast.artifacts.parts import shorten
-from holdfast.artifacts.products import OutputRefusedError, part_path, plain_output, task_seal
+from holdfast.artifacts.products import OutputRefusedError, part_path
 from holdfast.context import Context
 from holdfast.engine.host import StepHost, read_stream
 from holdfast.engine.recorder import Recorder
 from holdfast.engine.refused import Refused, refuse_others_files
-from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
 from holdfast.executors.protocol import Call, Handle, Outcome, RemoteError
 from holdfast.host import Facts
 from holdfast.pipeline.compiling import Check, CompiledPipeline
-from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.rewind import Rewind
-from holdfast.seals import Seal, vary
-from holdfast.state import COMPLETED, Accepted, OnceRecord
+from holdfast.state import COMPLETED, Accepted, OnceRecord, TaskState
 from holdfast.stores import temporaries
 from holdfast.values import digest
 from holdfast.wording import message_of, raised_at, writable
@@ -61,9 +60,9 @@ class Attempt(msgspec.Struct, eq=False):
 
 
 class Verdict(msgspec.Struct, eq=False):
-    """What an attempt's outcome comes to: an accepted output, an objection, or a failure."""
+    """What an attempt's outcome comes to: an output on offer, an objection, or a failure."""
 
-    exited: ev.NodeExited | None = None
+    offer: Offer | None = None
     rewind: Rewind | None = None
     error: BaseException | None = None
     kind: str = "error"
@@ -91,9 +90,8 @@ class Attempts:
         self.quarantine = quarantine
         self._recorder = recorder
         self._looking = looking or recorder  # of checks that are asked within a commit
-        self._heads = heads(compiled.spec)
+        self.acceptance = Acceptance(inputs, may_overwrite=compiled.spec.overwrite)
         self._refused = Refused(inputs, quarantine)
-        self._room = Room(inputs, may_overwrite=compiled.spec.overwrite)
 
     # --- before --------------------------------------------------------------------------------------------
 
@@ -172,7 +170,7 @@ class Attempts:
         return sum(map(_weight, output.values() if type(output) is dict else (output,))) <= QUICK_BYTES_MAX
 
     def judge_outcome(self, attempt: Attempt, outcome: Outcome) -> Verdict:
-        """Accept the output, or say why not. Writes objects and files; records nothing."""
+        """Offer the output, or say why not. Writes objects and stages files; records nothing."""
         if outcome.error is not None:
             return self._judge_error(attempt, outcome)
         if self.artifacts.files.has_large:
@@ -228,28 +226,59 @@ class Attempts:
         return Verdict(error=error, message=describe(error))
 
     def _accept(self, attempt: Attempt, outcome: Outcome) -> Verdict:
-        if attempt.node.kind == "items":
-            return self._accept_items(attempt, outcome)
-        spec = attempt.node.spec
-        output = outcome.value if outcome.value is not None else self._streamed_output(attempt)
-        if spec.writes is not None or spec.appends is not None:
-            output = plain_output(spec, output)
-            refuse_others_files(attempt.node.spec, attempt.host, output)
-        opened = self._heads.get(spec.name)
-        if opened and not issubclass(type(output), str):
-            raise OutputRefusedError(f"returned {type(output).__name__}, but {opened} begins with its text")
-        checks = self.compiled.checks.get(spec.name)
-        refusal = self._checked(checks, attempt.node, attempt.host, attempt.ctx, output) if checks else ""
-        if refusal:
-            kept = self._refused.keep(attempt.node, attempt.round, output)
-            return Verdict(
-                error=OutputRefusedError(refusal),
-                kind="refused",
-                message=f"its output was refused: {refusal}",
-                new_round=True,
-                set_aside=kept,
+        node, items = attempt.node, list[dict[str, Any]]()
+        if node.kind == "items":
+            items = _items_made(outcome.value)
+            output = list(outcome.value)
+        else:
+            output = outcome.value if outcome.value is not None else self._streamed_output(attempt)
+        try:
+            offer = self.acceptance.offer(
+                node,
+                output,
+                self._made(attempt, outcome),
+                check=lambda given: self._objection(attempt, given),
+                is_streamed=attempt.has_stream,
+                parent_id=attempt.parent_id,
             )
-        return self._store(attempt, outcome, output)
+        except ObjectedError as error:
+            kept = self._refused.keep(node, attempt.round, error.output)
+            message = f"its output was refused: {error}"
+            return Verdict(error=error, kind="refused", message=message, new_round=True, set_aside=kept)
+        return Verdict(offer=offer, items=items)
+
+    def _objection(self, attempt: Attempt, output: Any) -> str:
+        """What speaks against an output that is in the form its step declares."""
+        spec = attempt.node.spec
+        if spec.writes is not None or spec.appends is not None:
+            refuse_others_files(spec, attempt.host, output)
+        checks = self.compiled.checks.get(spec.name)
+        return self._checked(checks, attempt.node, attempt.host, attempt.ctx, output) if checks else ""
+
+    def _made(self, attempt: Attempt, outcome: Outcome) -> TaskState:
+        """The task as it is once this attempt's output is accepted, with its spend: of that the journal may not
+        have heard all yet."""
+        node = attempt.node
+        (cost, tokens), host = attempt.spent_before, attempt.host
+        record = self.state.task(node.id)
+        if host is not None:
+            cost, tokens = cost + host.booked_usd, tokens + host.booked_tokens
+        else:
+            cost, tokens = record.cost_usd, record.input_tokens + record.output_tokens
+        return replace(
+            record,
+            round=attempt.round,
+            attempt=attempt.number,
+            version=node.spec.version if node.kind == "step" else 1,
+            duration=round(outcome.duration, 6),
+            input_digest=attempt.input_digest,
+            inputs=shorten(attempt.parts),
+            output_digest="",
+            accepted=None,
+            cost_usd=cost,
+            input_tokens=tokens,
+            output_tokens=0,
+        )
 
     def _streamed_output(self, attempt: Attempt) -> Any:
         """What a step gave that returned nothing: its stream, if any; half-finished text may have been whole."""
@@ -286,85 +315,11 @@ class Attempts:
                 return objection
         return ""
 
-    def _store(self, attempt: Attempt, outcome: Outcome, output: Any) -> Verdict:
-        node, spec = attempt.node, attempt.node.spec
-        aside: list[ev.Event] = []
-        if spec.appends is not None:
-            path = self.inputs.memory_path(spec, node.path)
-            accepted, out = self.artifacts.sections.store(spec, path, output)
-            aside = self._room.keep_section(node, path)
-        elif spec.writes is None:
-            value, ref, out = self.artifacts.store_value(output)
-            accepted = Accepted((), value, ref)
-        else:
-            seal = self._seal(attempt)
-            aside, replaces = self._room.make(node, output)
-            # After a power cut, an earlier version that is still in its place would look like somebody's edit; and
-            # a text that grew in its NAME.part is nowhere else once that is removed.
-            sync = replaces or attempt.has_stream
-            accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal, sync=sync)
-            self._clear_part(attempt, output)
-        return Verdict(exited=_exited(attempt, outcome, accepted, out, spec.version), set_aside=aside)
-
-    def _seal(self, attempt: Attempt) -> Seal:
-        """The seal of this attempt's output, with its spend: the journal may not have heard all of that yet."""
-        node = attempt.node
-        record = self.state.task(node.id)
-        made_from = {"input_digest": attempt.input_digest, "inputs": shorten(attempt.parts)}
-        record = replace(record, version=node.spec.version, **made_from)
-        seal = task_seal(node.id, node.spec, self.state.run_id, record)
-        if attempt.host is None:
-            return seal
-        cost, tokens = attempt.spent_before
-        return vary(seal, cost_usd=cost + attempt.host.booked_usd, tokens=tokens + attempt.host.booked_tokens)
-
-    def _clear_part(self, attempt: Attempt, output: Any) -> None:
-        """The stream has become the output; one that has not is a person's to look at."""
-        if not attempt.has_stream:
-            return
-        part = part_path(next(iter(self.inputs.paths(attempt.node).values())))
-        tree = self.artifacts.tree
-        if not tree.exists(part):
-            return
-        if isinstance(output, str) and output.encode().startswith(tree.read(part)):
-            tree.remove(part, sync=True)  # after a power cut it would look half-finished, beside what is recorded
-        else:
-            tree.back_up(part)
-
-    def _accept_items(self, attempt: Attempt, outcome: Outcome) -> Verdict:
-        node = attempt.node
-        items = _items_made(outcome.value)
-        value, ref, out = self.artifacts.store_value(list(outcome.value), node.id)
-        return Verdict(exited=_exited(attempt, outcome, Accepted((), value, ref), out), items=items)
-
 
 def discard_rest(attempt: Attempt) -> None:
     """Remove what a step has left at `ctx.out`: no attempt is ever given that, and it may fill the disk."""
     if attempt.host is not None and attempt.host.given_out is not None:
         temporaries.discard_output(attempt.host.given_out)
-
-
-def _exited(
-    attempt: Attempt, outcome: Outcome, accepted: Accepted, output_digest: str, version: int = 1
-) -> ev.NodeExited:
-    """The word that an output is accepted."""
-    node = attempt.node
-    return ev.NodeExited(
-        step_id=node.id,
-        node=node.spec.name,
-        status=COMPLETED,
-        parent_id=attempt.parent_id,
-        round=attempt.round,
-        attempt=attempt.number,
-        version=version,
-        duration=round(outcome.duration, 6),
-        input_digest=attempt.input_digest,
-        inputs=shorten(attempt.parts),
-        output_digest=output_digest,
-        files=accepted.files,
-        value=accepted.value,
-        value_ref=accepted.value_ref,
-    )
 
 
 def _weight(output: Any) -> int:

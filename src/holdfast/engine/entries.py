@@ -46,6 +46,9 @@ class Unjudged(Entry):
     def apply(self) -> None:
         self.judged.apply()
 
+    def done(self, error: BaseException | None) -> None:
+        self.judged.done(error)
+
 
 class Report(Entry):
     """An attempt's verdict, on its way into the journal."""
@@ -61,14 +64,19 @@ class Report(Entry):
     def apply(self) -> None:
         verdict = self.verdict
         if not self.outcomes.end(self.attempt):
+            self.outcomes.withdraw(verdict)
             self.outcomes.came_back(self.attempt)  # its time ran out just as it ended
             return
-        if verdict.exited is not None:
+        if verdict.offer is not None:
             self.outcomes.accept(self.attempt, verdict)
         elif verdict.rewind is not None:
             self.outcomes.send_back(self.attempt, verdict.rewind, self.duration)
         else:
             self.outcomes.fail(self.attempt, verdict, self.duration)
+
+    def done(self, error: BaseException | None) -> None:
+        if error is not None:
+            self.outcomes.withdraw(self.verdict)
 
 
 class Overdue(Entry):

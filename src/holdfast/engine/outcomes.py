@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from holdfast import clock
 from holdfast import events as ev
+from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.parts import digest_of_given
 from holdfast.engine.attempt import Attempt, Verdict
 from holdfast.engine.board import Board
 from holdfast.engine.retry import may_retry, retry_delay_s
 from holdfast.engine.scheduler import made_from
+from holdfast.errors import StorageError
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node, split_task_id
 from holdfast.pipeline.rewind import Rewind
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, TaskState, rounds_key
@@ -24,8 +26,9 @@ from holdfast.state import SKIPPED as STATUS_SKIPPED
 class Outcomes:
     """Records how attempts ended, and moves the scheduler."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, acceptance: Acceptance) -> None:
         self.board = board
+        self._acceptance = acceptance
         self._rng = random.Random()  # noqa: S311 - jitter, not secrets
 
     def end(self, attempt: Attempt) -> bool:
@@ -42,10 +45,8 @@ class Outcomes:
     def accept(self, attempt: Attempt, verdict: Verdict) -> None:
         """Its output counts. What was opened meanwhile is looked at again when that is through."""
         board, node = self.board, attempt.node
-        assert verdict.exited is not None
-        for event in verdict.set_aside:
-            board.committer.record(event)
-        board.committer.record(_with_spend(verdict.exited, board.state.task(node.id)))
+        if not self._landed(node, verdict):
+            return
         board.made[node.id] = None
         if node.unmet or node.recalled or board.graph.nodes.get(node.id) is not node:
             return
@@ -53,6 +54,24 @@ class Outcomes:
             board.rebuild()
         else:
             board.through(node)
+
+    def _landed(self, node: Node, verdict: Verdict) -> bool:
+        """Land what it offers; False if the machine, or the task, does not let it: that is told, not counted."""
+        board = self.board
+        assert verdict.offer is not None
+        try:
+            for event in self._acceptance.land(verdict.offer):
+                told = _with_spend(event, board.state.task(node.id)) if type(event) is ev.NodeExited else event
+                board.committer.record(told)
+        except (OSError, StorageError) as error:
+            board.committer.record(ev.CutOff(step_id=node.id, error=board.halt(error).message))
+            return False
+        return True
+
+    def withdraw(self, verdict: Verdict) -> None:
+        """An output whose attempt ran out of time as it ended, or that nobody could record, does not land."""
+        if verdict.offer is not None:
+            self._acceptance.withdraw(verdict.offer)
 
     def _made_others(self, node: Node, verdict: Verdict) -> bool:
         """Whether an items function made items before, and other ones now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.products import paths_in, split_output
 from holdfast.engine.host import StepHost
 from holdfast.errors import DefinitionError
+from holdfast.layout import REFUSED_DIR
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
+from holdfast.stores import asides, atomic, disk
 
 
 class Refused:
@@ -19,7 +22,6 @@ class Refused:
 
     def __init__(self, inputs: Inputs, quarantine: Path) -> None:
         self._inputs = inputs
-        self._artifacts = inputs.artifacts
         self._quarantine = quarantine
 
     def keep(self, node: Node, round_number: int, output: Any) -> list[ev.Event]:
@@ -39,15 +41,25 @@ class Refused:
         if not paths:
             return {}
         name = paths[0].rsplit("/", 1)[-1]
-        return {paths[0]: self._artifacts.keep_refused(data, name, self._quarantine)}
+        folder = self._quarantine / REFUSED_DIR
+        atomic.make_dirs(folder, sync=False)
+        path, descriptor = asides.fresh_file(folder, name)
+        try:
+            disk.write_all(descriptor, data, str(path))
+        finally:
+            os.close(descriptor)
+        return {paths[0]: self._told(path)}
 
     def _keep_files(self, node: Node, output: Any) -> dict[str, str]:
         """Files that the step wrote itself to `ctx.out`."""
         paths, (pieces, _) = self._inputs.paths(node), split_output(node.spec, output)
         written = {key: piece for key, piece in pieces.items() if isinstance(piece, Path) and piece.is_file()}
-        return {
-            paths[key]: self._artifacts.move_refused(piece, self._quarantine) for key, piece in written.items()
-        }
+        folder = self._quarantine / REFUSED_DIR
+        return {paths[key]: self._told(asides.set_aside(piece, folder)) for key, piece in written.items()}
+
+    def _told(self, path: Path) -> str:
+        """Where something is kept, relative to the run's folder."""
+        return f"{self._quarantine.name}/{REFUSED_DIR}/{path.name}"
 
 
 def refuse_others_files(spec: StepSpec, host: StepHost | None, output: Any) -> None:

@@ -64,7 +64,7 @@ class Runner:
         self._looked_after = False  # files that were touched during the run
         self._budget_usd = limits.budget_usd
         self._grace_s = limits.grace_s
-        self._outcomes = Outcomes(board)
+        self._outcomes = Outcomes(board, attempts.acceptance)
         self._considering = considering = Considering(
             board, judge, attempts, concurrency=limits.concurrency, budget_usd=limits.budget_usd
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import stat
 import tempfile
@@ -110,6 +111,8 @@ class PaperTree(WorkTree):
         self._touched: dict[str, set[str]] = {}  # folder -> names in it that are new or gone
         self._origin: dict[str, str] = {}  # new name -> where the bytes still are
         self._held = Held()
+        self._staged: dict[str, tuple[bytes | None, os.stat_result]] = {}
+        self._numbers = itertools.count(1)
 
     def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
         self._paper.note(WRITE, rel)
@@ -117,15 +120,32 @@ class PaperTree(WorkTree):
         self._held.put(rel, data)
         return status
 
-    def move_in(self, source: Path, rel: str, *, sync: bool) -> os.stat_result:
+    def stage(self, rel: str, data: bytes, *, sync: bool) -> tuple[str, os.stat_result]:
+        return self._staged_as(data)
+
+    def stage_file(self, source: Path, tail: bytes, *, sync: bool) -> tuple[str, os.stat_result]:
+        return self._staged_as(None)
+
+    def _staged_as(self, data: bytes | None) -> tuple[str, os.stat_result]:
+        number = next(self._numbers)
+        status = _file(-number, len(data or b""))
+        temp = f"staged-{number}"
+        self._staged[temp] = (data, status)
+        return temp, status
+
+    def land(self, temp: str, rel: str, *, sync: bool) -> None:
         self._paper.note(WRITE, rel)
-        return self._appears(rel, 0)
+        data, status = self._staged.pop(temp)
+        self._appears(rel, status.st_size)
+        self._new[rel] = status
+        if data is not None:
+            self._held.put(rel, data)
+
+    def discard(self, temp: str) -> None:
+        self._staged.pop(temp, None)
 
     def fresh_temp(self) -> Path:
         return self._tmp / "paper"
-
-    def extend_temp(self, temp: Path, data: bytes) -> None:
-        """There is none."""
 
     def make_durable(self, rel: str) -> None:
         """Nothing that anybody would see."""
@@ -187,9 +207,7 @@ class PaperTree(WorkTree):
         self._gone.discard(rel)
         self._origin.pop(rel, None)
         self._held.drop(rel)
-        number = len(self._paper.actions)  # in place of the inode: each writing gives another file
-        fields = (stat.S_IFREG | 0o644, number, 0, 1, 0, 0, size, 0, 0, 0)
-        self._new[rel] = os.stat_result(fields, {"st_mtime_ns": 0, "st_ctime_ns": 0})
+        self._new[rel] = _file(len(self._paper.actions), size)
         return self._new[rel]
 
     def _vanishes(self, rel: str) -> None:
@@ -201,6 +219,12 @@ class PaperTree(WorkTree):
     def _touch(self, rel: str) -> None:
         folder, _, name = rel.rpartition("/")
         self._touched.setdefault(folder, set()).add(name)
+
+
+def _file(number: int, size: int) -> os.stat_result:
+    """What a new file looks like; `number` is in place of the inode: each writing gives another file."""
+    fields = (stat.S_IFREG | 0o644, number, 0, 1, 0, 0, size, 0, 0, 0)
+    return os.stat_result(fields, {"st_mtime_ns": 0, "st_ctime_ns": 0})
 
 
 def _descriptor_of(data: bytes) -> int:

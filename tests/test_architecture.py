@@ -121,6 +121,16 @@ def test_engine_and_recovery_do_not_know_each_other() -> None:
         assert "engine" not in imported_units(path), path
 
 
+LOCAL_STORES = {"journal.log", "journal.read", "journal.repair", "journal.preallocation", "stores.lock"}
+
+
+def test_a_store_is_reached_through_its_protocol() -> None:
+    """Which implementation keeps a journal or a lease is decided in one module."""
+    for path in modules():
+        if unit_of(path) != "journal" and name_of(path) not in ("runs.opening", "testing.stores"):
+            assert not imported(path) & LOCAL_STORES, path
+
+
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_nothing_rebuilds_objects_or_runs_text(path: Path) -> None:
     """State is JSON: no pickle, marshal, eval, exec or yaml anywhere."""

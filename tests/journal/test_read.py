@@ -107,7 +107,8 @@ def test_duplicates_at_the_end_are_part_of_the_tail(path, torn):
     assert (seqs, found.damage) == ([1, 2, 3, 4], [])
     assert (found.torn, found.repeated) == (len(lines[1] + lines[3] + torn), 2)
     assert found.end.offset == len(whole)
-    assert scan(path, found.position).anchored
+    rest = scan(path, found.position)
+    assert list(rest) == [] and rest.anchored
     assert found.tail.endswith("bytes of repeated lines")
 
 

@@ -79,15 +79,15 @@ class Scan:
     """One pass over a journal. `end` moves as lines are yielded; the findings are whole when it is over."""
 
     def __init__(self, after: Position | None = None) -> None:
+        self._after = after or START
         self.begun = START
-        self.anchored = True
+        self.anchored = not self._after.seq
         self.torn = 0  # bytes after the last line that counts
         self.repeated = 0  # duplicates among these
         self.damage: list[str] = []
         self.missing: list[tuple[int, int]] = []
         self.late: list[Line] = []
         self.end = NOWHERE
-        self._after = after or START
         self._last = b""
         self._late_sums: dict[int, int] = {}
         self._sums = array("Q")
@@ -102,9 +102,6 @@ class Scan:
         if not self._last:
             return self.begun
         return Position(self.end.seq, hash_of(self._last), self.end.offset)
-
-    def _start_over(self) -> None:
-        self.anchored = not self._after.seq
 
     def lines(self, pread: Pread) -> Iterator[Line]:
         """The good lines after the position; from the first line on if that is not there."""
@@ -241,12 +238,10 @@ class FileScan(Scan):
             try:
                 fd = readable.open_regular(os.fspath(self.path))
             except FileNotFoundError:
-                self._start_over()
                 return
             except OSError as error:
                 if error.errno not in readable.NO_FILE:
                     raise  # a file that may not be read could be a journal; a link, a folder, a socket is nobody's
-                self._start_over()
                 self.damage.append("what stands there is no regular file")
                 return
             try:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast.errors import HoldfastError, ValueRefusedError
 from holdfast.host import ContextEndedError, Facts, Host, KeptCall, PaidCall, used_twice
-from holdfast.journal import bodies
+from holdfast.journal.lines import checked_event
 from holdfast.pipeline.declared import is_async
 from holdfast.pipeline.names import words_of
 from holdfast.usage import Booking, Calls, CallsInFlight
@@ -249,7 +249,7 @@ class Context:
         self._say(ev.Tagged(step_id=self.task_id, fields=fields))
 
     def _say(self, event: ev.Event) -> None:
-        self._host.say(bodies.checked(event))
+        self._host.say(checked_event(event))
 
     # --- the executor's ------------------------------------------------------------------------------------
 

@@ -97,6 +97,11 @@ class RunLayout:
         return self.dir / JOURNAL
 
     @property
+    def append_lock(self) -> Path:
+        """One for all runs of the project."""
+        return self.dir.parent.parent / APPEND_LOCK
+
+    @property
     def summary(self) -> Path:
         return self.dir / SUMMARY
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.layout import ProjectLayout
-from holdfast.stores.lock import EngineLock
+from holdfast.stores.lock import LocalLease
 
 from .conftest import Project
 
@@ -220,8 +220,8 @@ def test_recover_without_file_and_letter_asks_for_the_file(project: Project) -> 
 
 def test_recover_beside_an_engine_is_refused(notes: Project) -> None:
     """Exit status 5, as for any second engine."""
-    lock = EngineLock(ProjectLayout(notes.root).engine_lock)
-    lock.acquire("first")
+    lock = LocalLease(ProjectLayout(notes.root).engine_lock)
+    lock.hold("first")
     try:
         assert notes("recover").code == 5
         assert notes("recover", "--dry-run").code == 0

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main as cli
-from holdfast.stores.lock import EngineLock
+from holdfast.stores.lock import LocalLease
 
 from .conftest import Project
 
@@ -409,8 +409,8 @@ def test_quiet_prints_only_the_end(project: Project) -> None:
 def test_held_project_is_exit_5(project: Project) -> None:
     """While another engine holds the project, run refuses with exit 5 and one line naming the holder."""
     project.run()
-    lock = EngineLock(project.root / ".holdfast" / "engine.lock")
-    lock.acquire("other")
+    lock = LocalLease(project.root / ".holdfast" / "engine.lock")
+    lock.hold("other")
     try:
         said = project.run()
     finally:

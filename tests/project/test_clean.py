@@ -17,7 +17,7 @@ from holdfast.project import clean as clean_module
 from holdfast.project.clean import TRASH_PREFIX, clean
 from holdfast.runs.listing import open_project, run_ids
 from holdfast.stores import disk
-from holdfast.stores.lock import EngineLock
+from holdfast.stores.lock import LocalLease
 
 LARGE = 3 << 20
 DAY_S = 86_400.0
@@ -124,8 +124,8 @@ def test_artifacts_are_never_touched(shelf: Shelf) -> None:
 def test_dry_run_changes_nothing_and_needs_no_lock(shelf: Shelf) -> None:
     """A dry run names what would go, with its size, also while an engine runs."""
     shelf.run("a")
-    lock = EngineLock(shelf.layout.engine_lock)
-    lock.acquire("x")
+    lock = LocalLease(shelf.layout.engine_lock)
+    lock.hold("x")
     try:
         cleaned = clean(shelf.layout, max_age_days=30, max_runs=0, dry_run=True)
     finally:
@@ -138,8 +138,8 @@ def test_dry_run_changes_nothing_and_needs_no_lock(shelf: Shelf) -> None:
 def test_clean_waits_for_no_engine(shelf: Shelf) -> None:
     """While an engine holds the project, clean refuses and removes nothing."""
     shelf.run("a")
-    lock = EngineLock(shelf.layout.engine_lock)
-    lock.acquire("x")
+    lock = LocalLease(shelf.layout.engine_lock)
+    lock.hold("x")
     try:
         with pytest.raises(LockedError):
             shelf.clean(max_runs=0)

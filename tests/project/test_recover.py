@@ -21,7 +21,7 @@ from holdfast.runs.choosing import Request
 from holdfast.runs.listing import list_runs, read_picture
 from holdfast.settings import Settings
 from holdfast.stores import disk
-from holdfast.stores.lock import EngineLock
+from holdfast.stores.lock import LocalLease
 from holdfast.stores.tree import WorkTree
 from holdfast.views import letter
 
@@ -353,8 +353,8 @@ def test_an_engine_at_work_is_not_disturbed(book: Book) -> None:
     book.lose()
     layout = ProjectLayout(book.root)
     layout.state.mkdir()
-    lock = EngineLock(layout.engine_lock)
-    lock.acquire("first")
+    lock = LocalLease(layout.engine_lock)
+    lock.hold("first")
     try:
         assert book.recover(dry_run=True).found_anything
         with pytest.raises(LockedError):

@@ -18,7 +18,7 @@ from holdfast import events as ev
 from holdfast.errors import HoldfastError, StorageError, ValueRefusedError
 from holdfast.executors.pipe import pack_os_error, pack_value, unpack_os_error, unpack_value
 from holdfast.host import ContextEndedError, Host, KeptCall, PaidCall, Receipt
-from holdfast.journal import bodies
+from holdfast.journal.lines import decode_event
 
 ASK = b'{"ask":'  # how a question begins
 ANSWER = b'{"to":'  # how its answer begins
@@ -67,7 +67,7 @@ _VERBS: dict[str, Callable[[Host, msgspec.Raw], Any]] = {
     "once_get": lambda host, given: host.once_get(msgspec.json.decode(given, type=str)),
     "once_put": lambda host, given: host.once_put(msgspec.json.decode(given, type=PaidCall)).wait(),
     "usage": lambda host, given: host.usage(msgspec.json.decode(given, type=ev.UsageRecorded)),
-    "say": lambda host, given: host.say(bodies.decode(bytes(given))),  # type: ignore[arg-type]
+    "say": lambda host, given: host.say(decode_event(bytes(given))),  # type: ignore[arg-type]
     "stream": lambda host, given: host.stream(msgspec.json.decode(given, type=str)),
     "fresh_path": lambda host, given: pack_value(host.fresh_path()),
     "previous": lambda host, given: pack_value(host.previous()),

@@ -19,14 +19,13 @@ from pathlib import Path
 import msgspec
 
 from holdfast import clock
-from holdfast.errors import StorageError
-from holdfast.journal.scan import scan
-from holdfast.layout import JOURNAL, LOGS_DIR, LOOSE_DIR, ProjectLayout, loose_path, pack_path
+from holdfast.errors import ForbiddenError, StorageError
+from holdfast.layout import LOGS_DIR, LOOSE_DIR, ProjectLayout, RunLayout, loose_path, pack_path
 from holdfast.pipeline.names import check_run_id
 from holdfast.runs.listing import RunInfo, list_runs
+from holdfast.runs.opening import open_journal, open_lease
 from holdfast.state import COMPLETED
 from holdfast.stores import disk, readable
-from holdfast.stores.lock import EngineLock
 
 TRASH_PREFIX = ".clean-"  # no run id begins with a dot
 _DAY_S = 86_400.0
@@ -72,9 +71,9 @@ def clean(layout: ProjectLayout, *, max_age_days: float, max_runs: int, dry_run:
 
 
 def _clean_locked(layout: ProjectLayout, max_age_days: float, max_runs: int) -> Cleaned:
-    lock = EngineLock(layout.engine_lock)
+    lease = open_lease(layout)
     try:
-        lock.acquire("")
+        lease.hold("")
         leftovers = _trash(layout)
         _, why_not = _empty_trash(layout)
         doomed = tuple(_doomed(layout, max_age_days, max_runs))
@@ -86,7 +85,7 @@ def _clean_locked(layout: ProjectLayout, max_age_days: float, max_runs: int) -> 
         loose, why_not_now = _empty_trash(layout)
         return _result(doomed, leftovers, loose, why_not or why_not_now)
     finally:
-        lock.release()
+        lease.release()
 
 
 def _result(doomed: tuple[Doomed, ...], leftovers: list[Path], loose: dict[str, int], why_not: str) -> Cleaned:
@@ -161,7 +160,7 @@ def _removable_loose(layout: ProjectLayout, going: list[Path]) -> tuple[dict[str
             staying = [path for name in os.listdir(layout.runs) if (path := layout.runs / name) not in going]
             _require_whole(staying)
             named -= _hashes(staying)
-    except _UnprovenError as error:
+    except (_UnprovenError, ForbiddenError) as error:
         return {}, str(error)
     except OSError as error:
         if error.errno not in readable.UNREADABLE:
@@ -173,10 +172,10 @@ def _removable_loose(layout: ProjectLayout, going: list[Path]) -> tuple[dict[str
 def _require_whole(folders: Iterable[Path]) -> None:
     """Every journal reads to its end and was never repaired: a lost line may have named an object."""
     for folder in folders:
-        journal = folder / JOURNAL
-        if not readable.is_there(journal):
+        journal = open_journal(RunLayout(folder))
+        if not journal.is_there():
             continue
-        reading = scan(journal)
+        reading = journal.read()
         repaired = any(b'"event":"journal_repaired"' in line.raw for line in reading)
         if repaired or reading.damage or reading.torn:
             raise _UnprovenError(f"the journal of run {folder.name} is not whole")

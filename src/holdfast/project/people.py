@@ -13,16 +13,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from holdfast import events as ev
 from holdfast.errors import StorageError, UsageError
-from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.names import did_you_mean, printable, which_task
 from holdfast.pipeline.nodes import called_now, step_of
 from holdfast.recovery.unfinished import PARTIAL_MIN_CHARS
 from holdfast.runs.listing import read_picture, read_run, refuse_strange_run, run_layout
+from holdfast.runs.opening import open_journal, open_lease
 from holdfast.sessions.answering import asked_again, left_out_with, objection
 from holdfast.sessions.showing import append, refresh_views
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, SKIPPED
-from holdfast.stores.lock import AppendLock, read_holder
 from holdfast.views.matrix import gates
 from holdfast.views.picture import GONE, Picture, answers
 from holdfast.wording import some_of, writable
@@ -56,11 +55,7 @@ def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str
         raise UsageError(f"{to} is being sent back already.", fix="Wait until it has been redone.")
     if picture.status(to) != COMPLETED:
         raise UsageError(f"{to} is {_words(picture.status(to))}; only finished work can be sent back.")
-    if (
-        name in picture.tasks
-        and picture.status(name) == IN_PROGRESS
-        and read_holder(layout.engine_lock) is not None
-    ):
+    if name in picture.tasks and picture.status(name) == IN_PROGRESS and open_lease(layout).holder() is not None:
         raise UsageError(f"{name} is running.", fix="Reject when it has ended.")
     targets = {to: _text(feedback, "The feedback")}
     return f"{to} is sent back.{_record(layout, run_id, ev.RewindRequested(step_id=name, targets=targets))}"
@@ -85,7 +80,7 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
     """Answer what is asked about a task, or say beforehand what shall be done about it."""
     picture = read_picture(layout, run_id)
     task = _task(picture, task)
-    going_on = read_holder(layout.engine_lock) is not None
+    going_on = open_lease(layout).holder() is not None
     _require_answerable(picture, task, choice, going_on=going_on)
     _require_effect(layout, picture, task, choice)
     if choice == "redo" and picture.status(task) == COMPLETED and not picture.record(task).question:
@@ -232,11 +227,10 @@ def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> str:
     """Record a word; gives what has to be said of the views if they could not be brought up to it."""
     run = run_layout(layout, run_id)
     refuse_strange_run(layout, run_id)
-    read_holder(layout.engine_lock)  # if that cannot be asked, nothing is recorded
+    open_lease(layout).holder()  # if that cannot be asked, nothing is recorded
     history = read_run(layout, run_id)
     if history.journal_damage:  # the snapshot knows more than the journal: what is recorded now must come after it
-        with AppendLock(layout.append_lock):
-            repair(run.journal, run.quarantine, known_seq=history.state.seq)
+        open_journal(run).repair(known_seq=history.state.seq)
     append(layout, run_id, [event])
     try:
         refresh_views(layout, run_id)

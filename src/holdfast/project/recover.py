@@ -197,8 +197,8 @@ def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Ite
 
 
 def _carry_out(opened: OpenRun) -> Recovery:
-    state, journal = opened.state, opened.journal
-    begun = journal.position.seq
+    state, committer = opened.state, opened.committer
+    begun = committer.position.seq
     shelf: ViewShelf = opened.closing(ViewShelf(opened.layout, opened.run_layout))
     wishes = _wishes(opened, shelf)
     beginning = opened.declared() if state.run_id else opened.started()
@@ -213,7 +213,7 @@ def _carry_out(opened: OpenRun) -> Recovery:
     lost = _lost_wishes(opened.layout, walker, views)
     report = _report(opened.choice, walker, told, before, remarks, turned_back([*wishes, *lost]))
     kept: list[ev.ArtifactSetAside] = []
-    has_news = journal.position.seq > begun or state.rebuilt
+    has_news = committer.position.seq > begun or state.rebuilt
     if has_news:
         copies = shelf.copy_pages(_telling_more(opened.layout, report.disagreements)) if state.rebuilt else {}
         notes = [*lost, *_notes(elsewhere), _recovered(walker, report.disagreements)]
@@ -228,7 +228,7 @@ def _carry_out(opened: OpenRun) -> Recovery:
         _refresh_views(opened, walker, shelf)  # no view is older than the journal after a recovery
     kept += moved
     words = [f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]
-    recorded, is_complete = journal.position.seq - begun, state.status == COMPLETED
+    recorded, is_complete = committer.position.seq - begun, state.status == COMPLETED
     behind = note_on_todos(opened.layout, state)
     return replace(report, kept=words, recorded=recorded, is_complete=is_complete, not_up_to_date=behind)
 

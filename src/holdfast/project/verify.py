@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.artifacts import looks as look
-from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError
+from holdfast.errors import CheckpointCorruptionError, ForbiddenError, HoldfastError, StorageError
 from holdfast.layout import ProjectLayout, pack_path
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.runs.auditing import DIFFERENT, FORBIDDEN, SHORTENED, TORN, Flaw, audit
@@ -120,12 +120,8 @@ class _Verification:
         """The run as the next `resume` would read it; None, and a finding, if nothing is left to read."""
         try:
             state = read_history(self._run).state
-        except CheckpointCorruptionError:
-            return None  # told by the audit, line by line
-        except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return None  # so was this
+        except (CheckpointCorruptionError, ForbiddenError):
+            return None  # told by the audit
         if not state.run_id:
             detail = "it has no readable beginning, and no snapshot stands in"
             self._find(self._run.journal, "lost", detail, self._way_back())

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
+from holdfast import clock
 from holdfast import events as ev
-from holdfast.journal.log import EventLog
+from holdfast.journal.lines import encode_event
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.graph import Graph
 from holdfast.runs.listing import read_run
 from holdfast.runs.looking import draw_run_both
+from holdfast.runs.opening import open_journal, open_lease
 from holdfast.sessions.editing import kept_events, wanted
-from holdfast.stores.lock import read_holder
 from holdfast.views.picture import Picture
 from holdfast.views.shelf import ViewShelf
 
@@ -24,7 +24,7 @@ def refresh_views(layout: ProjectLayout, run_id: str) -> None:
 
     What somebody wants who edited a view is recorded first.
     """
-    if read_holder(layout.engine_lock) is not None:
+    if open_lease(layout).holder() is not None:
         return
     shelf = ViewShelf(layout, layout.run(run_id))
     try:
@@ -43,14 +43,23 @@ def refresh_views(layout: ProjectLayout, run_id: str) -> None:
 
 def append(layout: ProjectLayout, run_id: str, events: Sequence[ev.Event]) -> None:
     """Record these events, as anybody may at any time."""
-    run = layout.run(run_id)
-    if events:
-        with EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine) as log:
-            for event in events:
-                log.append(msgspec.to_builtins(event))
-            found = tuple(f"the journal: {words}" for words in log.take_notices())
-            if found:
-                log.append(msgspec.to_builtins(ev.StateMended(findings=found)))
+    if not events:
+        return
+    journal = open_journal(layout.run(run_id))
+    try:
+        batch = journal.begin()
+        try:
+            found = tuple(f"the journal: {words}" for words in journal.take_notices())
+            ts = clock.iso(clock.now())
+            for event in (*events, *([ev.StateMended(findings=found)] if found else [])):
+                batch.add(encode_event(event), ts)
+        except BaseException:
+            batch.abort()
+            raise
+        batch.commit()
+        journal.sync()
+    finally:
+        journal.close()
 
 
 def _drawn(layout: ProjectLayout, run_id: str) -> tuple[Picture, Graph]:

@@ -1,5 +1,17 @@
-"""For tests of pipelines: a Context in memory, so that a step can be called like the function it is."""
+"""For tests of pipelines, a Context in memory, so that a step can be called like the function it is.
+
+For tests of what is built on the stores: stores in memory, and failing ones.
+"""
 
 from holdfast.testing.memory import MemoryRecorder, context
+from holdfast.testing.stores import NEVER, FailingJournal, FailingLease, MemoryJournal, MemoryLease
 
-__all__ = ["MemoryRecorder", "context"]
+__all__ = [
+    "NEVER",
+    "FailingJournal",
+    "FailingLease",
+    "MemoryJournal",
+    "MemoryLease",
+    "MemoryRecorder",
+    "context",
+]

@@ -8,8 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast import events as ev
 from holdfast.errors import FormatTooNewError
-from holdfast.journal.codec import LINE_MAX, NO_SUM, Envelope, LineDamaged, check_line, encode_line
+from holdfast.journal.lines import (
+    CARRYING_RAW,
+    LINE_MAX,
+    NO_SUM,
+    Envelope,
+    Line,
+    LineDamaged,
+    Unknown,
+    check_line,
+    close_line,
+    decode_event,
+    encode_event,
+    encode_line,
+)
 
 TS = "2026-01-09T14:30:22.123Z"
 json_values = st.recursive(
@@ -102,3 +116,65 @@ def test_a_body_that_is_not_one_line_is_refused():
         encode_line(1, TS, b'{"a":\n1}', NO_SUM)
     with pytest.raises(ValueError):
         encode_line(1, TS, b"[]", NO_SUM)
+
+
+def test_the_hash_of_an_event_is_the_same_in_any_chain():
+    """A position survives that everything is chained anew; another event at the same place is another line."""
+    body = b'{"event":"note"}'
+    first, second = encode_line(7, TS, body, NO_SUM)[0], encode_line(7, TS, body, "ab" * 8)[0]
+    assert first != second
+    head = second[: second.rindex(b',"prev":')]
+    again, _ = close_line(head, NO_SUM)
+    assert again == first
+    assert Line(7, TS, first).hash == Line(7, TS, second).hash == hashlib.sha256(head).hexdigest()[:16]
+    other = encode_line(7, TS, b'{"event":"other"}', NO_SUM)[0]
+    assert Line(7, TS, other).hash != Line(7, TS, first).hash
+
+
+def sample(kind: type[ev.Event]) -> ev.Event:
+    """An event of this kind with every required field given, and no other."""
+    values = {str: "x", int: 1, float: 1.0, msgspec.Raw: msgspec.Raw(b"{}")}
+    facts = {}
+    for field in msgspec.structs.fields(kind):
+        if field.required:
+            facts[field.name] = values.get(field.type, () if "tuple" in str(field.type) else {})
+    return kind(**facts)
+
+
+@pytest.mark.parametrize("kind", ev.KINDS, ids=lambda kind: kind.__name__)
+def test_every_event_is_a_good_line_and_comes_back(kind: type[ev.Event]) -> None:
+    """Defaults left out, each event makes a line that verifies and decodes to the same event."""
+    event = sample(kind)
+    line, _ = encode_line(1, "2026-01-01T00:00:00.000Z", encode_event(event), NO_SUM)
+    check_line(line)
+    again = decode_event(line)
+    assert type(again) is kind
+    assert encode_event(again) == encode_event(event)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"event":5}', b'{"event":["note"]}', b'{"event":"from a newer one"}'])
+def test_a_line_without_an_event_of_ours_changes_nothing(body: bytes) -> None:
+    """Anyone may append to a journal; what is not known there is passed over, and stops nobody."""
+    line, _ = encode_line(1, "2026-01-01T00:00:00.000Z", body, NO_SUM)
+    check_line(line)
+    assert type(decode_event(line)) is Unknown
+
+
+def test_a_value_that_is_no_json_is_never_written() -> None:
+    """A raw value is copied as it is, so a broken one is stopped before it reaches the journal."""
+    with pytest.raises(msgspec.DecodeError):
+        encode_event(ev.NodeExited(step_id="a", node="a", status="completed", value=msgspec.Raw()))
+
+
+def test_no_value_is_left_out() -> None:
+    """The absent value of a step that only writes files leaves no trace in its line."""
+    line = encode_event(ev.NodeExited(step_id="a", node="a", status="completed", value=ev.NO_VALUE))
+    assert b"value" not in line
+
+
+def test_every_event_that_carries_a_raw_value_is_read_before_it_is_written() -> None:
+    """A value is copied into its line as it is, so those events, and no others, are proved to be JSON."""
+    carrying = {
+        kind for kind in ev.KINDS if any(field.type is msgspec.Raw for field in msgspec.structs.fields(kind))
+    }
+    assert carrying == CARRYING_RAW

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.journal.codec import LINE_MAX, NO_SUM, encode_line
-from holdfast.journal.scan import START, Position, is_whole, last_position, scan
+from holdfast.journal.lines import LINE_MAX, NO_SUM, encode_line
+from holdfast.journal.log import LocalJournal
+from holdfast.journal.read import scan
+from holdfast.stores.protocols import START, Position
 
 from .journal_lines import TS, make_lines
 
@@ -32,7 +34,7 @@ def test_a_whole_journal_is_read_without_findings(path):
     seqs, found = scanned(path, b"".join(lines))
     assert seqs == [1, 2, 3, 4, 5]
     assert (found.torn, found.damage) == (0, [])
-    assert found.position.offset == path.stat().st_size
+    assert found.end.offset == path.stat().st_size
     assert [line.event() for line in scan(path)][1] == {"seq": 2, "ts": TS, "event": "e2"}
 
 
@@ -104,7 +106,7 @@ def test_duplicates_at_the_end_are_part_of_the_tail(path, torn):
     seqs, found = scanned(path, whole + lines[1] + lines[3] + torn)
     assert (seqs, found.damage) == ([1, 2, 3, 4], [])
     assert (found.torn, found.repeated) == (len(lines[1] + lines[3] + torn), 2)
-    assert found.position.offset == len(whole)
+    assert found.end.offset == len(whole)
     assert scan(path, found.position).anchored
     assert found.tail.endswith("bytes of repeated lines")
 
@@ -125,11 +127,11 @@ def test_a_journal_is_whole_only_without_any_damage(path, damage):
     lines = make_lines(6)
     path.write_bytes(b"".join(lines))
     upto = list(scan(path))[4].position
-    assert is_whole(path, upto) and is_whole(path, START)
+    assert LocalJournal(path).is_whole(upto) and LocalJournal(path).is_whole(START)
     damage(lines)
     path.write_bytes(b"".join(lines))
-    assert not is_whole(path, upto)
-    assert is_whole(path, START)
+    assert not LocalJournal(path).is_whole(upto)
+    assert LocalJournal(path).is_whole(START)
 
 
 def test_a_journal_that_ends_early_is_not_whole(path):
@@ -138,7 +140,7 @@ def test_a_journal_that_ends_early_is_not_whole(path):
     path.write_bytes(b"".join(lines))
     upto = list(scan(path))[4].position
     path.write_bytes(b"".join(lines[:3]))
-    assert not is_whole(path, upto)
+    assert not LocalJournal(path).is_whole(upto)
 
 
 def test_swapped_lines_are_told_and_none_is_lost(path):
@@ -187,14 +189,25 @@ def test_scanning_goes_on_after_a_position(path):
     assert found.position == everything[-1].position
 
 
-@pytest.mark.parametrize("wrong", [Position(2, "f" * 16, 0), Position(9, NO_SUM, 10**6)])
+@pytest.mark.parametrize("wrong", [Position(2, "f" * 16), Position(9, NO_SUM, 10**6)])
 def test_a_position_that_does_not_fit_starts_over(path, wrong):
     """A journal that does not have the named line there is read from its beginning."""
     lines = make_lines(3)
-    after = Position(wrong.seq, wrong.sum, wrong.offset or len(lines[0]) + len(lines[1]))
+    after = Position(wrong.seq, wrong.hash, wrong.hint or len(lines[0]) + len(lines[1]))
     seqs, found = scanned(path, b"".join(lines), after)
     assert seqs == [1, 2, 3]
     assert not found.anchored
+
+
+@pytest.mark.parametrize("hint", [None, 0, 7, 10**6, "page 3"])
+def test_a_position_is_found_whatever_its_hint_says(path, hint):
+    """The hint only saves time: without a right one the line is looked for."""
+    lines = make_lines(6)
+    path.write_bytes(b"".join(lines))
+    third = list(scan(path))[2].position
+    found = scan(path, Position(third.seq, third.hash, hint))
+    assert [line.seq for line in found] == [4, 5, 6]
+    assert (found.anchored, found.begun) == (True, third)
 
 
 @settings(max_examples=150, deadline=None)
@@ -237,11 +250,12 @@ def test_the_longest_line_is_found_from_its_end(tmp_path: Path) -> None:
     first, last = encode_line(1, "2026-01-01T00:00:00.000Z", b'{"event":"note"}', NO_SUM)
     shortest, _ = encode_line(2, "2026-01-01T00:00:00.000Z", b'{"event":"note","text":""}', last)
     text = b"x" * (LINE_MAX - len(shortest))
-    longest, last = encode_line(2, "2026-01-01T00:00:00.000Z", b'{"event":"note","text":"%b"}' % text, last)
+    longest, _ = encode_line(2, "2026-01-01T00:00:00.000Z", b'{"event":"note","text":"%b"}' % text, last)
     assert len(longest) == LINE_MAX
     path = tmp_path / "events.jsonl"
     path.write_bytes(first + longest)
-    assert last_position(path) == Position(2, last, len(first) + LINE_MAX)
+    found = LocalJournal(path).last()
+    assert found is not None and (found.seq, found.hint) == (2, len(first) + LINE_MAX)
 
 
 def test_a_line_of_any_length_is_read_in_bounded_memory(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-r"""One event, one line: JSON that proves itself and the line before it.
+r"""One event, one line of a journal: JSON that proves itself and the line before it.
 
     {"seq":12,"ts":"2026-01-09T14:30:22.123Z","v":1,"event":"node_exit",...,"prev":"16 hex","sum":"16 hex"}\n
 
@@ -6,26 +6,90 @@ r"""One event, one line: JSON that proves itself and the line before it.
 line before, sixteen zeros in the first. Envelope members stand exactly there: seq, ts, v first, prev and
 sum last, without spaces. Every format version keeps this frame, so that a line written by a newer Holdfast
 is told from damage.
+
+Events of a newer minor version, which this one does not know, read as `Unknown`.
 """
 
 from __future__ import annotations
 
+import operator
 import re
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import reduce
 from hashlib import sha256
+from typing import Any
+from uuid import UUID
 
 import msgspec
 
-from holdfast.errors import FormatTooNewError, ValueRefusedError
+from holdfast.errors import CheckpointCorruptionError, FormatTooNewError, ValueRefusedError
+from holdfast.events import KINDS, Event, NodeExited, OnceRecorded, PipelineDeclared, ValueMigrated
+from holdfast.journal.upgrade import FORMAT, upgrade
+from holdfast.stores.protocols import Position
+from holdfast.wording import all_writable
 
-FORMAT = 1
 LINE_MAX = 16 << 20
 NO_SUM = "0" * 16
 RESERVED = ("seq", "ts", "v", "prev", "sum")
 
 SUM_BYTES = len(b',"sum":""}\n') + 16
 PREV_BYTES = len(b',"prev":""') + 16
+CARRYING_RAW = frozenset({PipelineDeclared, NodeExited, ValueMigrated, OnceRecorded})
+
+EVENT_MAX = LINE_MAX - 1024
+"""Bytes of an event in other people's words: a line of the journal, and some room for what stands around it."""
+
 _HEAD = re.compile(rb'\{"seq":([1-9]\d{0,17}),"ts":"([0-9TZ:.+-]{1,40})","v":([1-9]\d{0,8}),')
 _TAIL = re.compile(rb',"prev":"([0-9a-f]{16})","sum":"([0-9a-f]{16})"\}\n')
+
+
+# What would silently become text: it is refused instead.
+_NO_WORDS = (bytes, bytearray, datetime, date, timedelta, UUID, Decimal)
+_KNOWN = frozenset(kind.__struct_config__.tag for kind in KINDS)
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(reduce(operator.or_, KINDS))
+_well_formed = msgspec.json.Decoder(msgspec.Raw).decode
+_members = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """An event this version does not know, or no event at all. It changes nothing and is kept as it is."""
+
+    event: str
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One good line: `raw` with its newline; `hint` as its position has it."""
+
+    seq: int
+    ts: str
+    raw: bytes
+    hint: Any = None
+
+    def event(self) -> dict[str, Any]:
+        """The event in today's format: seq, ts and its own fields, without v, prev and sum."""
+        event = _members(self.raw)
+        v = event.pop("v")
+        del event["prev"], event["sum"]
+        return upgrade(event, v)
+
+    @property
+    def sum(self) -> str:
+        return self.raw[-SUM_BYTES + 8 : -3].decode("ascii")
+
+    @property
+    def prev(self) -> str:
+        return self.raw[-SUM_BYTES - 17 : -SUM_BYTES - 1].decode("ascii")
+
+    @property
+    def hash(self) -> str:
+        """The hash of its event without its chain."""
+        return hash_of(self.raw)
+
+    @property
+    def position(self) -> Position:
+        return Position(self.seq, self.hash, self.hint)
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False):
@@ -122,3 +186,54 @@ def _strict(line: bytes, frame_start: re.Match[bytes], frame_end: re.Match[bytes
     if envelope != framed:
         raise LineDamaged("a member of its envelope is there twice")
     return envelope
+
+
+def hash_of(line: bytes) -> str:
+    """The hash of a line's event without its chain: of all bytes before `,"prev":`."""
+    return sha256(memoryview(line)[: -SUM_BYTES - PREV_BYTES]).hexdigest()[:16]
+
+
+def encode_event(event: Event) -> bytes:
+    """The JSON object of `event`, tag first, without the journal's envelope."""
+    data = _encoder.encode(event)
+    if type(event) in CARRYING_RAW:
+        _well_formed(data)  # a raw value is copied as it is: what cannot be read back must not be written
+    return data
+
+
+def checked_event(event: Event) -> Event:
+    """`event`, which holds other people's words, as it will be read back; what the journal cannot hold is refused.
+
+    Lone surrogates are spelt out; anything that is not of its field's type would make the journal unreadable. One
+    that is too long is the mistake of whoever says it: in the journal it would stop all others, too.
+    """
+    name = type(event).__struct_config__.tag
+    try:
+        found = msgspec.convert(all_writable(msgspec.to_builtins(event, builtin_types=_NO_WORDS)), type(event))
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ValueRefusedError(f"{name}: {error}.", where="event") from None
+    size = len(encode_event(found))
+    if size > EVENT_MAX:
+        words = f"{name}: {size} bytes are more than the {EVENT_MAX} that one line of the journal holds."
+        raise ValueRefusedError(words, where="event", fix="Keep it in a file.")
+    return found
+
+
+def decode_event(line: bytes) -> Event | Unknown:
+    """The event in a journal line whose checksum was verified. A known one that does not read is damage."""
+    try:
+        event: Event = _decoder.decode(line)
+    except msgspec.ValidationError as error:
+        name = _name_in(line)
+        if name in _KNOWN:
+            raise CheckpointCorruptionError(
+                f"A line of the journal ({name}) does not read: {error}.",
+                fix="Was it written by another version of Holdfast?",
+            ) from error
+        return Unknown(name)
+    return event
+
+
+def _name_in(line: bytes) -> str:
+    name = msgspec.json.decode(line, type=dict[str, Any]).get("event")
+    return name if isinstance(name, str) else ""

@@ -1,6 +1,6 @@
 """Reading a journal, read-only: every good line, and what is wrong with the rest.
 
-Rules. A line is good if it proves itself (`codec.check_line`). It *continues* the journal if its `prev` is
+Rules. A line is good if it proves itself (`lines.check_line`). It *continues* the journal if its `prev` is
 the sum of the last good line and its number is higher. A repaired journal has jumps in its numbers but is
 chained without a break, so a jump alone is no damage; a broken chain is.
 
@@ -10,6 +10,7 @@ chained without a break, so a jump alone is no damage; a broken chain is.
 - Something that is no regular file is damage, and never followed.
 - Bad lines followed by a good one are damage. Bad bytes with no good line after them are the torn tail. Where it
   begins, `position` ends: whoever appends cuts it off first.
+- The line that a position names stands where its hint says, or is looked for: a repair moves and chains it anew.
 - Readers take no lock, and lines are written over room that they may have read before. So whatever
   does not continue a good line is read a second time, together with the room before it.
 - What stands behind a good line on the same line is judged by itself: room (see there) is nothing, anything else
@@ -23,77 +24,71 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from array import array
 from bisect import bisect_left
 from codecs import BOM_UTF8
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from holdfast.journal.codec import LINE_MAX, NO_SUM, SUM_BYTES, Envelope, LineDamaged, check_line, sum_after
-from holdfast.journal.room import ROOM_MAX, is_room
-from holdfast.journal.upgrade import upgrade
+from holdfast.errors import ForbiddenError, StorageError
+from holdfast.journal.lines import (
+    LINE_MAX,
+    NO_SUM,
+    Line,
+    LineDamaged,
+    check_line,
+    hash_of,
+    sum_after,
+)
+from holdfast.journal.preallocation import ROOM_MAX, is_room
 from holdfast.stores import readable
+from holdfast.stores.protocols import START, Position
 
 _BLOCK = 1 << 20
 _SECOND_LOOKS_MAX = 100
 _DAMAGE_TOLD = 100  # a journal of garbage must not become a list of a million complaints
 _LINE_END = re.compile(rb',"prev":"[0-9a-f]{16}"(,"sum":"([0-9a-f]{16})"\})')
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+Pread = Callable[[int, int], bytes]
+"""So many bytes from there on, fewer only at the end: `os.pread` of an open file, or a slice."""
 
 
-class Position(msgspec.Struct, frozen=True, array_like=True):
-    """A place in a journal: after the line `seq`, whose sum is `sum`, at byte `offset`."""
+class End(msgspec.Struct, frozen=True):
+    """Where a line ends: its number, its sum, and the byte after it."""
 
     seq: int
     sum: str
     offset: int
 
 
-START = Position(0, NO_SUM, 0)
+NOWHERE = End(0, NO_SUM, 0)
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
-    """One good line: `raw` with its newline, `end` the byte after it."""
-
-    seq: int
-    ts: str
-    raw: bytes
-    end: int
-    sum: str
-
-    def event(self) -> dict[str, Any]:
-        """The event in today's format: seq, ts and its own fields, without v, prev and sum."""
-        event = _decode(self.raw)
-        v = event.pop("v")
-        del event["prev"], event["sum"]
-        return upgrade(event, v)
-
-    @property
-    def position(self) -> Position:
-        return Position(self.seq, self.sum, self.end)
-
-
-def scan(path: Path, after: Position | None = None) -> Scan:
+def scan(path: Path, after: Position | None = None) -> FileScan:
     """Iterate over the good lines after `after`; what was found stands in the result afterwards."""
-    return Scan(path, after)
+    return FileScan(path, after)
 
 
 class Scan:
-    """One pass over a journal. `position` moves as lines are yielded; the findings are whole at the end."""
+    """One pass over a journal. `end` moves as lines are yielded; the findings are whole when it is over."""
 
-    def __init__(self, path: Path, after: Position | None = None) -> None:
-        self.path = path
-        self.position = after or START
-        self.anchored = True  # the line that `after` names is there; if not, the pass starts at byte 0
+    def __init__(self, after: Position | None = None) -> None:
+        self.begun = START
+        self.anchored = True
         self.torn = 0  # bytes after the last line that counts
         self.repeated = 0  # duplicates among these
         self.damage: list[str] = []
-        self.missing: list[tuple[int, int]] = []  # first and last number of each gap in the chain
-        self.late: list[Line] = []  # good lines that stand after one with a higher number
+        self.missing: list[tuple[int, int]] = []
+        self.late: list[Line] = []
+        self.end = NOWHERE
+        self._after = after or START
+        self._last = b""
         self._late_sums: dict[int, int] = {}
         self._sums = array("Q")
         self._seqs = array("Q")
@@ -102,53 +97,44 @@ class Scan:
         self._looked_again_at = -1
         self._second_looks = 0
 
-    def __iter__(self) -> Iterator[Line]:
-        try:
-            fd = readable.open_regular(os.fspath(self.path))
-        except FileNotFoundError:
-            self._start_over()
-            return
-        except OSError as error:
-            if error.errno not in readable.NO_FILE:
-                raise  # a file that may not be read could be a journal; a link, a folder, a socket is nobody's
-            self._start_over()
-            self.damage.append("what stands there is no regular file")
-            return
-        try:
-            with readable.naming(self.path):
-                yield from self._lines(fd)
-        finally:
-            os.close(fd)
+    @property
+    def position(self) -> Position:
+        if not self._last:
+            return self.begun
+        return Position(self.end.seq, hash_of(self._last), self.end.offset)
 
     def _start_over(self) -> None:
-        self.anchored = self.position == START
-        self.position = START
+        self.anchored = not self._after.seq
 
-    def _lines(self, fd: int) -> Iterator[Line]:
-        if self.position != START and line_ending_at(fd, self.position.offset) != self.position:
-            self.anchored = False
-            self.position = START
-        self._first = self.position.seq
-        while not (yield from self._pass(fd)):
+    def lines(self, pread: Pread) -> Iterator[Line]:
+        """The good lines after the position; from the first line on if that is not there."""
+        if self._after.seq:
+            anchor = find(pread, self._after)
+            self.anchored = anchor is not None
+            if anchor is not None:
+                self.end = End(anchor.seq, anchor.sum, anchor.hint)
+                self.begun = anchor.position
+        self._first = self.end.seq
+        while not (yield from self._pass(pread)):
             pass
 
-    def _pass(self, fd: int) -> Generator[Line, None, bool]:
+    def _pass(self, pread: Pread) -> Generator[Line, None, bool]:
         """Yield what follows the position; False if what came then has to be read a second time."""
-        last = self.position.offset
-        pieces = _split(fd, max(0, last - 1))  # from the byte where the last line read has its newline, or room
+        last = self.end.offset
+        pieces = _split(pread, max(0, last - 1))  # from the byte where the last line read has its newline, or room
         if last:
-            last = self._after(self.position.seq, last, *next(pieces, (b"\n", last)))
+            last = self._behind(self.end.seq, last, *next(pieces, (b"\n", last)))
         for piece, end in pieces:
             if is_room(piece):
                 continue
             raw = piece if end > len(piece) else self._without_mark(piece)
             line = self._judge(raw, end)
-            if (line is None or _prev(line) != self.position.sum) and self._is_worth_a_second_look():
+            if (line is None or line.prev != self.end.sum) and self._is_worth_a_second_look():
                 return False
             if line is not None and self._place(line):
                 yield line
-            last = end if line is None else self._after(line.seq, line.end, raw[len(line.raw) - 1 :], end)
-        self.torn = max(0, last - self.position.offset)
+            last = end if line is None else self._behind(line.seq, line.hint, raw[len(line.raw) - 1 :], end)
+        self.torn = max(0, last - self.end.offset)
         return not (self.torn and self._is_worth_a_second_look())
 
     def _without_mark(self, first: bytes) -> bytes:
@@ -159,15 +145,15 @@ class Scan:
 
     def _is_worth_a_second_look(self) -> bool:
         """Whether what does not fit may be a write under way, whose second half we met before its first."""
-        if self._looked_again_at == self.position.offset or self._second_looks >= _SECOND_LOOKS_MAX:
+        if self._looked_again_at == self.end.offset or self._second_looks >= _SECOND_LOOKS_MAX:
             return False
-        self._looked_again_at = self.position.offset
+        self._looked_again_at = self.end.offset
         self._second_looks += 1
         self.repeated = 0
         self._bad.clear()
         return True
 
-    def _after(self, seq: int, line_end: int, behind: bytes, end: int) -> int:
+    def _behind(self, seq: int, line_end: int, behind: bytes, end: int) -> int:
         """Where that ends which counts of a good line and of what stands behind it on the same line."""
         if behind == b"\n" or is_room(behind):
             return line_end
@@ -184,14 +170,10 @@ class Scan:
     def _judge(self, raw: bytes, end: int) -> Line | None:
         """The line if it proves itself; a bad one waits until a good one shows that it is no tail."""
         try:
-            if not raw:
-                raise LineDamaged(f"longer than {LINE_MAX} bytes")
-            line, envelope = _first_line(raw)
+            return _good_line(raw, end)
         except LineDamaged as damaged:
             self._note_bad(f"the line ending at byte {end} is damaged: {damaged}")
             return None
-        end += len(line) - len(raw)
-        return Line(envelope.seq, envelope.ts, line, end, envelope.sum)
 
     def _note_bad(self, words: str) -> None:
         if len(self._bad) < _DAMAGE_TOLD:
@@ -199,30 +181,33 @@ class Scan:
 
     def _place(self, line: Line) -> bool:
         """Whether the line comes next; if not, what that means is noted."""
-        if line.seq <= self.position.seq and self._is_duplicate(line):
+        seq, sum_ = line.seq, line.sum
+        if seq <= self.end.seq and self._is_duplicate(line):
             self.repeated += 1
-            self._note_bad(f"line {line.seq} stands there a second time")
+            self._note_bad(f"line {seq} stands there a second time")
             return False
         self.damage += self._bad
         self._bad.clear()
         self.repeated = 0
-        if line.seq <= self.position.seq:
+        if seq <= self.end.seq:
             self._place_late(line)
-            self.position = Position(self.position.seq, self.position.sum, line.end)
+            self.end = End(self.end.seq, self.end.sum, line.hint)
             return False
-        if _prev(line) != self.position.sum:
-            self._note_break(line.seq)
-        self._seqs.append(line.seq)
-        self._sums.append(int(line.sum, 16))
-        self.position = line.position
+        if line.prev != self.end.sum:
+            self._note_break(seq)
+        self._seqs.append(seq)
+        self._sums.append(int(sum_, 16))
+        self.end = End(seq, sum_, line.hint)
+        self._last = line.raw
         return True
 
     def _note_break(self, seq: int) -> None:
-        if seq > self.position.seq + 1:
-            self.missing.append((self.position.seq + 1, seq - 1))
-            self.damage.append(f"{lines_named(self.position.seq + 1, seq - 1)} missing")
+        last = self.end.seq
+        if seq > last + 1:
+            self.missing.append((last + 1, seq - 1))
+            self.damage.append(f"{lines_named(last + 1, seq - 1)} missing")
         else:
-            self.damage.append(f"line {seq} does not continue line {self.position.seq}")
+            self.damage.append(f"line {seq} does not continue line {last}")
 
     def _is_duplicate(self, line: Line) -> bool:
         # Of lines before `after` nothing is known here but that they were complete.
@@ -232,7 +217,7 @@ class Scan:
         if self._sum_of(line.seq) is None:
             self.late.append(line)
             self._late_sums[line.seq] = int(line.sum, 16)
-            self.damage.append(f"line {line.seq} stands after line {self.position.seq}")
+            self.damage.append(f"line {line.seq} stands after line {self.end.seq}")
         else:
             self.damage.append(f"there are two different lines {line.seq}; the first is kept")
 
@@ -244,23 +229,80 @@ class Scan:
         return self._late_sums.get(seq)
 
 
-def is_whole(path: Path, upto: Position) -> bool:
-    """Whether every line up to there proves itself and continues the one before it.
+class FileScan(Scan):
+    """The same over a file, which is opened when iterating begins. OSErrors come as StorageError."""
+
+    def __init__(self, path: Path, after: Position | None = None) -> None:
+        super().__init__(after)
+        self.path = path
+
+    def __iter__(self) -> Iterator[Line]:
+        with telling(self.path):
+            try:
+                fd = readable.open_regular(os.fspath(self.path))
+            except FileNotFoundError:
+                self._start_over()
+                return
+            except OSError as error:
+                if error.errno not in readable.NO_FILE:
+                    raise  # a file that may not be read could be a journal; a link, a folder, a socket is nobody's
+                self._start_over()
+                self.damage.append("what stands there is no regular file")
+                return
+            try:
+                yield from self.lines(partial(os.pread, fd))
+            finally:
+                os.close(fd)
+
+
+@contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """An OSError of reading the journal comes out as what people are told of it."""
+    try:
+        yield
+    except OSError as error:
+        readable.name(error, path)
+        if error.errno not in readable.FORBIDDEN:
+            raise StorageError.from_os(error, "read") from error
+        # A journal is never set aside unread: it may be whole, and it is the truth.
+        fix = f"What was recorded is safe. Let yourself read it: chmod u+rw {shlex.quote(os.fspath(path))}"
+        raise ForbiddenError(f"Could not read {path}: {error.strerror}.", fix=fix) from error
+
+
+def is_whole(pread: Pread, upto: Position) -> bool:
+    """Whether every line up to there, where the hint must be right, proves itself and continues the one before it.
 
     Much cheaper than a scan, for those who know what the lines say; what is wrong, only a scan can tell.
     """
-    if upto == START:
+    if not upto.seq:
         return True
     last = NO_SUM.encode()
-    with readable.opened(path) as fd:
-        for raw, end in _split(fd, 0):
-            if end >= upto.offset:
-                begin = end - len(raw)
-                return sum_after(raw[: upto.offset - 1 - begin] + b"\n", last) == upto.sum.encode()
-            last = sum_after(raw, last)
-            if not last:
-                return False
+    for raw, end in _split(pread, 0):
+        if end >= upto.hint:
+            line = raw[: upto.hint - 1 - (end - len(raw))] + b"\n"
+            return bool(sum_after(line, last)) and hash_of(line) == upto.hash
+        last = sum_after(raw, last)
+        if not last:
+            return False
     return False
+
+
+def find(pread: Pread, position: Position) -> Line | None:
+    """The line that the position names: where its hint says, or anywhere else."""
+    if isinstance(position.hint, int):
+        line = line_ending_at(pread, position.hint)
+        if line is not None and (line.seq, line.hash) == (position.seq, position.hash):
+            return line
+    begin = b'{"seq":%d,' % position.seq
+    for raw, end in _split(pread, 0):
+        if raw.startswith(begin):
+            try:
+                line = _good_line(raw, end)
+            except LineDamaged:
+                continue
+            if line.hash == position.hash:
+                return line
+    return None
 
 
 def lines_named(first: int, last: int) -> str:
@@ -268,15 +310,18 @@ def lines_named(first: int, last: int) -> str:
     return f"line {first} is" if first == last else f"lines {first} to {last} are"
 
 
-def _first_line(raw: bytes) -> tuple[bytes, Envelope]:
-    """The good line that `raw` is, or begins with."""
+def _good_line(raw: bytes, end: int) -> Line:
+    """The good line that `raw`, which ends at byte `end`, is or begins with; else LineDamaged."""
+    if not raw:
+        raise LineDamaged(f"longer than {LINE_MAX} bytes")
     try:
-        return raw, check_line(raw)
+        line, envelope = raw, check_line(raw)
     except LineDamaged:
         line = bytes(_framed(raw))
         if line == raw:
             raise
-        return line, check_line(line)
+        envelope = check_line(line)
+    return Line(envelope.seq, envelope.ts, line, end + len(line) - len(raw))
 
 
 def _framed(raw: bytes | bytearray) -> bytes | bytearray:
@@ -294,18 +339,14 @@ def _framed(raw: bytes | bytearray) -> bytes | bytearray:
     return raw
 
 
-def _prev(line: Line) -> str:
-    return line.raw[-SUM_BYTES - 17 : -SUM_BYTES - 1].decode("ascii")
-
-
-def _split(fd: int, offset: int) -> Iterator[tuple[bytes, int]]:
+def _split(pread: Pread, offset: int) -> Iterator[tuple[bytes, int]]:
     """Each line with its newline, and the byte after it; the last may lack its newline.
 
     Of a line over LINE_MAX nothing is kept but the good line that it may begin with: the rest comes as no bytes.
     """
     held = bytearray()
     too_long = False
-    while block := os.pread(fd, _BLOCK, offset):
+    while block := pread(_BLOCK, offset):
         begin = 0
         while (end := block.find(b"\n", begin) + 1) > 0:
             piece = block[begin:end]
@@ -334,32 +375,31 @@ def _in_front(held: bytearray) -> bytes:
     return bytes(line) if len(line) < len(held) else b""
 
 
-def line_ending_at(fd: int, end: int) -> Position | None:
-    """The position after the good line that ends at byte `end`; None if none does."""
+def line_ending_at(pread: Pread, end: int) -> Line | None:
+    """The good line that ends at byte `end`; None if none does."""
     size = 4096
     while end > 0:
         start = max(0, end - size)
-        block = os.pread(fd, end - start, start)
+        block = pread(end - start, start)
         if len(block) < end - start:
             return None
         newline = block.rfind(b"\n", 0, len(block) - 1)
         if newline >= 0 or start == 0 or size >= LINE_MAX:
-            return _position_of(b"".join((memoryview(block)[newline + 1 : -1], b"\n")), end)
+            return _checked(b"".join((memoryview(block)[newline + 1 : -1], b"\n")), end)
         size *= 8
     return None
 
 
-def last_position(path: Path) -> Position | None:
-    """The position after the last line, found from the end; None if what stands there is no good line."""
-    with readable.opened(path) as fd:
-        begin = max(0, os.fstat(fd).st_size - 2 * ROOM_MAX)
-        written = os.pread(fd, 2 * ROOM_MAX, begin).rstrip(b" \n")
-        return line_ending_at(fd, begin + len(written) + 1)
+def last_line(pread: Pread, size: int) -> Line | None:
+    """The last line of a journal of `size` bytes, found from its end; None if no good one stands there."""
+    begin = max(0, size - 2 * ROOM_MAX)
+    written = pread(2 * ROOM_MAX, begin).rstrip(b" \n")
+    return line_ending_at(pread, begin + len(written) + 1)
 
 
-def _position_of(raw: bytes, end: int) -> Position | None:
+def _checked(raw: bytes, end: int) -> Line | None:
     try:
         envelope = check_line(raw)
     except LineDamaged:
         return None
-    return Position(envelope.seq, envelope.sum, end)
+    return Line(envelope.seq, envelope.ts, raw, end)

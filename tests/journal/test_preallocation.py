@@ -6,13 +6,13 @@ import os
 import pytest
 
 from holdfast.errors import CheckpointCorruptionError, StorageError
-from holdfast.journal.codec import LINE_MAX
-from holdfast.journal.log import EventLog
+from holdfast.journal.lines import LINE_MAX
+from holdfast.journal.log import LocalJournal
+from holdfast.journal.preallocation import ROOM_MAX, room_after
+from holdfast.journal.read import scan
 from holdfast.journal.repair import repair
-from holdfast.journal.room import ROOM_MAX, room_after
-from holdfast.journal.scan import is_whole, last_position, line_ending_at, scan
 
-from .journal_lines import make_lines
+from .journal_lines import Appender, make_lines
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def log(path):
-    with EventLog(path, makes_room=True) as log:
+    with Appender(path, preallocates=True) as log:
         yield log
 
 
@@ -61,8 +61,8 @@ def test_room_given_back_leaves_the_very_lines(path, log):
     """The file is then what a log without room would have written; giving back twice is no harm."""
     for _ in range(3):
         log.append({"event": "e"})
-    log.give_room_back()
-    log.give_room_back()
+    log.close()
+    log.close()
     assert path.read_bytes() == b"".join(line.raw for line in scan(path))
     assert path.read_bytes().endswith(b"}\n")
     log.append({"event": "more"})
@@ -72,11 +72,11 @@ def test_room_given_back_leaves_the_very_lines(path, log):
 def test_others_write_into_the_room_and_are_heard(path, log):
     """With or without room of their own; they leave one object a line behind."""
     log.append({"event": "mine"})
-    with EventLog(path) as other:
+    with Appender(path) as other:
         other.append({"event": "theirs"})
     assert log.has_news()
     assert [json.loads(line)["event"] for line in path.read_bytes().splitlines()] == ["mine", "theirs"]
-    batch = log.begin()
+    batch = log.begin(log.position)
     assert [line.event()["event"] for line in batch.foreign] == ["theirs"]
     batch.abort()
     log.append({"event": "again"})
@@ -103,7 +103,7 @@ def test_a_reader_who_is_overtaken_by_the_writer_meets_no_damage(path, log, pad)
 def test_a_line_of_others_that_is_larger_than_the_room_stays_whole(path, log):
     """They make the file as long as they need."""
     log.append({"event": "mine"})
-    with EventLog(path) as other:
+    with Appender(path) as other:
         other.append({"event": "theirs", "pad": "x" * 3 * ROOM_MAX})
     log.append({"event": "again"})
     assert seqs(path) == [1, 2, 3]
@@ -112,13 +112,13 @@ def test_a_line_of_others_that_is_larger_than_the_room_stays_whole(path, log):
 
 def test_a_killed_writer_leaves_room_that_the_next_one_uses(path):
     """Room is no torn tail: nothing is cut off, and nothing told."""
-    dead = EventLog(path, makes_room=True)
+    dead = Appender(path, preallocates=True)
     dead.append({"event": "last words"})
     del dead
     size = path.stat().st_size
-    with EventLog(path, makes_room=True) as log:
+    with Appender(path, preallocates=True) as log:
         log.append({"event": "next"})
-        assert (log.notices, path.stat().st_size) == ([], size)
+        assert (log.take_notices(), path.stat().st_size) == ([], size)
     assert seqs(path) == [1, 2]
 
 
@@ -128,9 +128,9 @@ def test_a_write_torn_at_any_byte_of_the_room_costs_only_itself(path):
     for part in range(1, len(second) - 1):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(first[:-1] + b"\n" + second[:part] + b" " * 500 + b"\n")
-        with EventLog(path) as log:
+        with Appender(path) as log:
             assert log.append({"event": "next"}) == 2
-            assert len(log.notices) == 1
+            assert len(log.take_notices()) == 1
         assert seqs(path) == [1, 2]
         assert path.read_bytes().startswith(first)
 
@@ -163,7 +163,7 @@ def test_damage_in_the_room_costs_no_line(path, spoiled):
     path.write_bytes(first + second[:-1] + spoiled + b" " * 100 + b"\n")
     found = scan(path)
     assert [line.seq for line in found] == [1, 2]
-    assert (found.damage, found.position.offset) == ([], len(first + second))
+    assert (found.damage, found.end.offset) == ([], len(first + second))
     assert found.torn
     assert repair(path, path.parent / "quarantine")
     assert path.read_bytes() == first + second
@@ -176,12 +176,11 @@ def test_a_position_means_the_same_with_room_and_without(path, log):
     log.append({"event": "two"})
     marks.append(log.position)
     for _ in range(2):
-        with open(path, "rb") as file:
-            assert [line_ending_at(file.fileno(), mark.offset) for mark in marks] == marks
-        assert all(is_whole(path, mark) for mark in marks)
-        assert last_position(path) == marks[-1]
+        assert [list(reading) and reading.begun for reading in (scan(path, marks[0]),)] == marks[:1]
+        assert all(LocalJournal(path).is_whole(mark) for mark in marks)
+        assert LocalJournal(path).last() == marks[-1]
         assert seqs(path) == [1, 2]
-        log.give_room_back()
+        log.close()
 
 
 def test_a_repaired_journal_is_found_by_the_one_who_has_the_old_one_open(path, log, tmp_path):
@@ -231,7 +230,7 @@ def test_a_journal_cut_short_in_use_is_missed(path, log):
     """Our own lines are gone: that is never written over."""
     log.append({"event": "one"})
     log.append({"event": "two"})
-    os.truncate(path, log.position.offset - 30)
+    os.truncate(path, log.position.hint - 30)
     with pytest.raises(CheckpointCorruptionError, match="does not contain line 2"):
         log.append({"event": "three"})
 
@@ -253,8 +252,8 @@ def test_the_last_line_is_found_behind_the_largest_room(path, log):
     """It is looked for from the end."""
     for _ in range(4):
         log.append({"event": "e", "pad": "x" * 2 * ROOM_MAX})
-        assert path.stat().st_size - log.position.offset in (0, ROOM_MAX)
-        assert last_position(path) == log.position
+        assert path.stat().st_size - log.position.hint in (0, ROOM_MAX)
+        assert LocalJournal(path).last() == log.position
 
 
 def test_a_last_line_without_its_newline_was_not_written_to_its_end(path):
@@ -268,20 +267,20 @@ def test_a_last_line_without_its_newline_was_not_written_to_its_end(path):
     rest = scan(path, whole.position)
     assert [line.seq for line in rest] == [1]
     assert not rest.anchored
-    assert last_position(path) is None
+    assert LocalJournal(path).last() is None
 
 
 def test_room_of_any_size_is_filled_to_its_end(path):
     """However the lines fit into it, nothing is cut off."""
     for number in range(60):
-        with EventLog(path.with_name(f"{number}.jsonl"), makes_room=True) as log:
+        with Appender(path.with_name(f"{number}.jsonl"), preallocates=True) as log:
             log.append({"event": "e"})
-            room = log._size - log.position.offset
+            room = log._size - log.position.hint
             log.append({"event": "e", "pad": "x" * (room - 180 - number)})
             for _ in range(3):
                 log.append({"event": "e"})
                 assert not log.has_news()
-            assert log.notices == []
+            assert log.take_notices() == []
             assert seqs(log.path) == [1, 2, 3, 4, 5]
 
 
@@ -289,16 +288,16 @@ def test_who_appends_nothing_leaves_the_room_of_a_dead_one(path, log):
     """Looking at a journal, even for writing, does not change it."""
     log.append({"event": "e"})
     before = path.read_bytes()
-    with EventLog(path, makes_room=True) as other:
+    with Appender(path, preallocates=True) as other:
         other.begin().abort()
-        other.give_room_back()
+        other.close()
     assert path.read_bytes() == before and before.endswith(b" \n")
 
 
 def test_a_line_that_was_synced_stands_before_a_long_one_that_lost_its_beginning(path, log):
     """A power cut keeps later sectors of a long line without the first: together they are too long for one."""
     log.append({"event": "synced", "pad": "x" * 8 * ROOM_MAX})
-    begin = log.position.offset
+    begin = log.position.hint
     before = path.read_bytes()
     log.append({"event": "lost", "pad": "y" * (LINE_MAX - 200)})
     after = path.read_bytes()
@@ -306,6 +305,6 @@ def test_a_line_that_was_synced_stands_before_a_long_one_that_lost_its_beginning
     path.write_bytes(first_sector + after[len(first_sector) :])
     found = scan(path)
     assert ([line.seq for line in found], found.damage) == ([1], [])
-    with EventLog(path) as reopened:
+    with Appender(path) as reopened:
         assert reopened.append({"event": "next"}) == 2
     assert seqs(path) == [1, 2]

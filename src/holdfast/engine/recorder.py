@@ -105,9 +105,16 @@ class LookingRecorder(NoRecorder):
 
     def __init__(self, objects: Objects, tmp: Path, run: RunRecorder) -> None:
         super().__init__(objects, tmp)
-        self.say = run.say  # type: ignore[method-assign]
-        self.before_paying = run.before_paying  # type: ignore[method-assign]
-        self.halt = run.halt  # type: ignore[method-assign]
+        self._run = run
+
+    def say(self, event: ev.Event) -> None:
+        self._run.say(event)
+
+    def before_paying(self, task: str) -> None:
+        self._run.before_paying(task)
+
+    def halt(self, error: OSError | StorageError) -> None:
+        self._run.halt(error)
 
 
 class RunRecorder(NoRecorder):

@@ -72,7 +72,7 @@ class Project:
 
     @property
     def directory(self) -> Path:
-        """The folder."""
+        """The project's folder."""
         return self._layout.root
 
     def __repr__(self) -> str:

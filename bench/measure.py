@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.journal.room import ROOM_MAX
+from holdfast.journal.preallocation import ROOM_MAX
 from holdfast.layout import JOURNAL, OBJECTS_DIR, STATE_DIR
 from holdfast.stores import disk
 

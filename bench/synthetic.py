@@ -13,15 +13,16 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.engine.drawing import draw
 from holdfast.folding import fold
-from holdfast.journal import bodies
-from holdfast.journal.log import EventLog
+from holdfast.journal.lines import encode_event
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.runs.history import encode_state
 from holdfast.runs.looking import loading
+from holdfast.runs.opening import open_journal
 from holdfast.snapshots import write_snapshot
 from holdfast.state import COMPLETED, RunState
 from holdfast.stores import atomic
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.objects import LocalObjects
+from holdfast.stores.protocols import START, Journal, Position
 from holdfast.views.summary import encode_summary
 
 RUN_ID = "synthetic"
@@ -36,20 +37,23 @@ def finished_run(project: Path, tasks: int) -> None:
     for folder in (run.dir, layout.objects, layout.tmp):
         atomic.make_dirs(folder, sync=False)
     state = RunState()
-    with EventLog(run.journal, lock_path=layout.append_lock, quarantine=run.quarantine) as journal:
-        _record(journal, state, list(_events(tasks)))
-        write_snapshot(run.dir, 1, encode_state(state, journal.position), tmp_dir=layout.tmp)
+    journal = open_journal(run)
+    position = _record(journal, state, list(_events(tasks)))
+    journal.close()
+    write_snapshot(run.dir, 1, encode_state(state, position), tmp_dir=layout.tmp)
     _write_summary(layout, run, state)
 
 
-def _record(journal: EventLog, state: RunState, events: list[ev.Event]) -> None:
+def _record(journal: Journal, state: RunState, events: list[ev.Event]) -> Position:
+    position = START
     for first in range(0, len(events), _BATCH):
-        batch = journal.begin()
+        batch = journal.begin(position)
         at = clock.now()
         for event in events[first : first + _BATCH]:
-            fold(state, event, batch.add(bodies.encode(event), clock.iso(at)), at)
-        batch.commit()
+            fold(state, event, batch.add(encode_event(event), clock.iso(at)), at)
+        position = batch.commit()
     journal.sync()
+    return position
 
 
 def _events(tasks: int) -> Iterator[ev.Event]:
@@ -84,7 +88,7 @@ def _task(task: str, step: str, parent: str) -> Iterator[ev.Event]:
 
 def _write_summary(layout: ProjectLayout, run: RunLayout, state: RunState) -> None:
     """checkpoint.json, which tells `status` that this is the run it means; the other views are not read."""
-    objects = ObjectStore(layout.objects, RUN_ID, layout.tmp, read_only=True)
+    objects = LocalObjects(layout.objects, RUN_ID, layout.tmp, read_only=True)
     picture = draw(state, loading(objects))
     objects.close()
     atomic.write_file(run.summary, encode_summary(picture), sync=False)

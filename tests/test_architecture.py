@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [
     {"runs"},
     {"engine", "recovery"},
     {"checkpoints", "executors", "views"},
-    {"booking", "context", "decisions", "desk", "given", "snapshots", "underway"},
+    {"context", "decisions", "host", "snapshots", "usage"},
     {"artifacts"},
     {"folding", "journal", "pipeline", "seals"},
     {"state"},
@@ -121,6 +121,16 @@ def test_engine_and_recovery_do_not_know_each_other() -> None:
         assert "engine" not in imported_units(path), path
 
 
+LOCAL_STORES = {"journal.log", "journal.read", "journal.repair", "journal.preallocation", "stores.lock"}
+
+
+def test_a_store_is_reached_through_its_protocol() -> None:
+    """Which implementation keeps a journal or a lease is decided in one module."""
+    for path in modules():
+        if unit_of(path) != "journal" and name_of(path) not in ("runs.opening", "testing.stores"):
+            assert not imported(path) & LOCAL_STORES, path
+
+
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_nothing_rebuilds_objects_or_runs_text(path: Path) -> None:
     """State is JSON: no pickle, marshal, eval, exec or yaml anywhere."""
@@ -164,6 +174,45 @@ def _is_opened_to_write(call: ast.Call) -> bool:
         set(mode) <= set("rwaxbt+") and set(mode) & set("wax+") for mode in modes
     )
     return opens or name in ("write_text", "write_bytes")
+
+
+ACCEPTS, OFFERS = "artifacts.acceptance", "artifacts.offers"
+PLACES = {
+    "event_of": {ACCEPTS},
+    "seals.write_seal": {ACCEPTS, "artifacts.sealed_files", "artifacts.memory"},
+    "Seal": {"artifacts.products"},
+    "tree.stage": {"artifacts.sealed_files"},
+    "tree.stage_file": {"artifacts.sealed_files"},
+    "tree.land": {"artifacts.sealed_files"},
+    "tree.write": {"artifacts.bookshelf"},  # memory files, drawn from their accepted sections
+    "ev.TaskAdopted": {OFFERS},
+    "ev.ValueMigrated": {OFFERS},
+}
+"""What happens to an output only when it is accepted, and where that is."""
+
+
+@pytest.mark.parametrize("call", PLACES)
+def test_only_acceptance_writes_seals_and_records_an_output(call: str) -> None:
+    """Whoever has an output to offer, a body, a found file or a person, comes the same way."""
+    found = {name_of(path) for path in modules() for _ in calls_of(path, call)}
+    assert found <= PLACES[call]
+
+
+def test_only_acceptance_says_that_an_attempt_gave_an_output() -> None:
+    found = {
+        name_of(path)
+        for path in modules()
+        for made in calls_of(path, "ev.NodeExited")
+        if any(key.arg == "status" and ast.unparse(key.value) == "COMPLETED" for key in made.keywords)
+    }
+    assert found == {OFFERS}
+
+
+def calls_of(path: Path, call: str) -> list[ast.Call]:
+    """The places in a module where something of this name is called, whichever object it belongs to."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    called = [node for node in nodes if isinstance(node, ast.Call)]
+    return [node for node in called if re.fullmatch(rf"(.*[._])?{re.escape(call)}", ast.unparse(node.func))]
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -10,7 +10,7 @@ import pytest
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError
 from holdfast.folding import FOLD_VERSION, REOPENED, fold
-from holdfast.journal import bodies
+from holdfast.journal.lines import decode_event
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, RunState, rounds_key
 from holdfast.values import digest
 
@@ -337,7 +337,7 @@ def test_a_persons_decisions_are_kept_with_who_what_and_outcome() -> None:
 
 def test_an_unknown_event_changes_only_the_number() -> None:
     """Events of a newer minor version are passed over."""
-    event = bodies.decode(b'{"seq":1,"event":"from_the_future","step_id":"a"}')
+    event = decode_event(b'{"seq":1,"event":"from_the_future","step_id":"a"}')
     state = RunState()
     fold(state, event, 7, 1.0)
     assert (state.seq, state.tasks) == (7, {})
@@ -363,7 +363,7 @@ def test_a_snapshot_is_nothing_but_a_saved_fold() -> None:
 def test_a_known_event_that_does_not_read_is_damage_not_news() -> None:
     """Only events of unknown names are passed over: a known one with other types is told."""
     with pytest.raises(CheckpointCorruptionError, match="node_exit"):
-        bodies.decode(b'{"event":"node_exit","step_id":1}')
+        decode_event(b'{"event":"node_exit","step_id":1}')
 
 
 def a_long_story() -> RunState:

@@ -21,7 +21,7 @@ from holdfast.errors import (
     UsageError,
     ValueRefusedError,
 )
-from holdfast.journal.log import EventLog
+from holdfast.journal.eventlog import EventLog
 from holdfast.snapshots import newest_snapshot, next_number, rotate, write_snapshot
 from holdfast.stores import disk
 from outside import OUTSIDE

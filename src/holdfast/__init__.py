@@ -15,7 +15,7 @@ from holdfast.pipeline.rewind import Rewind
 
 if TYPE_CHECKING:
     from holdfast.checkpoints import CheckpointManager
-    from holdfast.journal.log import EventLog
+    from holdfast.journal.eventlog import EventLog
     from holdfast.project import Project
 
 __all__ = [
@@ -32,7 +32,7 @@ __version__ = "0.1.0"
 
 _WHEN_ASKED_FOR = {
     "CheckpointManager": "holdfast.checkpoints",
-    "EventLog": "holdfast.journal.log",
+    "EventLog": "holdfast.journal.eventlog",
     "Project": "holdfast.project",
 }
 

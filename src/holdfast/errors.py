@@ -10,6 +10,7 @@
     ├── LockedError                      5    another process runs this project
     │   └── LockLostError                5    this process did, and no longer does
     └── StorageError                     6    disk full, I/O error, no descriptors: nothing is lost
+        ├── ForbiddenError               6    a file that this user may not read, or not change
         ├── InTheWayError                6    a link, or no folder, where a folder of artifacts belongs
         └── UnprintableError             6    stdout cannot take what was to be printed
 
@@ -124,6 +125,10 @@ class StorageError(HoldfastError):
             f"Could not {doing}{name}: {reason}.",
             fix="What was recorded is safe: mend that, then run the same command.",
         )
+
+
+class ForbiddenError(StorageError):
+    """What is kept there may not be read, or not be changed, by this user. It may be whole all the same."""
 
 
 class InTheWayError(StorageError):

@@ -1,6 +1,6 @@
 """What happened: one frozen struct per event, in the words of the journal.
 
-A field with its default value is not written. How an event becomes a line of the journal: `journal/bodies.py`.
+A field with its default value is not written. How an event becomes a line of the journal: `journal/lines.py`.
 """
 
 from __future__ import annotations

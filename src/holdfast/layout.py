@@ -11,7 +11,6 @@ TODOS_DB = "todos.db"
 OBJECTS_DIR = "objects"
 RUNS_DIR = "runs"
 TMP_DIR = "tmp"
-LOOSE_DIR = "loose"
 PACK_SUFFIX = ".pack"
 
 JOURNAL = "events.jsonl"
@@ -29,14 +28,9 @@ SEAL_SUFFIX = ".seal"
 PART_SUFFIX = ".part"
 
 
-def pack_path(objects: Path, run_id: str) -> Path:
-    """Where the small objects of a run are kept."""
-    return objects / f"{run_id}{PACK_SUFFIX}"
-
-
-def loose_path(objects: Path, sha: str) -> Path:
-    """Where a large object is kept."""
-    return objects / LOOSE_DIR / sha[:2] / sha[2:]
+def objects_path(objects: Path, run_id: str) -> Path:
+    """Where the objects of a run are kept."""
+    return objects / run_id
 
 
 class ProjectLayout:
@@ -95,6 +89,11 @@ class RunLayout:
     @property
     def journal(self) -> Path:
         return self.dir / JOURNAL
+
+    @property
+    def append_lock(self) -> Path:
+        """One for all runs of the project."""
+        return self.dir.parent.parent / APPEND_LOCK
 
     @property
     def summary(self) -> Path:

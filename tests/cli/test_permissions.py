@@ -101,11 +101,11 @@ def test_nothing_is_paid_for_that_could_not_be_put_anywhere(project: Project) ->
 
 def test_a_large_value_that_cannot_be_looked_at_is_not_lost(project: Project) -> None:
     """Its step is not run again for it, and what may not be entered is named."""
-    (loose,) = (project.root / ".holdfast/objects/loose").iterdir()
-    loose.chmod(0)
+    objects = project.root / ".holdfast/objects/r"
+    objects.chmod(0)
     said = project("resume")
-    loose.chmod(0o700)
-    assert said.code == 6 and str(loose) in said.err
+    objects.chmod(0o700)
+    assert said.code == 6 and str(objects) in said.err
     assert_goes_on(project)
 
 
@@ -158,7 +158,7 @@ def test_clean_removes_nothing_of_a_run_whose_copies_it_cannot_see(project: Proj
     objects.chmod(0o700)
     assert said.code == 6 and str(objects) in said.err
     assert project("clean", "--max-runs", "0").code == 0
-    assert not (objects / "r.pack").exists() and not list((project.root / ".holdfast/runs").iterdir())
+    assert not (objects / "r").exists() and not list((project.root / ".holdfast/runs").iterdir())
 
 
 def test_a_rename_that_is_refused_names_the_file_and_not_a_temporary(project: Project) -> None:

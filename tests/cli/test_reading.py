@@ -15,8 +15,8 @@ import pytest
 
 from holdfast.cli import main as cli
 from holdfast.cli.printing import print_json
-from holdfast.journal.scan import scan
-from holdfast.stores.lock import EngineLock
+from holdfast.journal.read import scan
+from holdfast.stores.lock import LocalLease
 
 from .conftest import Project
 
@@ -87,8 +87,8 @@ def test_a_lost_beginning_does_not_hide_the_run_that_goes_on(project: Project) -
         snapshot.unlink()
     lines = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
     (run / "events.jsonl").write_bytes(b"".join(lines[1:-1]))
-    lock = EngineLock(project.root / ".holdfast" / "engine.lock")
-    lock.acquire("going")
+    lock = LocalLease(project.root / ".holdfast" / "engine.lock")
+    lock.hold("going")
     try:
         said = project("list", "--json")
     finally:
@@ -239,8 +239,8 @@ def test_holder_is_that_of_this_run_only(project: Project) -> None:
     project.touch("gated")
     project.run("--run-id", "one")
     project.run("--run-id", "two", "-p", "n=1")
-    lock = EngineLock(project.root / ".holdfast" / "engine.lock")
-    lock.acquire("two")
+    lock = LocalLease(project.root / ".holdfast" / "engine.lock")
+    lock.hold("two")
     try:
         assert json.loads(project("status", "two", "--json").out)["holder"]["pid"] == os.getpid()
         assert json.loads(project("status", "one", "--json").out)["holder"] is None
@@ -254,7 +254,7 @@ def _cut_off(project: Project, run_id: str) -> None:
     folder = project.root / ".holdfast" / "runs" / run_id
     journal = folder / "events.jsonl"
     stop = next(line for line in scan(journal) if b'"event":"run_stopped"' in line.raw)
-    os.truncate(journal, stop.end - len(stop.raw))
+    os.truncate(journal, stop.hint - len(stop.raw))
     for name in os.listdir(folder):
         if name.startswith("checkpoint"):
             (folder / name).unlink()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.layout import ProjectLayout
-from holdfast.stores.lock import EngineLock
+from holdfast.stores.lock import LocalLease
 
 from .conftest import Project
 
@@ -105,9 +105,9 @@ def test_a_long_list_of_changes_is_folded_for_people_only(notes: Project) -> Non
     assert notes.run("-p", "topic=tides", "-p", "n=60", "--resume", "first").code == 0
     lose(notes)
     said = notes("recover", "--dry-run").out
-    assert "  keep 61 files -> .holdfast/objects/first.pack\n" in said
+    assert "  keep 61 files -> .holdfast/objects/first\n" in said
     listed = document(notes, "recover", "--dry-run")["actions"]
-    assert {"do": "keep", "path": "notes/n59.md", "to": ".holdfast/objects/first.pack"} in listed
+    assert {"do": "keep", "path": "notes/n59.md", "to": ".holdfast/objects/first"} in listed
 
 
 def test_recover_json_has_actions_reasons_and_evidence(notes: Project) -> None:
@@ -220,8 +220,8 @@ def test_recover_without_file_and_letter_asks_for_the_file(project: Project) -> 
 
 def test_recover_beside_an_engine_is_refused(notes: Project) -> None:
     """Exit status 5, as for any second engine."""
-    lock = EngineLock(ProjectLayout(notes.root).engine_lock)
-    lock.acquire("first")
+    lock = LocalLease(ProjectLayout(notes.root).engine_lock)
+    lock.hold("first")
     try:
         assert notes("recover").code == 5
         assert notes("recover", "--dry-run").code == 0

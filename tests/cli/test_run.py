@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main as cli
-from holdfast.stores.lock import EngineLock
+from holdfast.stores.lock import LocalLease
 
 from .conftest import Project
 
@@ -364,7 +364,7 @@ def test_redo_of_an_unknown_name_runs_nothing(project: Project) -> None:
     before = project.files()
     said = project.run("--redo", "draft[ch09]")
     assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("redo: there is no step or task 'draft[ch09]'. Did you mean draft[ch0")
+    assert said.err.startswith("redo (--redo): there is no step or task 'draft[ch09]'. Did you mean draft[ch0")
     assert project.files() == before
 
 
@@ -409,8 +409,8 @@ def test_quiet_prints_only_the_end(project: Project) -> None:
 def test_held_project_is_exit_5(project: Project) -> None:
     """While another engine holds the project, run refuses with exit 5 and one line naming the holder."""
     project.run()
-    lock = EngineLock(project.root / ".holdfast" / "engine.lock")
-    lock.acquire("other")
+    lock = LocalLease(project.root / ".holdfast" / "engine.lock")
+    lock.hold("other")
     try:
         said = project.run()
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forking import HUNG, KILLED, PATIENCE_S, processes
-from holdfast.journal.scan import scan
+from holdfast.journal.read import scan
 from holdfast.layout import ProjectLayout
 
 from . import victim

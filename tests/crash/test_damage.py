@@ -197,7 +197,7 @@ def test_damaged_derived_state_changes_nothing(
 def test_a_damaged_pack(tmp_path: Path, finished: Trial, how: str) -> None:
     """Files that are intact are trusted without their copies; only a lost value makes its step run again."""
     trial = copied(finished, tmp_path)
-    DAMAGE[how](ProjectLayout(trial.project).objects / f"{victim.RUN_ID}.pack")
+    DAMAGE[how](ProjectLayout(trial.project).objects / victim.RUN_ID / "0001.pack")
     result = trial.resume()
     assert result.status == "completed"
     assert bodies(trial.artifacts()) == bodies(finished.artifacts())

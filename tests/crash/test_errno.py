@@ -14,7 +14,7 @@ from tests.engine.projects import in_thread
 from holdfast import Context, Pipeline
 from holdfast.errors import EXIT_STORAGE, HoldfastError, StorageError
 from holdfast.stores import disk
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.objects import LocalObjects
 from sampling import SEED, sampled
 
 from .harness import Trial, uninterrupted
@@ -157,10 +157,11 @@ def test_a_disk_that_fails_under_a_paid_call_stops_the_run(tmp_path: Path) -> No
 
 def test_a_closed_store_takes_nothing_more(tmp_path: Path) -> None:
     """A body that outlives its run cannot append to the pack behind the next run's back."""
-    store = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp")
+    store = LocalObjects(tmp_path / "objects", "r", tmp_path / "tmp")
     store.put(b"kept")
+    store.sync()
     store.close()
-    size = (tmp_path / "objects" / "r.pack").stat().st_size
+    size = (tmp_path / "objects" / "r" / "0001.pack").stat().st_size
     with pytest.raises(StorageError, match="closed"):
         store.put(b"late")
-    assert (tmp_path / "objects" / "r.pack").stat().st_size == size
+    assert (tmp_path / "objects" / "r" / "0001.pack").stat().st_size == size

@@ -80,7 +80,7 @@ def test_a_memory_that_is_killed_while_it_is_written_ends_the_same(tmp_path: Pat
 
 
 def _accepted(trial: Trial) -> list[str]:
-    from holdfast.journal.scan import scan
+    from holdfast.journal.read import scan
 
     found = []
     for journal in trial.project.glob(".holdfast/runs/*/events.jsonl"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.scan import scan
+from holdfast.journal.read import scan
 from holdfast.layout import ProjectLayout
 from holdfast.project.run import RunResult
 from holdfast.project.verify import verify

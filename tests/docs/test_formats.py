@@ -239,9 +239,10 @@ def test_snapshot_proves_itself_and_names_its_line(project: Path) -> None:
     """The newest snapshot's hash and sidecar fit, and its position is a line of the journal."""
     path = max(run_dir(project).glob("checkpoint_*.json"))
     snapshot = read_snapshot(path.read_bytes())
-    seq, line_sum, offset = snapshot["position"]
-    journal = read_journal((run_dir(project) / "events.jsonl").read_bytes()[:offset])
-    assert (journal[-1]["seq"], journal[-1]["sum"]) == (seq, line_sum)
+    seq, line_hash, offset = snapshot["position"]
+    lines = (run_dir(project) / "events.jsonl").read_bytes()[:offset]
+    journal, last = read_journal(lines), lines.splitlines()[-1]
+    assert (journal[-1]["seq"], sha(last[: last.rindex(b',"prev":')])[:16]) == (seq, line_hash)
     assert {task for task, row in snapshot["state"]["tasks"].items() if row["status"] == "completed"} == set(
         done_tasks(journal)
     )
@@ -264,7 +265,7 @@ def test_artifacts_prove_themselves(project: Path) -> None:
 
 def test_pack_holds_every_object_that_the_journal_names(project: Path) -> None:
     """Accepted files, large values and large results of paid calls are in the pack, by hash."""
-    objects = read_pack((project / ".holdfast" / "objects" / "r1.pack").read_bytes())
+    objects = read_pack((project / ".holdfast" / "objects" / "r1" / "0001.pack").read_bytes())
     journal = read_journal((run_dir(project) / "events.jsonl").read_bytes())
     named = {record["sha256"] for event in journal for record in event.get("files", [])}
     named |= {event[ref] for event in journal for ref in ("value_ref", "result_ref") if event.get(ref)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import EventLog, Pipeline
-from holdfast.journal.scan import scan
+from holdfast.journal.read import scan
 from holdfast.layout import ProjectLayout
 
 PATIENCE_S = 30

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Context, Pipeline, Rewind
-from holdfast.artifacts.keeping import Artifacts
+from holdfast.artifacts.sealed_files import SealedFiles
 from holdfast.errors import StorageError, UsageError
 from holdfast.project.people import approve, decide, note, reject
 from holdfast.project.plan import make_plan
@@ -567,14 +567,14 @@ def test_a_restore_without_a_record_that_is_cut_off_finds_its_copy_again(
 ) -> None:
     """The edit stays where it is until it is replaced: only its seal knows which copy is meant."""
 
-    def failing(artifacts: Artifacts, record: object, seal: object) -> bool:
+    def failing(files: SealedFiles, record: object, seal: object) -> bool:
         raise OSError(errno.EIO, os.strerror(errno.EIO), "text.md")
 
     copied = Copied(tmp_path)
     copied.edit()
     copied.restore()
     with monkeypatch.context() as patch, pytest.raises(StorageError):
-        patch.setattr(Artifacts, "heal", failing)
+        patch.setattr(SealedFiles, "put_back", failing)
         copied.run()
     assert (copied.run().outputs["text"], copied.made) == ("words\n", [])
 

@@ -8,9 +8,10 @@ import pytest
 
 from holdfast import Pipeline
 from holdfast.engine.commit import Committer, Entry
-from holdfast.journal.log import EventLog
 from holdfast.state import RunState
 from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import START
+from holdfast.testing import MemoryJournal, MemoryLease
 
 
 class Waiting(Entry):
@@ -25,7 +26,9 @@ class Waiting(Entry):
 
 def committer_in(folder: Path) -> Committer:
     objects = ObjectStore(folder / "objects", "r1", folder / "tmp")
-    return Committer(EventLog(folder / "events.jsonl"), objects, lambda: None, RunState())
+    lease = MemoryLease()
+    lease.hold("r1")
+    return Committer(MemoryJournal(), objects, lease, RunState(), START)
 
 
 def test_a_run_does_not_end_while_something_waits_to_be_committed(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Pipeline
-from holdfast.journal.scan import last_position
+from holdfast.journal.log import LocalJournal
 from holdfast.project import people
 from holdfast.runs.listing import open_project
 from holdfast.stores import disk
@@ -20,10 +20,10 @@ from .projects import events_of, in_thread, journal_of
 def leave_half_a_line(project: Path) -> None:
     """As `holdfast note` does that is killed in the middle of its write."""
     journal = journal_of(project)
-    last = last_position(journal)
+    last = LocalJournal(journal).last()
     assert last is not None
     with open(journal, "r+b") as file:
-        file.seek(last.offset - 1)
+        file.seek(last.hint - 1)
         file.write(b'\n{"seq":%d,"ts":"2026-01-09T14:30:22Z","v":1,"ev' % (last.seq + 1))
 
 

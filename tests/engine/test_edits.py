@@ -293,7 +293,7 @@ def test_a_large_file_is_healed_from_its_copy_else_made_again(tmp_path: Path, ro
     pipe.run(dir=tmp_path)
     (tmp_path / "big.bin").write_bytes(b"short")
     if rotten:
-        (copy,) = [p for p in (tmp_path / ".holdfast" / "objects" / "loose").rglob("*") if p.is_file()]
+        (copy,) = [p for p in (tmp_path / ".holdfast" / "objects").rglob("*") if len(p.name) == 64]
         copy.write_bytes(b"rot")
     assert pipe.run(dir=tmp_path).status == "completed"
     assert (tmp_path / "big.bin").read_bytes() == b"0123456789" * 200_000
@@ -358,7 +358,7 @@ def test_a_rotten_copy_of_a_large_file_is_made_again_from_the_file(tmp_path: Pat
         return Path(ctx.out)
 
     run_id = pipe.run(dir=tmp_path).run_id
-    (copy,) = [p for p in (tmp_path / ".holdfast" / "objects" / "loose").rglob("*") if p.is_file()]
+    (copy,) = [p for p in (tmp_path / ".holdfast" / "objects").rglob("*") if len(p.name) == 64]
     copy.write_bytes(b"rotten")
     assert [found.problem for found in verify(ProjectLayout(tmp_path), run_id).findings] == ["no copy"]
     assert pipe.run(dir=tmp_path, resume=run_id).status == "completed"

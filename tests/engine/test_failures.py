@@ -21,7 +21,7 @@ from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempt, Attempts, Verdict
 from holdfast.engine.runner import Runner
 from holdfast.errors import StorageError
-from holdfast.executors.base import Call, Outcome
+from holdfast.executors.protocol import Call, Outcome
 from holdfast.stores import disk
 
 from .projects import events_of, exits_of, in_thread, say
@@ -255,7 +255,8 @@ def test_a_sync_body_that_ended_in_time_is_not_failed_for_a_slow_check(
     made, pipe = _runner_to_be(monkeypatch), Pipeline("p")
 
     def takes_for_ever(output: str) -> bool:
-        made[0]._expire(clock.monotonic() + 1000)
+        for attempt in made[0].board.running.values():
+            made[0].bodies._overdue(attempt)
         return True
 
     @pipe.step(timeout=500, check=takes_for_ever)
@@ -276,7 +277,7 @@ def test_a_body_whose_time_runs_out_just_as_it_ends_is_tried_again(
     def expire_meanwhile(attempts: Attempts, attempt: Attempt, outcome: Outcome) -> Verdict:
         attempt.outcome = None  # as it was when the deadline was looked at
         if attempt.number == 1:
-            made[0]._expire(clock.monotonic() + 1000)
+            made[0].bodies._overdue(attempt)
         return judge(attempts, attempt, outcome)
 
     monkeypatch.setattr(Attempts, "judge_outcome", expire_meanwhile)

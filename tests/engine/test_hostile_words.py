@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Context, Pipeline, Rewind
 from holdfast.errors import UsageError
-from holdfast.executors.processes import answer_error
+from holdfast.executors.pipe import answer_error
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.loader import load_pipeline
 from holdfast.project.run import execute

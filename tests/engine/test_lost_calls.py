@@ -51,7 +51,7 @@ def test_a_call_whose_result_is_lost_is_made_again(tmp_path: Path, how: str) -> 
     if how == "lost":
         shutil.rmtree(objects)
     else:
-        (pack,) = objects.glob("*.pack")
+        (pack,) = objects.glob("*/*.pack")
         pack.write_bytes(pack.read_bytes().replace(b"xxx", b"xox", 1))
     paid.fails = False
     assert paid.make().run(dir=tmp_path).status == "completed"

@@ -21,7 +21,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.context import current_task
 from holdfast.engine.attempt import Attempt
-from holdfast.engine.coroutines import Coroutines
+from holdfast.engine.host import StepHost
 from holdfast.engine.outcomes import Outcomes
 from holdfast.errors import InTheWayError, StorageError
 from holdfast.executors.processes import ProcessExecutor
@@ -64,21 +64,22 @@ class Shop:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("place", ["input", "output"])
+@pytest.mark.parametrize("place", ["input", "stage", "land"])
 def test_a_paid_call_that_is_under_way_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, is_async: bool
 ) -> None:
     """It ends within the grace period, and is on record with its step; nothing new begins, nothing is used up."""
-    shop, write = Shop(is_async=is_async), WorkTree.write
+    shop = Shop(is_async=is_async)
+    reals = {"stage": WorkTree.stage, "land": WorkTree.land}
 
-    def write_but_one(tree: WorkTree, rel: str, data: bytes, **how: Any) -> Any:
-        return shop.fail() if rel == "out.md" else write(tree, rel, data, **how)
+    def all_but_one(tree: WorkTree, *args: Any, **how: Any) -> Any:
+        return shop.fail() if "out.md" in args else reals[place](tree, *args, **how)
 
     with monkeypatch.context() as patch:
         if place == "input":
             patch.setattr(Artifacts, "load", shop.fail)
         else:
-            patch.setattr(WorkTree, "write", write_but_one)
+            patch.setattr(WorkTree, place, all_but_one)
         with pytest.raises(StorageError, match=r"source\.md: Input/output error"):
             shop.pipe.run(dir=tmp_path)
     assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
@@ -103,7 +104,7 @@ def test_a_process_that_the_system_does_not_start_costs_no_call_of_another_step(
 
     shop.pipe.step(name="elsewhere", executor="process")(_in_a_process)
     with monkeypatch.context() as patch:
-        patch.setattr(ProcessExecutor, "run", refused)
+        patch.setattr(ProcessExecutor, "_take", refused)
         with pytest.raises(StorageError, match="worker process"):
             shop.pipe.run(dir=tmp_path)
     assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
@@ -268,19 +269,21 @@ def test_a_check_that_the_end_of_the_run_cuts_off_has_not_objected(
             handed_in.set()
         return is_ended
 
-    def let_it_look(coroutines: Coroutines) -> None:  # by now its context is over, and the record still open
-        stopped.set()
-        assert handed_in.wait(PATIENCE_S)
+    def end_and_let_it_look(host: StepHost, why: str, **how: Any) -> None:
+        end_host(host, why, **how)
+        if host.facts.task_id == "checked" and "stopped" in why:  # its context is over, and the record still open
+            stopped.set()
+            assert handed_in.wait(PATIENCE_S)
 
     def pay() -> str:
         return shop.paid.append("made") or "made"
 
-    end = Outcomes.end
+    end, end_host = Outcomes.end, StepHost.end
     shop.pipe.step(name="checked", check=look, retries=0)(lambda ctx: ctx.once("make", pay))
     with monkeypatch.context() as patch:
         patch.setattr(Artifacts, "load", shop.fail)
         patch.setattr(Outcomes, "end", end_and_tell)
-        patch.setattr(Coroutines, "cancel_all", let_it_look)
+        patch.setattr(StepHost, "end", end_and_let_it_look)
         with pytest.raises(StorageError, match="Input/output error"):
             shop.pipe.run(dir=tmp_path)
     assert not list(exits_of(tmp_path, "checked"))
@@ -322,9 +325,17 @@ def hit_itself(shop: Shop, ctx: Context) -> Path:
     return ctx.out
 
 
-@pytest.mark.parametrize("end", [cut_off_by_the_stop, hit_itself])
+@pytest.mark.parametrize(
+    ("end", "hit"),
+    [
+        (cut_off_by_the_stop, (Artifacts, "load")),
+        (hit_itself, (WorkTree, "stage_file")),
+        (hit_itself, (WorkTree, "land")),
+    ],
+    ids=["cut off", "not staged", "not landed"],
+)
 def test_what_a_step_leaves_at_ctx_out_does_not_stay_on_the_disk(
-    tmp_path: Path, end: Callable[[Shop, Context], Path]
+    tmp_path: Path, end: Callable[[Shop, Context], Path], hit: tuple[type, str]
 ) -> None:
     """No attempt is ever given it, and a process that runs one pipeline after another would never be rid of it."""
     shop, left, is_left = Shop(is_async=False), [], threading.Event()
@@ -341,10 +352,10 @@ def test_what_a_step_leaves_at_ctx_out_does_not_stay_on_the_disk(
 
     shop.pipe.step(name="film", writes="film.bin", retries=0)(film)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageError, match="Input/output error"):
-        patch.setattr(*((Artifacts, "load") if end is cut_off_by_the_stop else (Artifacts, "store")), fail_then)
+        patch.setattr(*hit, fail_then)
         shop.pipe.run(dir=tmp_path)
     assert "film" in {event["step_id"] for event in events_of(tmp_path, "cut_off")}
-    assert not left[0].exists()
+    assert not list(left[0].parent.iterdir())
 
 
 def test_a_machine_that_cannot_write_the_pages_either_is_told_of_by_its_first_error(

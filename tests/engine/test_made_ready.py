@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Pipeline
 from holdfast.engine.attempt import Attempt, Attempts
-from holdfast.executors.base import Call
+from holdfast.executors.protocol import Call
 from holdfast.stores import disk
 
 

@@ -407,7 +407,7 @@ def test_with_overwrite_sections_of_another_run_are_replaced_not_adopted(tmp_pat
     run(simple(own_files=True, overwrite=True), tmp_path)
     run(simple(own_files=True, overwrite=True), tmp_path, params={"n": 2})
     assert texts(tmp_path / FILE)["notes[a]"] == "about the text of a, 2"
-    packs = (tmp_path / ".holdfast" / "objects").glob("*.pack")
+    packs = (tmp_path / ".holdfast" / "objects").glob("*/*.pack")
     assert any(b"about the text of a, 1\n" in pack.read_bytes() for pack in packs)
 
 

@@ -17,6 +17,7 @@ import pytest
 from holdfast import Context, HoldfastError, Pipeline
 from holdfast.errors import LockedError, LockLostError, StorageError
 from holdfast.executors.processes import ProcessExecutor
+from holdfast.executors.threads import ThreadExecutor
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.loader import load_pipeline
 from holdfast.project.run import Hooks, execute
@@ -167,10 +168,10 @@ def test_steps_that_begin_at_once_share_the_pool_that_ends_their_workers(
     (tmp_path / "several.py").write_text(SEVERAL)
     pools, make = [], ProcessExecutor.__init__
 
-    def make_slowly(pool: ProcessExecutor, reference: str) -> None:
+    def make_slowly(executor: ProcessExecutor, pool: ThreadExecutor, reference: str) -> None:
         threading.Event().wait(0.2)
-        pools.append(pool)
-        make(pool, reference)
+        pools.append(executor)
+        make(executor, pool, reference)
 
     monkeypatch.setattr(ProcessExecutor, "__init__", make_slowly)
     compiled = load_pipeline("several.py", base=tmp_path)
@@ -272,7 +273,7 @@ def test_a_worker_whose_engine_died_says_nothing(tmp_path: Path) -> None:
     )
     os.close(writes)
     assert worker.stdin is not None and worker.stderr is not None
-    worker.stdin.write(b'{"function":"crunch","arguments":{}}\n')
+    worker.stdin.write(b'{"function":"crunch","task":"crunch","arguments":{},"timed":false}\n')
     worker.stdin.flush()
     assert (worker.wait(PATIENCE_S), worker.stderr.read()) == (0, b"")
     worker.stdin.close()
@@ -294,14 +295,14 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_a_step_in_a_process_takes_no_context() -> None:
+def test_a_step_in_a_process_is_no_coroutine() -> None:
     """It is a mistake of the pipeline, told before anything runs."""
     pipe = Pipeline("p")
 
     @pipe.step(executor="process")
-    def step(ctx: Context) -> None: ...
+    async def step() -> None: ...
 
-    with pytest.raises(HoldfastError, match="ctx"):
+    with pytest.raises(HoldfastError, match="is async"):
         pipe.compile()
 
 

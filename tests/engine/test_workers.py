@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import errno
 import itertools
 import threading
@@ -13,9 +12,9 @@ import pytest
 
 from holdfast import Context, EventLog, Pipeline
 from holdfast.engine.commit import Recorded
-from holdfast.engine.workers import Workers
 from holdfast.errors import StorageError
 from holdfast.events import NodeExited
+from holdfast.executors.threads import ThreadExecutor
 from holdfast.layout import ProjectLayout
 from holdfast.project.run import Hooks, RunResult, execute
 from holdfast.runs.choosing import Request
@@ -52,42 +51,14 @@ def test_a_body_that_commits_does_not_hold_other_tasks_up(tmp_path: Path) -> Non
     assert result.outputs["long"] is True
 
 
-def test_mail_is_looked_at_although_the_only_idle_thread_was_called_for_a_job() -> None:
-    """A thread called for a job that takes long does not swallow the call for a commit, or the reverse."""
-    for _ in range(50):
-        mail: list[str] = []
-        pumped, may_end, began = threading.Event(), threading.Event(), threading.Event()
-
-        def pump(mail: list[str] = mail, pumped: threading.Event = pumped) -> None:
-            if mail:
-                mail.clear()
-                pumped.set()
-
-        workers = Workers(pump, lambda mail=mail: bool(mail), contextvars.Context(), fail=lambda error: None)  # type: ignore[misc]
-        idle = threading.Event()
-        workers.add([idle.set])
-        assert idle.wait(10)
-
-        def long(began: threading.Event = began, may_end: threading.Event = may_end) -> None:
-            began.set()
-            may_end.wait(20)
-
-        workers.add([long])
-        mail.append("commit me")
-        workers.call_committer()
-        assert pumped.wait(10) and began.wait(10)
-        may_end.set()
-        workers.close()
-
-
 def test_every_job_has_its_own_thread_while_others_take_long() -> None:
     """Jobs that arrive one by one, faster than threads wake up, all begin although none has ended."""
-    workers = Workers(lambda: None, lambda: False, contextvars.Context(), fail=lambda error: None)
+    threads = ThreadExecutor(1)
     all_there = threading.Barrier(9)
     for _ in range(8):
-        workers.add([lambda: all_there.wait(20) and None])
+        threads.run(lambda: all_there.wait(20) and None)
     all_there.wait(20)
-    workers.close()
+    threads.close()
 
 
 def allow_threads(monkeypatch: pytest.MonkeyPatch, name: str, allowed: int) -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
 import pytest
 
 from holdfast.errors import StorageError, ValueRefusedError
-from holdfast.executors.base import Call, Outcome, RemoteError
-from holdfast.executors.processes import ProcessExecutor, pack_value, unpack_value
+from holdfast.executors.deadlines import Deadline, Deadlines
+from holdfast.executors.pipe import pack_value, unpack_value
+from holdfast.executors.processes import ProcessExecutor
+from holdfast.executors.protocol import Call, Outcome, RemoteError
+from holdfast.executors.threads import ThreadExecutor
 from holdfast.values import DEPTH_MAX, decode_json
 
 PATIENCE_S = 30.0  # for what would else be waited for for ever
@@ -61,13 +66,17 @@ def depth(value: list = []) -> int:
 def executor(tmp_path: Path) -> Iterator[ProcessExecutor]:
     path = tmp_path / "work.py"
     path.write_text(textwrap.dedent(WORK))
-    made = ProcessExecutor(f"{path}:pipe")
+    threads = ThreadExecutor(4)
+    made = ProcessExecutor(threads, f"{path}:pipe")
     yield made
     made.close()
+    threads.close()
 
 
 def run(executor: ProcessExecutor, name: str, timeout: float | None = None, **arguments: Any) -> Outcome:
-    return executor.run(Call(print, arguments, timeout, name))
+    outcomes: SimpleQueue[Outcome] = SimpleQueue()
+    executor.submit(Call(print, arguments, timeout, name)).done(outcomes.put)
+    return outcomes.get(timeout=4 * PATIENCE_S)
 
 
 def test_a_worker_that_ends_in_the_middle_of_its_answer_has_failed(executor: ProcessExecutor) -> None:
@@ -95,8 +104,8 @@ def test_time_may_run_out_while_a_log_line_is_handled(executor: ProcessExecutor)
 
     class Slow(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            for timer in [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]:
-                timer.join()
+            (worker,) = executor._all
+            worker._process.wait()
 
     slow = Slow()
     logging.getLogger().addHandler(slow)
@@ -114,14 +123,13 @@ def test_the_time_of_a_call_runs_from_its_beginning(
     loaded = tmp_path / "loaded"
     with (tmp_path / "work.py").open("a") as file:
         file.write(f"open({str(loaded)!r}, 'w').close()\n")
-    were_loaded = []
+    were_loaded, add = [], Deadlines.add
 
-    class Watched(threading.Timer):
-        def start(self) -> None:
-            were_loaded.append(loaded.exists())
-            super().start()
+    def watched(deadlines: Deadlines, seconds: float, expire: Callable[[], None]) -> Deadline:
+        were_loaded.append(loaded.exists())
+        return add(deadlines, seconds, expire)
 
-    monkeypatch.setattr(threading, "Timer", Watched)
+    monkeypatch.setattr(Deadlines, "add", watched)
     assert run(executor, "depth", timeout=PATIENCE_S, value=[1]).value == 1
     assert were_loaded == [True]
 
@@ -138,12 +146,13 @@ def test_a_worker_whose_time_no_thread_can_mind_is_no_failure_of_the_step(
 ) -> None:
     """The machine has no thread left: that is told as such, and the worker is not left to itself."""
 
-    def refused(timer: threading.Timer) -> None:
-        raise RuntimeError("can't start new thread")
+    def refused(deadlines: Deadlines) -> None:
+        raise StorageError("Could not start a thread: the system allows no more of them.")
 
-    with monkeypatch.context() as patch, pytest.raises(StorageError, match="Could not start a thread"):
-        patch.setattr(threading.Timer, "start", refused)
-        run(executor, "talking", timeout=PATIENCE_S)
+    with monkeypatch.context() as patch:
+        patch.setattr(Deadlines, "_start", refused)
+        outcome = run(executor, "talking", timeout=PATIENCE_S)
+    assert not outcome.has_begun and "Could not start a thread" in str(outcome.error)
     assert not executor._all
 
 
@@ -170,9 +179,11 @@ def test_a_worker_that_never_got_ready_is_no_failure_of_the_step(
     interpreter = tmp_path / "python"
     interpreter.write_text(f"#!{sys.executable}\n{words}")
     interpreter.chmod(0o755)
-    with monkeypatch.context() as patch, pytest.raises(StorageError, match=f"worker process: .*{why}"):
+    with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(interpreter))
-        run(executor, "depth", value=[1])
+        outcome = run(executor, "depth", value=[1])
+    assert not outcome.has_begun and isinstance(outcome.error, StorageError)
+    assert re.search(f"worker process: .*{why}", str(outcome.error))
     assert not executor._all
     assert run(executor, "depth", value=[1]).value == 1
 

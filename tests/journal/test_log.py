@@ -1,30 +1,19 @@
-"""EventLog: durable appends from everywhere, and a journal that is whole whatever happened to a writer."""
+"""The journal in a file: what is written and synced when, and what happens to the file under a writer.
+
+What every journal promises is in tests/stores/test_journal.py.
+"""
 
 import errno
-import signal
-import subprocess
-import sys
 import threading
-import tracemalloc
 
 import pytest
-from tests.children import unsynced
 
-from holdfast.errors import CheckpointCorruptionError, FormatTooNewError, StorageError, ValueRefusedError
-from holdfast.journal.codec import LINE_MAX, encode_line
-from holdfast.journal.log import EventLog
-from holdfast.journal.scan import scan
+from holdfast.errors import CheckpointCorruptionError, StorageError
+from holdfast.journal.lines import encode_line
+from holdfast.journal.read import scan
 from holdfast.stores import disk
 
-from .journal_lines import TS, make_lines
-
-APPENDER = """
-import sys
-from holdfast.journal.log import EventLog
-with EventLog(sys.argv[1]) as log:
-    for number in range(int(sys.argv[3])):
-        print(log.append({"event": "e", "who": sys.argv[2], "number": number, "pad": "x" * 300}), flush=True)
-"""
+from .journal_lines import TS, Appender, make_lines
 
 
 @pytest.fixture
@@ -34,74 +23,18 @@ def path(tmp_path):
 
 @pytest.fixture
 def log(path):
-    with EventLog(path) as log:
+    with Appender(path) as log:
         yield log
-
-
-def append_in_process(path, who: str, count: int, **environment: str) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", APPENDER, str(path), who, str(count)],
-        stdout=subprocess.PIPE,
-        env=unsynced(**environment),
-    )
 
 
 def names(path) -> list[str]:
     return [line.event()["event"] for line in scan(path)]
 
 
-def test_what_was_appended_is_iterated(path, log):
-    """Events come back with number and time, without the chain's own members."""
-    assert [log.append({"event": "a", "n": 1}), log.append({"event": "b", "text": "ä\n"})] == [1, 2]
-    first, second = log
-    assert first == {"seq": 1, "ts": first["ts"], "event": "a", "n": 1}
-    assert second["text"] == "ä\n"
-    assert list(EventLog(path)) == [first, second]
-
-
-def test_iterating_a_log_that_is_not_there_creates_nothing(path):
-    """Looking leaves no trace."""
-    assert list(EventLog(path)) == []
-    assert not path.parent.exists()
-
-
-def test_an_event_over_the_limit_is_refused_and_the_log_stays_usable(log):
-    """A giant costs nothing but itself."""
-    with pytest.raises(ValueRefusedError, match="larger than"):
-        log.append({"event": "x" * LINE_MAX})
-    assert log.append({"event": "small"}) == 1
-
-
-@pytest.mark.parametrize(
-    ("event", "where"),
-    [
-        ({"event": "a", "n": float("nan")}, "event.n"),
-        ({"event": {"deep": [1, {2}]}}, "event.event.deep[1]"),
-        ({"seq": 3}, "event.seq"),
-        ({"prev": "x"}, "event.prev"),
-    ],
-)
-def test_what_json_cannot_hold_is_refused_naming_the_field(path, log, event, where):
-    """NaN, sets and the log's own names are a TypeError, and nothing is written."""
-    with pytest.raises(ValueRefusedError) as caught:
-        log.append(event)
-    assert caught.value.where == where
-    assert isinstance(caught.value, TypeError)
-    assert not path.exists()
-
-
-def test_an_append_is_one_write_and_one_sync(path, log):
-    """The first append also makes folder and file durable; each later one costs a single sync."""
-    log.append({"event": "a"})
-    with disk.failing_at(0, 0) as operations:
-        log.append({"event": "b"})
-    assert operations == [f"write {path}", f"sync {path}"]
-
-
 def test_the_new_file_and_its_folder_are_durable_before_the_first_line(path):
     """Folder, file and line are each synced, in this order."""
     with (
-        EventLog(path, lock_path=path.parent.parent / "append.lock") as log,
+        Appender(path, lock_path=path.parent.parent / "append.lock") as log,
         disk.failing_at(0, 0) as operations,
     ):
         log.append({"event": "a"})
@@ -123,129 +56,21 @@ def test_a_torn_tail_at_every_byte_is_cut_off_by_the_next_append(tmp_path):
         path = tmp_path / str(cut) / "events.jsonl"
         path.parent.mkdir()
         path.write_bytes(lines[0] + lines[1] + lines[2][:cut])
-        with EventLog(path) as log:
+        with Appender(path) as log:
             assert log.append({"event": "next"}) == 3
         assert names(path) == ["e1", "e2", "next"]
         (kept,) = (path.parent / "events.jsonl.quarantine").iterdir()
         assert kept.read_bytes() == lines[2][:cut]
 
 
-def test_iterating_repairs_a_damaged_middle_and_says_so(path):
-    """All good events come, then one that tells what is missing."""
-    path.parent.mkdir()
-    lines = make_lines(4)
-    path.write_bytes(lines[0] + b"rot\n" + lines[2] + lines[3])
-    with EventLog(path) as log:
-        events = list(log)
-        assert [event["event"] for event in events] == ["e1", "e3", "e4", "journal_repaired"]
-        assert events[-1]["missing"] == [[2, 2]]
-        assert log.notices
-        assert log.append({"event": "next"}) == 6
-        assert list(log)[-1]["event"] == "next"
-
-
-def test_a_journal_that_may_only_be_read_is_read(path, monkeypatch):
-    """Where the lock cannot be taken for lack of permission, iterating gives the good lines all the same."""
-    path.parent.mkdir()
-    path.write_bytes(b"".join(make_lines(2)) + b"torn")
-    with disk.failing_at(1, errno.EACCES):
-        assert [event["event"] for event in EventLog(path)] == ["e1", "e2"]
-
-
-def test_processes_and_threads_append_without_losing_or_mixing_lines(path, log):
-    """Three processes and four threads at once: every line is there, whole, numbered without a gap."""
-    processes = [append_in_process(path, f"p{number}", 40) for number in range(3)]
-
-    def append_all(who: str) -> None:
-        for number in range(40):
-            log.append({"event": "e", "who": who, "number": number})
-
-    threads = [threading.Thread(target=append_all, args=(f"t{number}",)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for process in processes:
-        process.communicate()
-    found = scan(path)
-    events = [line.event() for line in found]
-    assert [event["seq"] for event in events] == list(range(1, 281))
-    assert (found.damage, found.torn) == ([], 0)
-    for who in ("p0", "p1", "p2", "t0", "t1", "t2", "t3"):
-        assert [event["number"] for event in events if event["who"] == who] == list(range(40))
-
-
-@pytest.mark.parametrize("how", ["", ":torn"])
-def test_a_process_killed_at_every_operation_loses_nothing_it_reported(tmp_path, how):
-    """Every number that was printed is in the journal, and the next process goes on after it."""
-    number, status = 0, -signal.SIGKILL
-    while status == -signal.SIGKILL:
-        number += 1
-        path = tmp_path / str(number) / "events.jsonl"
-        process = append_in_process(path, "p", 2, HOLDFAST_KILL_AT=f"{number}{how}")
-        reported = [int(line) for line in process.communicate()[0].split()]
-        status = process.returncode
-        with EventLog(path) as log:
-            log.append({"event": "after"})
-            seqs = [event["seq"] for event in log]
-        assert set(reported) < set(seqs)
-        assert seqs == list(range(1, len(seqs) + 1))
-    assert status == 0
-    assert number > 6
-
-
-def test_a_batch_is_one_write_and_hands_over_what_others_wrote(path):
-    """The engine sees foreign lines first, then its own are numbered after them."""
-    engine, other = EventLog(path), EventLog(path)
-    batch = engine.begin()
-    assert batch.foreign == []
-    assert [batch.add(b'{"event":"a"}', TS), batch.add(b'{"event":"b"}', TS)] == [1, 2]
-    assert path.read_bytes() == b""
-    batch.commit()
-    other.append({"event": "approved"})
-    batch = engine.begin()
-    assert [line.event()["event"] for line in batch.foreign] == ["approved"]
-    assert batch.add(b'{"event":"c"}', TS) == 4
-    batch.abort()
-    batch = engine.begin()
-    assert batch.foreign == []
-    batch.add(b'{"event":"d"}', TS)
-    batch.commit()
-    assert names(path) == ["a", "b", "approved", "d"]
-    assert engine.position == [line.position for line in scan(path)][-1]
-    engine.close()
-    other.close()
-
-
-def test_a_start_position_hands_over_only_what_follows(path):
-    """A log opened where a snapshot ended gives the rest with its first batch."""
-    path.parent.mkdir()
-    path.write_bytes(b"".join(make_lines(5)))
-    third = list(scan(path))[2].position
-    with EventLog(path, start=third) as log:
-        batch = log.begin()
-        assert [line.seq for line in batch.foreign] == [4, 5]
-        batch.abort()
-
-
-def test_a_start_position_that_is_not_in_the_journal_is_refused(path):
-    """State that was read from another journal must not be continued here."""
-    path.parent.mkdir()
-    path.write_bytes(b"".join(make_lines(5)))
-    third = list(scan(path))[2].position
-    path.write_bytes(b"".join(make_lines(5, extra=b',"x":1')))
-    with EventLog(path, start=third) as log, pytest.raises(CheckpointCorruptionError, match="line 3"):
-        log.begin()
-
-
 def test_a_journal_replaced_by_its_copy_is_continued(path, log):
     """A new file that contains our lines, and more, is read on; the lines go to the new file."""
     log.append({"event": "a"})
-    more, _ = encode_line(2, TS, b'{"event":"more"}', log.position.sum)
+    more, _ = encode_line(2, TS, b'{"event":"more"}', path.read_bytes()[-19:-3].decode())
     replacement = path.with_name("copy")
     replacement.write_bytes(path.read_bytes() + more)
     replacement.rename(path)
-    batch = log.begin()
+    batch = log.begin(log.position)
     assert [line.event()["event"] for line in batch.foreign] == ["more"]
     batch.abort()
     log.append({"event": "b"})
@@ -254,7 +79,7 @@ def test_a_journal_replaced_by_its_copy_is_continued(path, log):
 
 def test_what_was_not_synced_before_a_journal_was_replaced_is_not_called_durable(path, tmp_path):
     """The new file cannot be opened, the old one is given up: whoever waits for a sync is told."""
-    log = EventLog(path, lock_path=tmp_path / "append.lock")
+    log = Appender(path, lock_path=tmp_path / "append.lock")
     log.append({"event": "a"})
     batch = log.begin()
     batch.add(b'{"event":"b"}', TS)
@@ -267,21 +92,6 @@ def test_what_was_not_synced_before_a_journal_was_replaced_is_not_called_durable
     assert seen == [f"open {path}"]
     with pytest.raises(StorageError, match="could not be written before"):
         log.sync()
-
-
-def test_a_whole_log_is_iterated_line_by_line(path, log):
-    """However long it is, it is not held in memory."""
-    batch = log.begin()
-    for _ in range(20_000):
-        batch.add(b'{"event":"e","text":"%b"}' % (b"x" * 500), TS)
-    batch.commit()
-    tracemalloc.start()
-    try:
-        assert sum(1 for _ in log) == 20_000
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert path.stat().st_size > 10 << 20 and peak < 6 << 20
 
 
 @pytest.mark.parametrize("content", [None, b""])
@@ -297,25 +107,13 @@ def test_a_journal_that_lost_our_lines_stops_the_writer(path, log, content):
 
 
 def test_whoever_has_a_run_is_told_to_resume_it(path, tmp_path):
-    """An EventLog of somebody's own has no run, and no command goes on with it."""
-    with EventLog(path, lock_path=tmp_path / "append.lock") as log:
+    """A journal of somebody's own has no run, and no command goes on with it."""
+    with Appender(path, lock_path=tmp_path / "append.lock") as log:
         log.append({"event": "a"})
         path.unlink()
         with pytest.raises(CheckpointCorruptionError) as caught:
             log.append({"event": "b"})
     assert caught.value.fix == "Stop whoever changes it, then run 'holdfast resume'."
-
-
-def test_a_failed_write_is_told_and_everything_after_it_refused(path, log):
-    """The errno is in the message, the log stays closed; a new one cuts the torn line and goes on."""
-    log.append({"event": "a"})
-    with disk.failing_at(1, errno.ENOSPC, torn=True), pytest.raises(StorageError, match="No space left"):
-        log.append({"event": "b"})
-    with pytest.raises(StorageError, match="before"):
-        log.append({"event": "c"})
-    with EventLog(path) as again:
-        again.append({"event": "d"})
-    assert names(path) == ["a", "d"]
 
 
 def test_a_failed_sync_is_never_repeated(log):
@@ -332,16 +130,9 @@ def test_a_failed_sync_is_never_repeated(log):
         log.begin()
 
 
-def test_a_failed_opening_can_be_tried_again(log):
-    """No descriptors left is an error now and no damage later."""
-    with disk.failing_at(3, errno.EMFILE), pytest.raises(StorageError, match="Too many open files"):
-        log.append({"event": "a"})
-    assert log.append({"event": "a"}) == 1
-
-
 def test_a_folder_that_could_not_be_synced_is_synced_before_anything_is_called_durable(path, tmp_path):
     """The name of a new journal is not on the medium yet: an append that is tried again sees to that first."""
-    log = EventLog(path, lock_path=tmp_path / "append.lock")
+    log = Appender(path, lock_path=tmp_path / "append.lock")
     with disk.failing_at(5, errno.EIO) as seen, pytest.raises(StorageError, match="Input/output error"):
         log.append({"event": "a"})
     assert seen[-1] == f"sync {path.parent}"
@@ -397,19 +188,3 @@ def test_callers_that_wait_share_one_sync(log, monkeypatch):
     for thread in threads:
         thread.join()
     assert len(calls) == 2
-
-
-def test_a_newer_format_is_left_untouched(path):
-    """A line of a later Holdfast stops reading and appending, and not a byte is changed."""
-    from hashlib import sha256
-
-    covered = b'{"seq":1,"ts":"%s","v":2,"event":"x","prev":"0000000000000000"' % TS.encode()
-    content = covered + b',"sum":"%s"}\n' % sha256(covered).hexdigest()[:16].encode()
-    path.parent.mkdir()
-    path.write_bytes(content)
-    with EventLog(path) as log:
-        with pytest.raises(FormatTooNewError):
-            log.append({"event": "a"})
-        with pytest.raises(FormatTooNewError):
-            list(log)
-    assert path.read_bytes() == content

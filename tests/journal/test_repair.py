@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.journal.read import scan
 from holdfast.journal.repair import repair
-from holdfast.journal.scan import scan
 from holdfast.stores import disk
 from outside import OUTSIDE
 

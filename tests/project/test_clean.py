@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,10 @@ import pytest
 from holdfast import Context, Pipeline, clock
 from holdfast.errors import LockedError, StorageError
 from holdfast.layout import ProjectLayout
-from holdfast.project import clean as clean_module
 from holdfast.project.clean import TRASH_PREFIX, clean
 from holdfast.runs.listing import open_project, run_ids
 from holdfast.stores import disk
-from holdfast.stores.lock import EngineLock
+from holdfast.stores.lock import LocalLease
 
 LARGE = 3 << 20
 DAY_S = 86_400.0
@@ -57,11 +55,13 @@ class Shelf:
     def run(self, word: str, *, fails: bool = False) -> None:
         make_pipeline("s").run(dir=self.root, params={"word": word, "fails": fails}, run_id=word)
 
-    def loose(self) -> int:
-        return sum(len(names) for _, _, names in os.walk(self.layout.objects / "loose"))
+    def large(self, run_id: str) -> int:
+        folder = self.layout.objects / run_id
+        return len([name for name in os.listdir(folder) if len(name) == 64]) if folder.exists() else 0
 
-    def packs(self) -> list[str]:
-        return sorted(name for name in os.listdir(self.layout.objects) if name.endswith(".pack"))
+    def objects(self) -> list[str]:
+        """The runs that have objects."""
+        return sorted(os.listdir(self.layout.objects))
 
     def clean(self, *, max_age_days: float = 30, max_runs: int = 50, dry_run: bool = False) -> list[str]:
         cleaned = clean(self.layout, max_age_days=max_age_days, max_runs=max_runs, dry_run=dry_run)
@@ -79,7 +79,7 @@ def test_only_the_newest_are_kept(shelf: Shelf) -> None:
         shelf.run(word)
     assert shelf.clean(max_runs=1) == ["b", "c"]
     assert run_ids(shelf.layout) == ["a"]
-    assert [name for name in shelf.packs() if name != "a.pack"] == []
+    assert shelf.objects() == ["a"]
     assert os.listdir(shelf.layout.runs) == ["a"]
 
 
@@ -124,8 +124,8 @@ def test_artifacts_are_never_touched(shelf: Shelf) -> None:
 def test_dry_run_changes_nothing_and_needs_no_lock(shelf: Shelf) -> None:
     """A dry run names what would go, with its size, also while an engine runs."""
     shelf.run("a")
-    lock = EngineLock(shelf.layout.engine_lock)
-    lock.acquire("x")
+    lock = LocalLease(shelf.layout.engine_lock)
+    lock.hold("x")
     try:
         cleaned = clean(shelf.layout, max_age_days=30, max_runs=0, dry_run=True)
     finally:
@@ -138,8 +138,8 @@ def test_dry_run_changes_nothing_and_needs_no_lock(shelf: Shelf) -> None:
 def test_clean_waits_for_no_engine(shelf: Shelf) -> None:
     """While an engine holds the project, clean refuses and removes nothing."""
     shelf.run("a")
-    lock = EngineLock(shelf.layout.engine_lock)
-    lock.acquire("x")
+    lock = LocalLease(shelf.layout.engine_lock)
+    lock.hold("x")
     try:
         with pytest.raises(LockedError):
             shelf.clean(max_runs=0)
@@ -154,50 +154,15 @@ def test_project_without_state_stays_without(shelf: Shelf) -> None:
     assert list(shelf.root.iterdir()) == []
 
 
-def test_large_objects_go_with_their_last_run(shelf: Shelf) -> None:
-    """A large object goes when no remaining run names it; one that another run shares stays."""
+def test_the_objects_of_a_run_go_with_it(shelf: Shelf) -> None:
+    """Its folder in objects/ is removed whole; what another run has, large or small, stays."""
     shelf.run("a")
     shelf.run("b")
-    assert shelf.loose() == 3
-    cleaned = clean(shelf.layout, max_age_days=30, max_runs=1)
-    assert (cleaned.loose, cleaned.loose_size) == (1, LARGE)
-    assert shelf.loose() == 2
-    shelf.clean(max_runs=0)
-    assert shelf.loose() == 0
-
-
-def test_large_objects_stay_without_proof(shelf: Shelf) -> None:
-    """If a remaining run's journal is not whole, what it needs is unknown, and large objects stay."""
-    shelf.run("a")
-    shelf.run("b", fails=True)
-    with shelf.layout.run("b").journal.open("ab") as journal:
-        journal.write(b"torn")
-    cleaned = clean(shelf.layout, max_age_days=30, max_runs=0)
-    assert cleaned.kept_because == "the journal of run b is not whole"
-    assert shelf.loose() == 3
-    assert run_ids(shelf.layout) == ["b"]
-
-
-def test_large_objects_are_not_left_behind_because_a_journal_could_not_be_read_once(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without descriptors, say, nothing is deleted yet: the next clean still knows what the run had."""
-    shelf.run("a")
-    shelf.run("b")
-    hashes = clean_module._hashes
-
-    def failing(folders: Iterable[Path]) -> set[str]:
-        folders = list(folders)
-        if shelf.layout.run("b").dir in folders:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "events.jsonl")
-        return hashes(folders)
-
-    with monkeypatch.context() as patch, pytest.raises(StorageError, match="Too many open files"):
-        patch.setattr(clean_module, "_hashes", failing)
-        shelf.clean(max_runs=1)
-    shelf.clean(max_runs=1)
-    assert os.listdir(shelf.layout.runs) == ["b"]
-    assert (shelf.loose(), "a.pack" in shelf.packs()) == (2, False)
+    assert shelf.large("a") == shelf.large("b") == 2
+    (doomed,) = clean(shelf.layout, max_age_days=30, max_runs=1).runs
+    assert doomed.size > 2 * LARGE
+    assert (shelf.large("a"), shelf.large("b")) == (0, 2)
+    assert shelf.objects() == ["b"]
 
 
 def test_objects_that_no_run_names_stay(shelf: Shelf) -> None:
@@ -206,8 +171,7 @@ def test_objects_that_no_run_names_stay(shelf: Shelf) -> None:
     shutil.rmtree(shelf.layout.run("a").dir)
     shelf.run("b")
     shelf.clean(max_runs=0)
-    assert shelf.loose() == 1
-    assert "a.pack" in shelf.packs()
+    assert shelf.large("a") == 2
 
 
 def operations(shelf: Shelf, act: Callable[[], object]) -> int:
@@ -235,7 +199,7 @@ def test_stopped_at_any_point_it_is_finished_by_the_next(tmp_path: Path) -> None
         assert set(run_ids(shelf.layout)) in ({"a", "b"}, {"b"})
         shelf.clean(max_runs=1)
         assert os.listdir(shelf.layout.runs) == ["b"]
-        assert (shelf.loose(), "a.pack" in shelf.packs()) == (2, False)
+        assert (shelf.large("b"), shelf.objects()) == (2, ["b"])
 
 
 def test_leftover_of_a_run_that_was_begun_anew_keeps_its_pack(shelf: Shelf) -> None:
@@ -243,8 +207,8 @@ def test_leftover_of_a_run_that_was_begun_anew_keeps_its_pack(shelf: Shelf) -> N
     shelf.run("a")
     os.rename(shelf.layout.run("a").dir, shelf.layout.runs / f"{TRASH_PREFIX}a")
     make_pipeline("t").run(dir=shelf.root, params={"word": "a"}, run_id="a")
-    packs = shelf.packs()
+    before = sorted(os.listdir(shelf.layout.objects / "a"))
     cleaned = clean(shelf.layout, max_age_days=30, max_runs=50)
     assert cleaned.finished == ("a",)
-    assert shelf.packs() == packs
+    assert sorted(os.listdir(shelf.layout.objects / "a")) == before
     assert run_ids(shelf.layout) == ["a"]

@@ -10,12 +10,11 @@ from tests.engine.projects import waiting_pipeline
 from holdfast import Context, Pipeline
 from holdfast import events as ev
 from holdfast.layout import ProjectLayout
-from holdfast.project.people import approve, decide
+from holdfast.project.people import append, approve, decide
 from holdfast.project.plan import Plan, explain, make_plan
 from holdfast.project.recover import recover
 from holdfast.project.run import execute
 from holdfast.runs.choosing import Request
-from holdfast.sessions.showing import append
 from holdfast.settings import Settings
 
 

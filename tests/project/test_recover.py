@@ -21,7 +21,7 @@ from holdfast.runs.choosing import Request
 from holdfast.runs.listing import list_runs, read_picture
 from holdfast.settings import Settings
 from holdfast.stores import disk
-from holdfast.stores.lock import EngineLock
+from holdfast.stores.lock import LocalLease
 from holdfast.stores.tree import WorkTree
 from holdfast.views import letter
 
@@ -197,11 +197,11 @@ def test_the_pack_of_a_lost_run_is_proved_by_the_recovery_that_finds_it(tmp_path
     pipe.step(name="draft", writes="draft.md")(lambda plan: f"{len(plan)} characters\n")
     pipe.run(dir=tmp_path)
     shutil.rmtree(tmp_path / ".holdfast" / "runs")
-    (pack,) = (tmp_path / ".holdfast" / "objects").glob("*.pack")
+    (pack,) = (tmp_path / ".holdfast" / "objects").glob("*/*.pack")
     pack.write_bytes(pack.read_bytes().replace(b"kelp kelp", b"kelp help", 1))
     compiled, layout = pipe.compile(), ProjectLayout(tmp_path)
     foreseen = recover(compiled, layout, Request(), dry_run=True)
-    assert "write" in [action.do for action in foreseen.actions if tmp_path / action.path == pack]
+    assert "set aside" in [action.do for action in foreseen.actions if tmp_path / action.path == pack]
     recover(compiled, layout, Request())
     assert any("is damaged" in words for words in events_of(tmp_path, "state_mended")[0]["findings"])
     assert recover(compiled, layout, Request()).recorded == 0
@@ -353,8 +353,8 @@ def test_an_engine_at_work_is_not_disturbed(book: Book) -> None:
     book.lose()
     layout = ProjectLayout(book.root)
     layout.state.mkdir()
-    lock = EngineLock(layout.engine_lock)
-    lock.acquire("first")
+    lock = LocalLease(layout.engine_lock)
+    lock.hold("first")
     try:
         assert book.recover(dry_run=True).found_anything
         with pytest.raises(LockedError):

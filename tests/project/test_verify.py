@@ -194,19 +194,19 @@ def test_no_copy_is_promised_of_a_file_that_is_not_whole(project: Path) -> None:
 
 def test_a_rotten_object_is_found(project: Path) -> None:
     """A byte of the pack that nobody reads in everyday life."""
-    pack = project / ".holdfast" / "objects" / "r.pack"
+    pack = project / ".holdfast" / "objects" / "r" / "0001.pack"
     data = bytearray(pack.read_bytes())
     data[data.index(b"text of a")] ^= 1
     pack.write_bytes(data)
-    assert ("", ".holdfast/objects/r.pack", "damaged") in told(look(project))
+    assert ("", ".holdfast/objects/r", "damaged") in told(look(project))
     assert pipeline().run(dir=project).status == "completed"
     assert look(project).ok
 
 
 def test_a_rotten_large_object_is_found(project: Path) -> None:
     """It is hashed as a stream."""
-    (loose,) = (path for path in (project / ".holdfast" / "objects" / "loose").rglob("*") if path.is_file())
-    loose.write_bytes(loose.read_bytes()[:-1] + b"!")
+    (large,) = (path for path in (project / ".holdfast" / "objects").rglob("*") if len(path.name) == 64)
+    large.write_bytes(large.read_bytes()[:-1] + b"!")
     assert told(look(project)) == [("large", "large.md", "no copy")]
 
 

@@ -12,10 +12,11 @@ from holdfast.layout import ProjectLayout
 from holdfast.project.people import approve, reject
 from holdfast.project.plan import explain
 from holdfast.runs.listing import read_picture
+from holdfast.settings import load_settings
 
 
 def why(root: Path, run_id: str, task: str) -> str:
-    return "\n".join(explain(ProjectLayout(root), run_id, task))
+    return "\n".join(explain(ProjectLayout(root), run_id, task, settings=load_settings(root)))
 
 
 def broken_chain() -> Pipeline:

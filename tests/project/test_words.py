@@ -59,7 +59,7 @@ def test_a_file_that_is_called_like_an_option_keeps_its_name(tmp_path: Path) -> 
     pipe = Pipeline("p", params={"n": (int, 1)})
     pipe.step(lambda n: f"{n}", name="step", writes="--force.md")
     pipe.run(dir=tmp_path)
-    with pytest.raises(UsageError, match=r"write over --force\.md, .* start over by force \(--force\), "):
+    with pytest.raises(UsageError, match=r"write over --force\.md, .* start over \(--force\), "):
         pipe.run({"n": 2}, dir=tmp_path)
 
 
@@ -70,7 +70,7 @@ def test_a_command_that_is_suggested_stays_one(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(UsageError) as refused:
         book().run({"topic": "sky"})
     others, change = refused.value.fix.split(" Or change that run: ")
-    assert others == "Use another folder, start over by force (--force), or declare Pipeline(..., overwrite=True)."
+    assert others == "Use another folder (--dir), start over (--force), or declare Pipeline(..., overwrite=True)."
     assert change.startswith("holdfast run ") and change.endswith(" --resume first -p topic=sky")
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from holdfast import Pipeline
 from holdfast.folding import FOLD_VERSION
-from holdfast.journal.repair import repair
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.project.recover import recover
 from holdfast.runs.auditing import DAMAGED, DIFFERENT, FORBIDDEN, REPEATED, SHORTENED, TORN, Audit, audit
 from holdfast.runs.choosing import Request
 from holdfast.runs.history import decode_state, encode_state
+from holdfast.runs.opening import open_journal
 from holdfast.snapshots import read_snapshot, write_snapshot
 from outside import OUTSIDE
 from refusing import refuse_reading
@@ -172,7 +172,7 @@ def test_after_a_repair_with_a_gap_the_snapshots_are_no_flaw(run: RunLayout) -> 
     """They know what the journal lost: a note says so, and what comes later is compared again."""
     lines = run.journal.read_bytes().splitlines(keepends=True)
     run.journal.write_bytes(b"".join(lines[:4] + lines[5:]))
-    repair(run.journal, run.quarantine)
+    open_journal(run).repair()
     found = audit(run)
     assert found.flaws == []
     assert any("covers lines that the journal has lost" in note for note in found.notes)
@@ -183,7 +183,7 @@ def test_after_a_repair_without_a_gap_nothing_is_worth_a_word(run: RunLayout) ->
     lines = run.journal.read_bytes().splitlines(keepends=True)
     lines[3], lines[4] = lines[4], lines[3]
     run.journal.write_bytes(b"".join(lines))
-    repair(run.journal, run.quarantine)
+    open_journal(run).repair()
     found = audit(run)
     assert (found.flaws, found.notes) == ([], [])
 

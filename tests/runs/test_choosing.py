@@ -22,8 +22,8 @@ from holdfast.errors import (
     UnknownRunError,
     UsageError,
 )
-from holdfast.journal.codec import close_line
-from holdfast.journal.scan import last_position
+from holdfast.journal.lines import close_line
+from holdfast.journal.read import scan
 from holdfast.project import people
 from holdfast.runs import choosing
 from holdfast.runs.listing import open_project
@@ -578,8 +578,7 @@ def test_a_run_of_a_newer_holdfast_is_not_passed_over(tmp_path: Path) -> None:
 
     run = tmp_path / ".holdfast" / "runs" / pipe.run(dir=tmp_path).run_id
     (run / "checkpoint.json").unlink()
-    last = last_position(run / "events.jsonl")
-    assert last is not None
+    *_, last = scan(run / "events.jsonl")
     with (run / "events.jsonl").open("ab") as journal:
         journal.write(
             close_line(b'{"seq":%d,"ts":"2026-01-09T14:30:22.123Z","v":99' % (last.seq + 1), last.sum)[0]

@@ -10,9 +10,11 @@ import pytest
 from holdfast import Pipeline
 from holdfast.errors import FormatTooNewError, UnknownRunError
 from holdfast.folding import FOLD_VERSION
-from holdfast.journal.codec import NO_SUM, close_line
+from holdfast.journal.lines import NO_SUM, close_line
 from holdfast.layout import ProjectLayout
+from holdfast.runs.history import FORMAT
 from holdfast.runs.listing import read_run
+from holdfast.runs.opening import open_journal
 from holdfast.snapshots import read_snapshot, write_snapshot
 from holdfast.state import COMPLETED
 
@@ -139,7 +141,7 @@ def test_a_snapshot_of_another_fold_is_passed_over_and_is_no_damage(
     assert history.tail_events == history.state.seq
     assert pipe.run(dir=layout.root).status == COMPLETED and calls == []
     *left, newest = [path.read_bytes() for path in snapshots(layout, run_id)]
-    assert left == old and newest.startswith(b'{"format":1,' + OURS)
+    assert left == old and newest.startswith(b'{"format":%d,' % FORMAT + OURS)
     assert read_run(layout, run_id).tail_events < history.tail_events
 
 
@@ -168,7 +170,7 @@ def test_something_newer_is_refused_and_left_alone(
     """A snapshot of a newer format is not passed over, and nothing is written."""
     layout, run_id, _, pipe = finished
     run = layout.run(run_id)
-    write_snapshot(run.dir, 99, b'{"format":2,"position":[1,"0000000000000000",5],"state":{"tasks":[]}}')
+    write_snapshot(run.dir, 99, b'{"format":3,"position":[1,"0000000000000000",5],"state":{"tasks":[]}}')
     before = {p.name: p.read_bytes() for p in run.dir.iterdir() if p.is_file()}
     with pytest.raises(FormatTooNewError, match="newer"):
         pipe.run(dir=layout.root)
@@ -198,3 +200,20 @@ def test_an_unknown_run_is_an_error(finished: tuple[ProjectLayout, str, list[str
     with pytest.raises(UnknownRunError, match="no run other"):
         pipe.run(dir=layout.root, resume="other")
     assert calls == []
+
+
+def test_a_snapshot_finds_its_line_again_after_a_repair(
+    finished: tuple[ProjectLayout, str, list[str], Pipeline],
+) -> None:
+    """Every line was chained anew and moved; still no more is read than what follows the snapshot."""
+    layout, run_id, _, _ = finished
+    before = read_run(layout, run_id)
+    journal = layout.run(run_id).journal
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[3] = b"rot\n"
+    journal.write_bytes(b"".join(lines))
+    assert open_journal(layout.run(run_id)).repair()
+    after = read_run(layout, run_id)
+    assert (after.damage, after.journal_damage) == ([], [])
+    assert after.tail_events == before.tail_events + 1  # the one that tells of the repair
+    assert after.state.tasks == before.state.tasks

@@ -124,7 +124,7 @@ def test_objects_lost_are_made_again(finished: Book, original: Book) -> None:
 
 def test_a_damaged_copy_heals_nothing(finished: Book, original: Book) -> None:
     """The copy in objects is damaged as well as the file: neither is believed, the step runs."""
-    (pack,) = finished.path(".holdfast/objects").glob("*.pack")
+    (pack,) = finished.path(".holdfast/objects").glob("*/*.pack")
     data = pack.read_bytes()
     words = body_of(original.artifacts()["reviews/ch02-r2.md"]).encode()
     assert words in data

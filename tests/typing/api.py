@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, assert_type
 
-from holdfast import CheckpointManager, Context, EventLog, Pipeline, Rewind
+from holdfast import CheckpointManager, Context, EventLog, Pipeline, Project, Rewind
 from holdfast.testing import context
 
 pipe = Pipeline("book", params={"topic": str, "chapters": (int, 3)}, limits={"model": {"per_minute": 500}})
@@ -50,3 +50,9 @@ def use(directory: Path) -> None:
         assert_type(next(iter(log)), dict[str, Any])
     manager = CheckpointManager("night", directory, migrations={0: lambda state: {**state, "seen": []}})
     assert_type(manager.load(), dict[str, Any] | None)
+    project = Project.open(directory)
+    resumed = project.resume("first", redo=["draft"], answer=lambda question: question.choices[0])
+    assert_type(resumed.document.exit_code, int)
+    assert_type(project.plan(pipe).tasks[0].expected_cost_usd, float | None)
+    assert_type(project.note("seen").continue_with, str | None)
+    project.run(pipe, concurency=2)  # type: ignore[call-arg]

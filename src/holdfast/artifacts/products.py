@@ -12,9 +12,10 @@ import msgspec
 
 from holdfast import layout, seals
 from holdfast.events import FileRecord
+from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
-from holdfast.state import TaskState
+from holdfast.state import Accepted, TaskState
 from holdfast.stores import atomic, readable
 from holdfast.values import digest, encode_json
 
@@ -148,23 +149,55 @@ def set_digest(files: Sequence[FileRecord]) -> str:
     return digest(encode_json({record.key: record.sha256 for record in files})) if len(files) > 1 else ""
 
 
-def task_seal(task: str, step: StepSpec, run_id: str, record: TaskState) -> Seal:
-    """The seal of a task's output as its record has it, but for what is particular to one file."""
+def seal_of(run_id: str, node: Node, made: TaskState) -> Seal:
+    """The seal that the files of a task share, as its record has it: who made them, from what, at what cost.
+
+    Consumers know an output by its first form: the seal says so, if these files are no longer that.
+    """
+    output = made.accepted or Accepted()
+    rest = value_digest(node, output)
     # An input that was unknown at adoption is recorded as "?" and what the seal said of it then. What a section
     # was made from is never compared.
-    parts = record.inputs.items() if step.appends is None else ()
+    parts = made.inputs.items() if node.spec.appends is None else ()
     return Seal(
-        task=task,
+        task=node.id,
         run=run_id,
-        round=record.round,
-        input_digest=record.input_digest,
+        round=made.round,
+        input_digest=made.input_digest,
         sha256="",
-        marker=step.marker or "",
-        cost_usd=record.cost_usd,
-        tokens=record.input_tokens + record.output_tokens,
-        step_version=record.version,
+        marker=node.spec.marker or "",
+        cost_usd=made.cost_usd,
+        tokens=made.input_tokens + made.output_tokens,
         inputs=seals.name_inputs({name: part.removeprefix("?") for name, part in parts if part != "?"}),
+        set_digest=set_digest(output.files),
+        step_version=made.version,
+        value_digest=rest,
+        known_as="" if made.output_digest == output_digest(output.files, rest) else made.output_digest,
     )
+
+
+def for_file(seal: Seal, file: FileRecord) -> Seal:
+    """The seal of one of these files."""
+    kind = "text" if file.kind in (SECTION, UNWRITTEN) else file.kind
+    return seals.vary(seal, sha256=file.sha256, newline_added=file.newline_added, kind=kind)
+
+
+def value_digest(node: Node, accepted: Accepted) -> str:
+    """What the value beside a task's files is known by."""
+    if accepted.value_ref:
+        return accepted.value_ref
+    data = bytes(accepted.value)
+    return digest(data) if data else no_rest(node)
+
+
+def no_rest(node: Node) -> str:
+    """What stands for the value of a step that may give one beside its files, and gave none."""
+    return EMPTY_REST if isinstance(node.spec.writes, dict) else ""
+
+
+def spend_told(seal: Seal | None, run_id: str) -> tuple[float, int]:
+    """The cost and tokens that a seal tells of this run: what another run has made, that one has paid for."""
+    return (seal.cost_usd, seal.tokens) if seal is not None and seal.run == run_id else (0.0, 0)
 
 
 def output_digest(files: list[FileRecord] | tuple[FileRecord, ...], value_digest: str) -> str:

@@ -13,17 +13,20 @@ import errno
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from holdfast import events as ev
 from holdfast import seals
 from holdfast.artifacts import memory
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.memory import Block, Book, Rewriting, Section
-from holdfast.artifacts.products import SECTION, UNWRITTEN, task_seal
+from holdfast.artifacts.products import SECTION, UNWRITTEN, for_file, output_digest, seal_of
+from holdfast.events import FileRecord
 from holdfast.pipeline.nodes import Node, step_of, task_id
 from holdfast.pipeline.past import batch_of
 from holdfast.pipeline.spec import StepSpec
-from holdfast.state import COMPLETED, TaskState
+from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.stores.readable import UNREADABLE
 from holdfast.values import digest
 
@@ -94,8 +97,7 @@ class Remembering:
     def _section(self, node: Node, record: TaskState, book: Book) -> Section:
         assert record.accepted is not None
         (file,) = record.accepted.files
-        seal = task_seal(node.id, node.spec, self.inputs.state.run_id, record)
-        seal = seals.vary(seal, sha256=file.sha256, newline_added=file.newline_added)
+        seal = for_file(seal_of(self.inputs.state.run_id, node, record), file)
         block = book.find(node.names)
         if block is not None and block.kind == memory.INTACT and block.sha256 == file.sha256:
             return Section(node.names, seal, None)  # it is there: nobody needs to fetch it
@@ -113,8 +115,9 @@ class Remembering:
         except LostValueError:
             return None  # what stands in the file is all there is of it
         body, added = seals.with_newline(str(text).encode())
-        seal = task_seal(head.id, head.spec, self.inputs.state.run_id, record)
-        return Section(head.names, seals.vary(seal, sha256=digest(body), newline_added=added), body)
+        file = FileRecord("", "", len(body), digest(body), "text", added)
+        as_file = replace(record, accepted=Accepted((file,)), output_digest=output_digest([file], ""))
+        return Section(head.names, for_file(seal_of(self.inputs.state.run_id, head, as_file), file), body)
 
     # --- writing -------------------------------------------------------------------------------------------
 

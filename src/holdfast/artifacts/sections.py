@@ -1,4 +1,4 @@
-"""One section of a memory file as the output of its task: kept, looked at, and read back.
+"""One section of a memory file as the output of its task: looked at, and read back.
 
 Until its batch is written a section is in objects/ only; from then on in the file too, and either can stand in for
 the other.
@@ -7,18 +7,15 @@ the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.artifacts.bookshelf import Bookshelf
 from holdfast.artifacts.looks import CHANGED, EMPTY, MISSING, OF_SECTIONS, SEALED, Look, look_unread
-from holdfast.artifacts.products import UNWRITTEN, OutputRefusedError, output_digest, prepare_file
+from holdfast.artifacts.products import UNWRITTEN
 from holdfast.artifacts.recent import Recent
 from holdfast.events import FileRecord
-from holdfast.pipeline.spec import StepSpec
-from holdfast.state import Accepted
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import Objects
 from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.values import digest
 
@@ -26,21 +23,10 @@ from holdfast.values import digest
 class Sections:
     """The sections of one project's memory files."""
 
-    def __init__(self, shelf: Bookshelf, objects: ObjectStore, recent: Recent) -> None:
+    def __init__(self, shelf: Bookshelf, objects: Objects, recent: Recent) -> None:
         self._shelf = shelf
         self._objects = objects
         self._recent = recent
-
-    def store(self, step: StepSpec, path: str, output: Any) -> tuple[Accepted, str]:
-        """Keep an accepted section until its batch is written; gives the record and what consumers know it by."""
-        if not isinstance(output, str):
-            raise OutputRefusedError(f"returned {type(output).__name__}, but appends needs text")
-        record, body = prepare_file(step, path, output)
-        assert isinstance(body, bytes)
-        self._objects.put(body, record.sha256)
-        self._recent.keep(record.sha256, body)
-        record = replace(record, kind=UNWRITTEN)
-        return Accepted((record,)), output_digest([record], "")
 
     def look(self, path: str, tasks: Sequence[str]) -> Look:
         """What a memory file says of one task's section."""

@@ -36,9 +36,5 @@ def _lines(cleaned: CleanResult) -> Iterator[str]:
         yield f"{verb} run {run.run_id} ({run.reason}), {size(run.size)}"
     for run_id in cleaned.finished:
         yield f"{verb} what an interrupted clean had left of run {run_id}"
-    if cleaned.loose:
-        yield f"{verb} {cleaned.loose} large objects that only those runs used, {size(cleaned.loose_size)}"
-    if cleaned.kept_because:
-        yield f"Large objects stay, since it cannot be proved that nobody needs them: {cleaned.kept_because}"
     if not cleaned.runs and not cleaned.finished:
         yield "Nothing to clean."

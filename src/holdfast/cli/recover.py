@@ -12,7 +12,6 @@ import click
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import json_option, params_option, project_options
 from holdfast.cli.printing import first_of, print_json, say_all
-from holdfast.layout import PACK_SUFFIX
 from holdfast.project import Project
 from holdfast.streams import stdout_kept
 from holdfast.wording import addressed, counted
@@ -145,7 +144,7 @@ def _actions(actions: Sequence[Action]) -> Iterator[str]:
 def _kind(action: Action) -> tuple[str, str, str]:
     """What is done alike: to the files of one folder, or into one place."""
     folder, to = action.path.rpartition("/")[0], action.to
-    if to.endswith(PACK_SUFFIX):
+    if action.do == "keep":
         return action.do, "", to
     return action.do, folder, to and f"{to.rpartition('/')[0]}/"
 

@@ -10,25 +10,24 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import events as ev
+from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
+from holdfast.artifacts.offers import ObjectedError, Offer
 from holdfast.artifacts.parts import shorten
-from holdfast.artifacts.products import OutputRefusedError, part_path, plain_output, task_seal
+from holdfast.artifacts.products import OutputRefusedError, part_path
 from holdfast.context import Context
-from holdfast.desk import Desk
-from holdfast.engine.desk import disk_failed_under
-from holdfast.engine.growing import read_grown
+from holdfast.engine.host import StepHost, read_stream
+from holdfast.engine.recorder import Recorder
 from holdfast.engine.refused import Refused, refuse_others_files
-from holdfast.engine.room import Room
 from holdfast.errors import DefinitionError, HoldfastError, UsageError, ValueRefusedError
-from holdfast.executors.base import Call, Outcome, RemoteError
+from holdfast.executors.protocol import Call, Handle, Outcome, RemoteError
+from holdfast.host import Facts
 from holdfast.pipeline.compiling import Check, CompiledPipeline
-from holdfast.pipeline.memories import heads
 from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.rewind import Rewind
-from holdfast.seals import Seal, vary
-from holdfast.state import COMPLETED, Accepted, OnceRecord
+from holdfast.state import COMPLETED, Accepted, OnceRecord, TaskState
 from holdfast.stores import temporaries
 from holdfast.values import digest
 from holdfast.wording import message_of, raised_at, writable
@@ -36,7 +35,7 @@ from holdfast.wording import message_of, raised_at, writable
 QUICK_BYTES_MAX = 64 << 10
 
 
-class Attempt(msgspec.Struct, eq=False, weakref=True):
+class Attempt(msgspec.Struct, eq=False):
     """What the engine knows of a body that runs, or is about to."""
 
     node: Node
@@ -46,23 +45,24 @@ class Attempt(msgspec.Struct, eq=False, weakref=True):
     parts: dict[str, str]
     partial: str | None = None
     parent_id: str = ""  # the first producer
+    host: StepHost | None = None  # what its body, and its checks, speak to
     ctx: Context | None = None
     call: Call | None = None  # made ready ahead of its time
+    handle: Handle | None = None  # while its body runs
     outcome: Outcome | None = None
-    started: float = 0.0
     spent_before: tuple[float, int] = (0.0, 0)  # the task's cost and tokens when this attempt began
     overran: bool = False  # declared dead by its timeout, or by the end of the run
 
     @property
     def has_stream(self) -> bool:
         """Whether it goes on from a half-finished text, or has written to one."""
-        return self.partial is not None or (self.ctx is not None and self.ctx.streamed)
+        return self.partial is not None or (self.host is not None and self.host.streamed)
 
 
 class Verdict(msgspec.Struct, eq=False):
-    """What an attempt's outcome comes to: an accepted output, an objection, or a failure."""
+    """What an attempt's outcome comes to: an output on offer, an objection, or a failure."""
 
-    exited: ev.NodeExited | None = None
+    offer: Offer | None = None
     rewind: Rewind | None = None
     error: BaseException | None = None
     kind: str = "error"
@@ -80,19 +80,18 @@ class Attempts:
         inputs: Inputs,
         compiled: CompiledPipeline,
         quarantine: Path,
-        desk: Desk,
-        looking: Desk | None = None,
+        recorder: Recorder,
+        looking: Recorder | None = None,
     ) -> None:
         self.state = inputs.state
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.compiled = compiled
         self.quarantine = quarantine
-        self.desk = desk
-        self._looking = looking or desk  # of checks that are asked within a commit
-        self._heads = heads(compiled.spec)
+        self._recorder = recorder
+        self._looking = looking or recorder  # of checks that are asked within a commit
+        self.acceptance = Acceptance(inputs, may_overwrite=compiled.spec.overwrite)
         self._refused = Refused(inputs, quarantine)
-        self._room = Room(inputs, may_overwrite=compiled.spec.overwrite)
 
     # --- before --------------------------------------------------------------------------------------------
 
@@ -103,11 +102,13 @@ class Attempts:
         for path in self.inputs.paths(node).values():
             self.artifacts.tree.require_writable(path)
         if "ctx" in spec.sources or self.compiled.checks.get(spec.name):
-            attempt.ctx = self._context(attempt, self.desk, self.state.once.get(node.id, {}))
+            attempt.host = self._host(attempt, self._recorder, self.state.once.get(node.id, {}))
+            attempt.ctx = Context(attempt.host, attempt.host.facts)
         arguments = self.inputs.arguments(node, spec.sources, attempt.ctx)
         if node.material and "source" in spec.sources:
             self._note_source(attempt)
-        return Call(self.compiled.functions[spec.name], arguments, spec.timeout, spec.name)
+        settle = attempt.ctx.settle if attempt.ctx is not None and spec.is_async else None
+        return Call(self.compiled.functions[spec.name], arguments, spec.timeout, spec.name, node.id, settle)
 
     def prepare_ahead(self, attempt: Attempt) -> None:
         """Prepare before its start is durable. What goes wrong is met again, and told, once it has begun."""
@@ -123,25 +124,29 @@ class Attempts:
         attempt.parts = {**attempt.parts, f"source {name}": self.state.task(used.id).output_digest}
         attempt.input_digest = self.inputs.digest(attempt.node, attempt.parts)
 
-    def _context(self, attempt: Attempt, desk: Desk, once: Mapping[str, OnceRecord]) -> Context:
+    def _host(self, attempt: Attempt, recorder: Recorder, once: Mapping[str, OnceRecord]) -> StepHost:
         node = attempt.node
         record = self.state.task(node.id)
         paths = self.inputs.paths(node)
         previous = record.previous
         attempt.spent_before = (record.cost_usd, record.input_tokens + record.output_tokens)
-        return Context(
-            desk,
+        facts = Facts(
             run_id=self.state.run_id,
             task_id=node.id,
-            item=node.item,
+            dir=self.inputs.root,
+            item=node.item or {},
             params=self.state.params,
-            directory=self.inputs.root,
             attempt=attempt.number,
             round=attempt.round,
-            feedback=record.feedback,
-            previous=(lambda: desk.read_back(lambda: self._previous(previous))) if previous is not None else None,
+            feedback=tuple(record.feedback),
             partial=attempt.partial,
+            streams="" in paths,
+        )
+        return StepHost(
+            recorder,
+            facts,
             once=dict(once),
+            previous=(lambda: self._previous(previous)) if previous is not None else None,
             part_path=part_path(paths[""]) if "" in paths else "",
             input_digest=attempt.input_digest,
         )
@@ -165,7 +170,7 @@ class Attempts:
         return sum(map(_weight, output.values() if type(output) is dict else (output,))) <= QUICK_BYTES_MAX
 
     def judge_outcome(self, attempt: Attempt, outcome: Outcome) -> Verdict:
-        """Accept the output, or say why not. Writes objects and files; records nothing."""
+        """Offer the output, or say why not. Writes objects and stages files; records nothing."""
         if outcome.error is not None:
             return self._judge_error(attempt, outcome)
         if self.artifacts.files.has_large:
@@ -187,7 +192,7 @@ class Attempts:
             f"{path} was changed while the step was at work: it may have read something else than was accepted"
         )
         try:
-            refuse_others_files(attempt.node.spec, attempt.ctx, output)
+            refuse_others_files(attempt.node.spec, attempt.host, output)
             kept = self._refused.keep(attempt.node, attempt.round, output) if attempt.node.kind != "items" else []
         except (OutputRefusedError, DefinitionError):  # nothing that could be kept, or not ours to move
             kept = []
@@ -215,41 +220,72 @@ class Attempts:
             return Verdict(error=error, kind="timeout", message=f"timed out after {timeout:g} s")
         if issubclass(type(error), Rewind):
             return _sent_back(error)
-        stopped = disk_failed_under(attempt.ctx, error)
+        stopped = attempt.host.disk_failed(error) if attempt.host is not None else None
         if stopped is not None:
             raise stopped from error
         return Verdict(error=error, message=describe(error))
 
     def _accept(self, attempt: Attempt, outcome: Outcome) -> Verdict:
-        if attempt.node.kind == "items":
-            return self._accept_items(attempt, outcome)
-        spec = attempt.node.spec
-        output = outcome.value if outcome.value is not None else self._streamed_output(attempt)
-        if spec.writes is not None or spec.appends is not None:
-            output = plain_output(spec, output)
-            refuse_others_files(attempt.node.spec, attempt.ctx, output)
-        opened = self._heads.get(spec.name)
-        if opened and not issubclass(type(output), str):
-            raise OutputRefusedError(f"returned {type(output).__name__}, but {opened} begins with its text")
-        checks = self.compiled.checks.get(spec.name)
-        refusal = self._checked(checks, attempt.node, attempt.ctx, output) if checks else ""
-        if refusal:
-            kept = self._refused.keep(attempt.node, attempt.round, output)
-            return Verdict(
-                error=OutputRefusedError(refusal),
-                kind="refused",
-                message=f"its output was refused: {refusal}",
-                new_round=True,
-                set_aside=kept,
+        node, items = attempt.node, list[dict[str, Any]]()
+        if node.kind == "items":
+            items = _items_made(outcome.value)
+            output = list(outcome.value)
+        else:
+            output = outcome.value if outcome.value is not None else self._streamed_output(attempt)
+        try:
+            offer = self.acceptance.offer(
+                node,
+                output,
+                self._made(attempt, outcome),
+                check=lambda given: self._objection(attempt, given),
+                is_streamed=attempt.has_stream,
+                parent_id=attempt.parent_id,
             )
-        return self._store(attempt, outcome, output)
+        except ObjectedError as error:
+            kept = self._refused.keep(node, attempt.round, error.output)
+            message = f"its output was refused: {error}"
+            return Verdict(error=error, kind="refused", message=message, new_round=True, set_aside=kept)
+        return Verdict(offer=offer, items=items)
+
+    def _objection(self, attempt: Attempt, output: Any) -> str:
+        """What speaks against an output that is in the form its step declares."""
+        spec = attempt.node.spec
+        if spec.writes is not None or spec.appends is not None:
+            refuse_others_files(spec, attempt.host, output)
+        checks = self.compiled.checks.get(spec.name)
+        return self._checked(checks, attempt.node, attempt.host, attempt.ctx, output) if checks else ""
+
+    def _made(self, attempt: Attempt, outcome: Outcome) -> TaskState:
+        """The task as it is once this attempt's output is accepted, with its spend: of that the journal may not
+        have heard all yet."""
+        node = attempt.node
+        (cost, tokens), host = attempt.spent_before, attempt.host
+        record = self.state.task(node.id)
+        if host is not None:
+            cost, tokens = cost + host.booked_usd, tokens + host.booked_tokens
+        else:
+            cost, tokens = record.cost_usd, record.input_tokens + record.output_tokens
+        return replace(
+            record,
+            round=attempt.round,
+            attempt=attempt.number,
+            version=node.spec.version if node.kind == "step" else 1,
+            duration=round(outcome.duration, 6),
+            input_digest=attempt.input_digest,
+            inputs=shorten(attempt.parts),
+            output_digest="",
+            accepted=None,
+            cost_usd=cost,
+            input_tokens=tokens,
+            output_tokens=0,
+        )
 
     def _streamed_output(self, attempt: Attempt) -> Any:
         """What a step gave that returned nothing: its stream, if any; half-finished text may have been whole."""
         if not attempt.has_stream:
             return None
-        size = attempt.ctx.stream_size if attempt.ctx is not None else None
-        return read_grown(self.artifacts.tree, part_path(self.inputs.paths(attempt.node)[""]), size)
+        size = attempt.host.stream_size if attempt.host is not None else None
+        return read_stream(self.artifacts.tree, part_path(self.inputs.paths(attempt.node)[""]), size)
 
     def check_again(self, checks: tuple[Check, ...], node: Node, output: Any) -> str:
         """The checks of an output that was not made just now: adopted, or kept.
@@ -258,14 +294,16 @@ class Attempts:
         """
         record = self.state.task(node.id)
         once = self.state.once.get(node.id, {}) if record.status != COMPLETED else {}
-        context = self._context(Attempt(node, record.attempt, record.round, "", {}), self._looking, once)
-        return self._checked(checks, node, context, output)
+        host = self._host(Attempt(node, record.attempt, record.round, "", {}), self._looking, once)
+        return self._checked(checks, node, host, Context(host, host.facts), output)
 
-    def _checked(self, checks: tuple[Check, ...], node: Node, ctx: Context | None, output: Any) -> str:
+    def _checked(
+        self, checks: tuple[Check, ...], node: Node, host: StepHost | None, ctx: Context | None, output: Any
+    ) -> str:
         """As `run_checks`; one that the machine, or the end of the run, kept from looking has not objected."""
         objection = self.run_checks(checks, node, ctx, output)
-        if ctx is not None and (objection or ctx.hit is not None):
-            ctx.require_whole()
+        if host is not None and (objection or host.hit is not None):
+            host.require_whole()
         return objection
 
     def run_checks(self, checks: tuple[Check, ...], node: Node, ctx: Any, output: Any) -> str:
@@ -277,85 +315,11 @@ class Attempts:
                 return objection
         return ""
 
-    def _store(self, attempt: Attempt, outcome: Outcome, output: Any) -> Verdict:
-        node, spec = attempt.node, attempt.node.spec
-        aside: list[ev.Event] = []
-        if spec.appends is not None:
-            path = self.inputs.memory_path(spec, node.path)
-            accepted, out = self.artifacts.sections.store(spec, path, output)
-            aside = self._room.keep_section(node, path)
-        elif spec.writes is None:
-            value, ref, out = self.artifacts.store_value(output)
-            accepted = Accepted((), value, ref)
-        else:
-            seal = self._seal(attempt)
-            aside, replaces = self._room.make(node, output)
-            # After a power cut, an earlier version that is still in its place would look like somebody's edit; and
-            # a text that grew in its NAME.part is nowhere else once that is removed.
-            sync = replaces or attempt.has_stream
-            accepted, out = self.artifacts.store(spec, self.inputs.paths(node), output, seal, sync=sync)
-            self._clear_part(attempt, output)
-        return Verdict(exited=_exited(attempt, outcome, accepted, out, spec.version), set_aside=aside)
-
-    def _seal(self, attempt: Attempt) -> Seal:
-        """The seal of this attempt's output, with its spend: the journal may not have heard all of that yet."""
-        node = attempt.node
-        record = self.state.task(node.id)
-        made_from = {"input_digest": attempt.input_digest, "inputs": shorten(attempt.parts)}
-        record = replace(record, version=node.spec.version, **made_from)
-        seal = task_seal(node.id, node.spec, self.state.run_id, record)
-        if attempt.ctx is None:
-            return seal
-        cost, tokens = attempt.spent_before
-        return vary(seal, cost_usd=cost + attempt.ctx.booked_usd, tokens=tokens + attempt.ctx.booked_tokens)
-
-    def _clear_part(self, attempt: Attempt, output: Any) -> None:
-        """The stream has become the output; one that has not is a person's to look at."""
-        if not attempt.has_stream:
-            return
-        part = part_path(next(iter(self.inputs.paths(attempt.node).values())))
-        tree = self.artifacts.tree
-        if not tree.exists(part):
-            return
-        if isinstance(output, str) and output.encode().startswith(tree.read(part)):
-            tree.remove(part, sync=True)  # after a power cut it would look half-finished, beside what is recorded
-        else:
-            tree.back_up(part)
-
-    def _accept_items(self, attempt: Attempt, outcome: Outcome) -> Verdict:
-        node = attempt.node
-        items = _items_made(outcome.value)
-        value, ref, out = self.artifacts.store_value(list(outcome.value), node.id)
-        return Verdict(exited=_exited(attempt, outcome, Accepted((), value, ref), out), items=items)
-
 
 def discard_rest(attempt: Attempt) -> None:
     """Remove what a step has left at `ctx.out`: no attempt is ever given that, and it may fill the disk."""
-    if attempt.ctx is not None and attempt.ctx.given_out is not None:
-        temporaries.discard_output(attempt.ctx.given_out)
-
-
-def _exited(
-    attempt: Attempt, outcome: Outcome, accepted: Accepted, output_digest: str, version: int = 1
-) -> ev.NodeExited:
-    """The word that an output is accepted."""
-    node = attempt.node
-    return ev.NodeExited(
-        step_id=node.id,
-        node=node.spec.name,
-        status=COMPLETED,
-        parent_id=attempt.parent_id,
-        round=attempt.round,
-        attempt=attempt.number,
-        version=version,
-        duration=round(outcome.duration, 6),
-        input_digest=attempt.input_digest,
-        inputs=shorten(attempt.parts),
-        output_digest=output_digest,
-        files=accepted.files,
-        value=accepted.value,
-        value_ref=accepted.value_ref,
-    )
+    if attempt.host is not None and attempt.host.given_out is not None:
+        temporaries.discard_output(attempt.host.given_out)
 
 
 def _weight(output: Any) -> int:

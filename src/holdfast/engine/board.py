@@ -47,9 +47,20 @@ class Board:
         self.to_ask: list[Asking] = []  # of those, what nobody has begun to ask
         self.made: dict[str, None] = {}  # tasks that this process has finished
         self.on_order: Callable[[], None] = lambda: None  # an item, or a batch, that others wait for is through
-        self.on_trouble: Callable[[OSError | StorageError], object] = lambda error: None  # the machine's
+        self.on_halt: Callable[[], None] = lambda: None
+        self.interrupted = False
+        self.trouble: StorageError | None = None  # what the machine did to one task, and not to the record
         self.stopping = False
         self.over_budget = False
+
+    def halt(self, error: OSError | StorageError, doing: str = "work on") -> StorageError:
+        """The machine failed a task: start nothing new, and let what runs keep what it has been paid for."""
+        told = error if isinstance(error, StorageError) else StorageError.from_os(error, doing)
+        if self.committer.failed is None:  # else that came first
+            self.trouble = self.trouble or told
+        self.stopping = True
+        self.on_halt()
+        return told
 
     def through(self, node: Node) -> None:
         """A completed task: an items function first unfolds what it made."""

@@ -14,19 +14,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast import clock
 from holdfast import events as ev
-from holdfast.errors import HoldfastError, StorageError
+from holdfast.errors import HoldfastError, LockLostError, StorageError
 from holdfast.folding import fold
-from holdfast.journal import bodies
-from holdfast.journal.log import Batch, EventLog
+from holdfast.journal.lines import Line, decode_event, encode_event
 from holdfast.state import RunState
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import Batch, Journal, Lease, Objects, Position
 
 SYNCS_WORTH = 10
 BATCH_MIN = 4
@@ -61,9 +60,11 @@ class Committer:
     """The one place where this process appends to its run's journal."""
 
     def __init__(
-        self, journal: EventLog, objects: ObjectStore, guard: Callable[[], None], state: RunState
+        self, journal: Journal, objects: Objects, lease: Lease, state: RunState, position: Position
     ) -> None:
         self.state = state
+        self.position = position
+        """In the journal: all up to there is folded into the state."""
         self.failed: BaseException | None = None
         self.on_batch: Callable[[], None] = _nothing
         self.on_foreign: Callable[[Any], None] = _nothing
@@ -71,7 +72,7 @@ class Committer:
         self.on_durable: Callable[[list[Recorded]], None] = _nothing
         self._journal = journal
         self._objects = objects
-        self._guard = guard
+        self._lease = lease
         self._inbox: deque[Entry] = deque()
         self._leader = threading.Lock()
         self._batch: Batch | None = None
@@ -162,7 +163,7 @@ class Committer:
         """Append an event to the open batch and fold it into the state."""
         batch, at = self._batch, self._at
         assert batch is not None, "record outside a batch"
-        seq = batch.add(bodies.encode(event), self._ts)
+        seq = batch.add(encode_event(event), self._ts)
         fold(self.state, event, seq, at)
         self._recorded.append(Recorded(at, event))
 
@@ -211,16 +212,19 @@ class Committer:
     def _append(self, entries: list[Entry]) -> bool:
         """Write what these entries record, in one append; tells whether anybody waits for it to be durable."""
         is_awaited = False
-        self._guard()
+        if not self._lease.is_ours():
+            raise LockLostError(
+                "The engine lock was replaced or removed: another process may run this project now.",
+                fix="See who does with 'holdfast status', then 'holdfast resume'.",
+            )
         self._objects.sync()
-        batch = self._batch = self._journal.begin()
+        batch = self._batch = self._journal.begin(self.position)
         self._at = clock.now()  # one time for the batch: its events became true together
         self._ts = clock.iso(self._at)
         try:
             for line in batch.foreign:
                 self._take_in(line)
-            if self._journal.notices:
-                self._tell_mended()
+            self._tell_mended(self._journal.take_notices())
             for entry in entries:
                 entry.apply()
                 is_awaited = is_awaited or entry.durable
@@ -231,19 +235,18 @@ class Committer:
             raise
         finally:
             self._batch = None
-        batch.commit()
+        self.position = batch.commit()
         self._has_begun = True
         return is_awaited
 
-    def _tell_mended(self) -> None:
+    def _tell_mended(self, found: Sequence[str]) -> None:
         """Record what a dead appender left, and the journal cut off; of the first look whoever opened it tells."""
-        found = self._journal.take_notices()
-        if self._has_begun:
+        if found and self._has_begun:
             self.record(ev.StateMended(findings=tuple(f"the journal: {words}" for words in found)))
 
-    def _take_in(self, line: Any) -> None:
+    def _take_in(self, line: Line) -> None:
         """An event that another process recorded: `approve`, `note`, `retry`."""
-        event = bodies.decode(line.raw)
+        event = decode_event(line.raw)
         at = clock.parse_iso(line.ts)
         fold(self.state, event, line.seq, at)
         self._recorded.append(Recorded(at, event))

@@ -10,7 +10,7 @@ from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.starting import StartingPass
-from holdfast.executors.base import Outcome
+from holdfast.executors.protocol import Outcome
 from holdfast.state import COMPLETED
 
 
@@ -46,6 +46,9 @@ class Unjudged(Entry):
     def apply(self) -> None:
         self.judged.apply()
 
+    def done(self, error: BaseException | None) -> None:
+        self.judged.done(error)
+
 
 class Report(Entry):
     """An attempt's verdict, on its way into the journal."""
@@ -61,14 +64,19 @@ class Report(Entry):
     def apply(self) -> None:
         verdict = self.verdict
         if not self.outcomes.end(self.attempt):
+            self.outcomes.withdraw(verdict)
             self.outcomes.came_back(self.attempt)  # its time ran out just as it ended
             return
-        if verdict.exited is not None:
+        if verdict.offer is not None:
             self.outcomes.accept(self.attempt, verdict)
         elif verdict.rewind is not None:
             self.outcomes.send_back(self.attempt, verdict.rewind, self.duration)
         else:
             self.outcomes.fail(self.attempt, verdict, self.duration)
+
+    def done(self, error: BaseException | None) -> None:
+        if error is not None:
+            self.outcomes.withdraw(self.verdict)
 
 
 class Overdue(Entry):

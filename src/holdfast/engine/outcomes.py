@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from holdfast import clock
 from holdfast import events as ev
+from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.parts import digest_of_given
 from holdfast.engine.attempt import Attempt, Verdict
 from holdfast.engine.board import Board
 from holdfast.engine.retry import may_retry, retry_delay_s
 from holdfast.engine.scheduler import made_from
+from holdfast.errors import StorageError
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node, split_task_id
 from holdfast.pipeline.rewind import Rewind
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, TaskState, rounds_key
@@ -24,8 +26,9 @@ from holdfast.state import SKIPPED as STATUS_SKIPPED
 class Outcomes:
     """Records how attempts ended, and moves the scheduler."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, acceptance: Acceptance) -> None:
         self.board = board
+        self._acceptance = acceptance
         self._rng = random.Random()  # noqa: S311 - jitter, not secrets
 
     def end(self, attempt: Attempt) -> bool:
@@ -34,18 +37,16 @@ class Outcomes:
         if board.running.get(attempt.node.id) is not attempt:
             return False
         del board.running[attempt.node.id]
-        if attempt.ctx is not None:
-            attempt.ctx.end("this attempt is over")
+        if attempt.host is not None:
+            attempt.host.end("this attempt is over")
         board.scheduler.end(attempt.node)
         return True
 
     def accept(self, attempt: Attempt, verdict: Verdict) -> None:
         """Its output counts. What was opened meanwhile is looked at again when that is through."""
         board, node = self.board, attempt.node
-        assert verdict.exited is not None
-        for event in verdict.set_aside:
-            board.committer.record(event)
-        board.committer.record(_with_spend(verdict.exited, board.state.task(node.id)))
+        if not self._landed(node, verdict):
+            return
         board.made[node.id] = None
         if node.unmet or node.recalled or board.graph.nodes.get(node.id) is not node:
             return
@@ -53,6 +54,24 @@ class Outcomes:
             board.rebuild()
         else:
             board.through(node)
+
+    def _landed(self, node: Node, verdict: Verdict) -> bool:
+        """Land what it offers; False if the machine, or the task, does not let it: that is told, not counted."""
+        board = self.board
+        assert verdict.offer is not None
+        try:
+            for event in self._acceptance.land(verdict.offer):
+                told = _with_spend(event, board.state.task(node.id)) if type(event) is ev.NodeExited else event
+                board.committer.record(told)
+        except (OSError, StorageError) as error:
+            board.committer.record(ev.CutOff(step_id=node.id, error=board.halt(error).message))
+            return False
+        return True
+
+    def withdraw(self, verdict: Verdict) -> None:
+        """An output whose attempt ran out of time as it ended, or that nobody could record, does not land."""
+        if verdict.offer is not None:
+            self._acceptance.withdraw(verdict.offer)
 
     def _made_others(self, node: Node, verdict: Verdict) -> bool:
         """Whether an items function made items before, and other ones now."""
@@ -201,16 +220,18 @@ class Outcomes:
         del self.board.running[attempt.node.id]
         self.board.overruns[attempt.node.id] = attempt
         attempt.overran = True
+        if attempt.handle is not None:
+            attempt.handle.cancel()  # it gives up its place
         self.board.scheduler.give_room(attempt.node)
         words = f"timed out after {attempt.node.spec.timeout:g} s"
-        if attempt.ctx is not None:
+        if attempt.host is not None:
             # No retry begins before the thread has ended: what it is paying for now, the retry need not pay again.
-            attempt.ctx.end(f"it {words}", keeps_calls=True)
+            attempt.host.end(f"it {words}", keeps_calls=True)
         self.board.committer.record(ev.Overran(step_id=attempt.node.id, timeout=attempt.node.spec.timeout))
         verdict = Verdict(
             error=TimeoutError(words), kind="timeout", message=f"{words}, and its thread is still running"
         )
-        self.fail(attempt, verdict, clock.monotonic() - attempt.started)
+        self.fail(attempt, verdict, attempt.node.spec.timeout)
 
     def came_back(self, attempt: Attempt) -> None:
         """A body that had been declared dead, or stopped, has ended: now a retry may start."""
@@ -218,8 +239,8 @@ class Outcomes:
             self.end(attempt)
             return
         node = attempt.node
-        if attempt.ctx is not None:
-            attempt.ctx.end("this attempt is over")
+        if attempt.host is not None:
+            attempt.host.end("this attempt is over")
         self.board.scheduler.end_overdue(node)
         if self.board.state.task(node.id).status == FAILED:
             self.board.scheduler.delay(node, clock.monotonic())

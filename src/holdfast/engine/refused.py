@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.products import paths_in, split_output
-from holdfast.context import Context
+from holdfast.engine.host import StepHost
 from holdfast.errors import DefinitionError
+from holdfast.layout import REFUSED_DIR
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
+from holdfast.stores import asides, atomic, disk
 
 
 class Refused:
@@ -19,7 +22,6 @@ class Refused:
 
     def __init__(self, inputs: Inputs, quarantine: Path) -> None:
         self._inputs = inputs
-        self._artifacts = inputs.artifacts
         self._quarantine = quarantine
 
     def keep(self, node: Node, round_number: int, output: Any) -> list[ev.Event]:
@@ -39,22 +41,32 @@ class Refused:
         if not paths:
             return {}
         name = paths[0].rsplit("/", 1)[-1]
-        return {paths[0]: self._artifacts.keep_refused(data, name, self._quarantine)}
+        folder = self._quarantine / REFUSED_DIR
+        atomic.make_dirs(folder, sync=False)
+        path, descriptor = asides.fresh_file(folder, name)
+        try:
+            disk.write_all(descriptor, data, str(path))
+        finally:
+            os.close(descriptor)
+        return {paths[0]: self._told(path)}
 
     def _keep_files(self, node: Node, output: Any) -> dict[str, str]:
         """Files that the step wrote itself to `ctx.out`."""
         paths, (pieces, _) = self._inputs.paths(node), split_output(node.spec, output)
         written = {key: piece for key, piece in pieces.items() if isinstance(piece, Path) and piece.is_file()}
-        return {
-            paths[key]: self._artifacts.move_refused(piece, self._quarantine) for key, piece in written.items()
-        }
+        folder = self._quarantine / REFUSED_DIR
+        return {paths[key]: self._told(asides.set_aside(piece, folder)) for key, piece in written.items()}
+
+    def _told(self, path: Path) -> str:
+        """Where something is kept, relative to the run's folder."""
+        return f"{self._quarantine.name}/{REFUSED_DIR}/{path.name}"
 
 
-def refuse_others_files(spec: StepSpec, ctx: Context | None, output: Any) -> None:
+def refuse_others_files(spec: StepSpec, host: StepHost | None, output: Any) -> None:
     """A file is moved into place and sealed: that may happen only to one that was written for it, to `ctx.out`."""
     for path in paths_in(spec, output) if spec.writes is not None else ():
-        if ctx is None or not ctx.made(path):
+        if host is None or not host.made(path):
             words = f"returned the path {path}, which is not ctx.out and was left where it is"
-            if ctx is not None and ctx.is_linked_from_out(path):
+            if host is not None and host.is_linked_from_out(path):
                 words = "left a symbolic link at ctx.out, and what that leads to may be somebody's own"
             raise DefinitionError([f"{words}; write the file to ctx.out and return that, or return its content"])

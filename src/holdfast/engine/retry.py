@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from math import inf
 
-from holdfast.executors.base import RemoteError
+from holdfast.executors.protocol import RemoteError
 
 DELAY_MAX_S = 600.0
 """No delay of our own is longer; a server's `retry_after` is honoured whatever it says."""

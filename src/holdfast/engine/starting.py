@@ -97,7 +97,7 @@ class StartingPass(Pass):
         except (OSError, StorageError) as error:
             if self._is_first:  # nothing was done yet
                 raise
-            self.board.on_trouble(error)
+            self.board.halt(error)
 
     # --- what is done about each -----------------------------------------------------------------------------
 

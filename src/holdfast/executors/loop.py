@@ -5,44 +5,58 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-
-import msgspec
 
 from holdfast import threads
 from holdfast.clock import monotonic
-from holdfast.executors.base import Call, Outcome
-
-
-class Start(msgspec.Struct, frozen=True):
-    """One call for the loop: `prepare` fills in its arguments there, `done` gets the outcome there, once."""
-
-    call: Call
-    prepare: Callable[[Call], None]
-    done: Callable[[Outcome], None]
+from holdfast.context import current_task
+from holdfast.errors import StorageError
+from holdfast.executors.protocol import Call, CancelledCallError, Handle, Outcome
+from holdfast.executors.threads import ThreadExecutor
+from holdfast.host import Host
 
 
 class LoopExecutor:
-    """Starts coroutines on its loop and reports each outcome by a callback, on the loop's thread."""
+    """Coroutines on one loop. Their outcomes are told by a thread of `pool`: nothing may hold up the loop.
 
-    def __init__(self, context: contextvars.Context) -> None:
-        self._context = context  # in which each of the coroutines begins
+    One thread tells all that end meanwhile, one after the other; then `told` is called there.
+    """
+
+    def __init__(
+        self,
+        pool: ThreadExecutor,
+        context: contextvars.Context | None = None,
+        *,
+        told: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._pool = pool
+        self._context = contextvars.Context() if context is None else context  # in which each coroutine begins
+        self._told = told
+        self._mutex = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._starting = threading.Lock()
+        self._submitted: list[tuple[_Coroutine, Call]] = []
+        self._ended: list[tuple[_Coroutine, Outcome]] = []
+        self._is_telling = False
+        self.running: set[_Coroutine] = set()  # a loop keeps its tasks only weakly
         self._stopped = False
 
-    def start(self, starts: Sequence[Start]) -> None:
-        """Run these calls on the loop, with one wake-up for all of them."""
-        loop = self._running_loop()
-        loop.call_soon_threadsafe(self._spawn_all, list(starts))
-
-    def cancel_all(self) -> None:
-        """Ask every running coroutine to stop."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._cancel_all)
+    def submit(self, call: Call, host: Host | None = None) -> Handle:
+        """Run the coroutine on the loop, with one wake-up for all that are submitted meanwhile."""
+        coroutine = _Coroutine(self)
+        if self._stopped:
+            self._pool.run(coroutine.never_began)
+            return coroutine
+        try:
+            with self._mutex:
+                loop = self._running_loop()
+                self._submitted.append((coroutine, call))
+                if len(self._submitted) == 1:
+                    loop.call_soon_threadsafe(self._spawn)
+        except (OSError, StorageError) as error:
+            self.tell(coroutine, Outcome(error=error, has_begun=False))
+        return coroutine
 
     def close(self) -> None:
         """Stop the loop. Coroutines that are still there are dropped with it."""
@@ -53,26 +67,59 @@ class LoopExecutor:
         self._thread.join(timeout=5.0)
         self._loop = None
 
+    def soon(self, job: Callable[[], object]) -> None:
+        """Do this on the loop, if there is one."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it was closed meanwhile
+                self._loop.call_soon_threadsafe(job)
+
+    def tell(self, coroutine: _Coroutine, outcome: Outcome) -> None:
+        """A coroutine has this outcome."""
+        # After a stop it is dropped, perhaps by the ending interpreter, where no thread begins any more.
+        if self._stopped:
+            return
+        with self._mutex:
+            self._ended.append((coroutine, outcome))
+            is_telling, self._is_telling = self._is_telling, True
+        if not is_telling:
+            self._pool.run(self._tell_all)
+
+    def _tell_all(self) -> None:
+        while True:
+            with self._mutex:
+                ended, self._ended = self._ended, []
+            if not ended:
+                break
+            for coroutine, outcome in ended:
+                coroutine.end(outcome)
+        self._pool.almost_done()
+        self._told()
+        with self._mutex:
+            self._is_telling = bool(self._ended)
+            if not self._is_telling:
+                return
+        self._pool.run(self._tell_all)  # after what was submitted just now
+
+    # --- the loop ------------------------------------------------------------------------------------------
+
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None:
-                loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._serve, args=(loop,), name="holdfast-loop", daemon=True
-                )
-                try:
-                    threads.start(self._thread)
-                except BaseException:
-                    loop.close()
-                    raise
-                self._loop = loop
-            return self._loop
+        if self._loop is None:
+            loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._serve, args=(loop,), name="holdfast-loop", daemon=True)
+            try:
+                threads.start(self._thread)
+            except BaseException:
+                loop.close()
+                raise
+            self._loop = loop
+        return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
             self._serve_all(loop)
-            self._cancel_all()
+            for coroutine in list(self.running):
+                coroutine.cancel_task()
             loop.run_until_complete(asyncio.sleep(0))
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
@@ -86,20 +133,55 @@ class LoopExecutor:
             except (SystemExit, KeyboardInterrupt):
                 pass  # whoever awaits that task is given it, too
 
-    def _spawn_all(self, starts: Sequence[Start]) -> None:
+    def _spawn(self) -> None:
         assert self._loop is not None
-        for start in starts:
+        with self._mutex:
+            submitted, self._submitted = self._submitted, []
+        for coroutine, call in submitted:
             # Not in the context of whoever asked: that may be another body, in the middle of a paid call.
-            task = self._loop.create_task(self._run(start), context=self._context.copy())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            coroutine.begin(self._loop, call, self._context.copy())
 
-    async def _run(self, start: Start) -> None:
-        call = start.call
+
+class _Coroutine(Handle):
+    """One call on the loop. Everything but `cancel` happens there."""
+
+    def __init__(self, executor: LoopExecutor) -> None:
+        super().__init__(executor._pool.run)
+        self._executor = executor
+        self._task: asyncio.Task[None] | None = None
+        self._is_cancelled = False
+        self._is_told = False
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        self._executor.soon(self.cancel_task)
+
+    def never_began(self) -> None:
+        self.end(Outcome(error=CancelledCallError("cancelled before it began"), cancelled=True))
+
+    def cancel_task(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def begin(self, loop: asyncio.AbstractEventLoop, call: Call, context: contextvars.Context) -> None:
+        context.run(current_task.set, call.task)
+        self._task = loop.create_task(self._run(call), context=context)
+        self._task.add_done_callback(self._is_through)
+        self._executor.running.add(self)
+        if self._is_cancelled:
+            self._task.cancel()
+
+    def _is_through(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        self._executor.running.discard(self)
+        if not self._is_told:  # cancelled before its first step: nothing of `_run` was done
+            error = CancelledCallError("cancelled before it began")
+            self._executor.tell(self, Outcome(error=error, cancelled=True))
+
+    async def _run(self, call: Call) -> None:
         started = monotonic()
         deadline = asyncio.timeout(call.timeout)
         try:
-            start.prepare(call)
             async with deadline:
                 value = await call.fn(**call.arguments)
             if deadline.expired():  # it swallowed its cancellation: what it gives comes too late all the same
@@ -113,13 +195,8 @@ class LoopExecutor:
             outcome = Outcome(error=told, duration=monotonic() - started, timed_out=late)
         if outcome.broke_off:
             await _settle(call, deadline.when())
-        # After a stop it is dropped, perhaps by the ending interpreter, where no thread begins any more.
-        if not self._stopped:
-            start.done(outcome)
-
-    def _cancel_all(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
+        self._is_told = True
+        self._executor.tell(self, outcome)
 
 
 async def _settle(call: Call, until: float | None) -> None:

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -18,16 +19,16 @@ from typing import IO, Any
 from holdfast import threads
 from holdfast.context import current_task
 from holdfast.errors import StorageError
-from holdfast.executors.processes import (
+from holdfast.executors.pipe import (
     BEGUN,
     READY,
+    Sender,
     answer_error,
     answer_value,
-    pack_log,
     pack_unable,
-    unpack_value,
+    unpack_arguments,
 )
-from holdfast.executors.relaying import Sender
+from holdfast.executors.remote import ANSWER, Link
 from holdfast.pipeline.loader import load_pipeline
 from holdfast.signals import ENDING
 from holdfast.streams import Heedless, give_closed_streams_a_place, silence
@@ -39,53 +40,48 @@ def main() -> None:
     for number in ENDING:
         signal.signal(number, _leave_it_to_the_engine)
     give_closed_streams_a_place()
-    answers = _Answers(_take_stdout())
+    link = Link(_sender(_take_stdout()))
     requests: SimpleQueue[bytes] = SimpleQueue()
     # A thread reads the pipe, so that its end is seen also while a body runs: the parent is gone, so are we.
     try:
-        threads.start(threading.Thread(target=_listen, args=(requests,), daemon=True))
+        threads.start(threading.Thread(target=_listen, args=(link, requests), daemon=True))
     except StorageError:
-        answers.send(pack_unable("the system allows it no thread"))
+        link.send(pack_unable("the system allows it no thread"))
         return
-    answers.send(READY)
+    link.send(READY)
     functions: dict[str, Any] = {}
     while True:
         request = decode_json(requests.get())
         try:
             if not functions:
                 functions = load_pipeline(sys.argv[1], base=Path.cwd()).functions
-                Sender(lambda fields: answers.send(pack_log(fields))).install()
-            reply = _run(functions, request, answers)
+                Sender(link.send).install()
+            reply = _run(functions, request, link)
         except BaseException as error:
             reply = answer_error(error)
-        answers.send(reply)
+        link.send_outcome(reply)
 
 
-class _Answers:
-    """The pipe to the parent, one line at a time: a body's threads may log while it ends."""
+def _sender(pipe: IO[bytes]) -> Callable[[bytes], None]:
+    def send(line: bytes) -> None:
+        try:
+            pipe.write(line + b"\n")
+            pipe.flush()
+        except BrokenPipeError:  # the parent was killed while a body ended: nobody wants to read of it
+            os._exit(0)
 
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe
-        self._lock = threading.Lock()
-
-    def send(self, line: bytes) -> None:
-        with self._lock:
-            try:
-                self._pipe.write(line + b"\n")
-                self._pipe.flush()
-            except BrokenPipeError:  # the parent was killed while a body ended: nobody wants to read of it
-                os._exit(0)
+    return send
 
 
 def _leave_it_to_the_engine(number: int, frame: FrameType | None) -> None:
     """A handler, for a signal that is ignored would stay so in whatever the body starts."""
 
 
-def _run(functions: dict[str, Any], request: dict[str, Any], answers: _Answers) -> bytes:
-    arguments = {name: unpack_value(packed) for name, packed in request["arguments"].items()}
+def _run(functions: dict[str, Any], request: dict[str, Any], link: Link) -> bytes:
+    arguments = unpack_arguments(request, link.host())
     if request["timed"]:
-        answers.send(BEGUN)
-    token = current_task.set(request["function"])
+        link.send(BEGUN)
+    token = current_task.set(request["task"])
     try:
         value = functions[request["function"]](**arguments)
     finally:
@@ -93,10 +89,15 @@ def _run(functions: dict[str, Any], request: dict[str, Any], answers: _Answers) 
     return answer_value(value)
 
 
-def _listen(requests: SimpleQueue[bytes]) -> None:
-    for line in sys.stdin.buffer:
-        requests.put(line)
-    os._exit(0)
+def _listen(link: Link, requests: SimpleQueue[bytes]) -> None:
+    try:
+        for line in sys.stdin.buffer:
+            if line.startswith(ANSWER):
+                link.hear(line)
+            else:
+                requests.put(line)
+    finally:
+        os._exit(0)
 
 
 def _take_stdout() -> IO[bytes]:

@@ -1,126 +1,116 @@
-"""EventLog: a journal that several threads and processes append to, durable on return.
+"""The journal in a file: several threads and processes append to it.
 
 Appending. Take the append lock; one look tells whether anyone else appended or replaced the file; if so,
 read that first, and cut off (into quarantine) what a dead appender left half done; write all lines of the
 batch in one write; release. `sync` makes everything written so far durable; callers that arrive while
-another syncs share the next one (group commit). With `makes_room`, lines are written over room made before
+another syncs share the next one (group commit). With `preallocates`, lines are written over room made before
 (see there), and the look is one at the byte behind our last line.
 
 Crash story. A kill may leave a torn last line, which the next appender cuts off. After a failed write or
-sync nobody knows what the disk holds, so the log refuses everything from then on: only a new process that
+sync nobody knows what the disk holds, so the journal refuses everything from then on: only a new process that
 reads it again can tell. A failed fsync is never repeated, because a second one would lie.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections import deque
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
-from holdfast import clock
-from holdfast.errors import CheckpointCorruptionError, StorageError, UsageError, ValueRefusedError
-from holdfast.journal.codec import RESERVED, encode_line
+from holdfast.errors import CheckpointCorruptionError, ForbiddenError, StorageError
+from holdfast.journal.lines import Line, encode_line, hash_of
+from holdfast.journal.preallocation import end_line, is_all_room, is_untouched, room_after
+from holdfast.journal.read import NOWHERE, End, FileScan, is_whole, last_line, scan, telling
 from holdfast.journal.repair import cut, repair
-from holdfast.journal.room import end_line, is_all_room, is_untouched, room_after
-from holdfast.journal.scan import START, Line, Position, scan
-from holdfast.pipeline.names import as_given, as_path
 from holdfast.stores import asides, atomic, disk, readable
 from holdfast.stores.lock import AppendLock
-from holdfast.values import encode_json
+from holdfast.stores.protocols import START, Position
 
 _APPEND_FLAGS = os.O_RDWR | os.O_CREAT
+_NOT_PERMITTED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_BEGINNING = 1 << 20  # bytes that hold a first line, if there is one
 
 
-class EventLog:
-    """A journal open for appending and reading; the file and its folder are made when first needed.
+class LocalJournal:
+    """See `Journal`. The file and its folder are made when first needed.
 
     `lock_path`: the lock file appenders share (default: the journal itself). `quarantine`: where cut-off
-    bytes go (default: `NAME.quarantine` beside it). `start`: the position the caller has read up to; what
-    follows it is handed over by the first `begin`. Without it, only what others append from then on is.
-    `makes_room`: for one who appends a lot, and gives the room back in the end.
+    bytes go (default: `NAME.quarantine` beside it). `preallocates`: for one who appends a lot, and gives the
+    room back when it closes.
     """
 
     _fd = -1
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: Path,
         *,
         lock_path: Path | None = None,
         quarantine: Path | None = None,
-        start: Position | None = None,
-        makes_room: bool = False,
+        preallocates: bool = False,
     ) -> None:
-        self.path = as_path(path, "path")
-        if not self.path.name:
-            raise UsageError(f"path must name a file, not {as_given(path)}.")
-        self.position = start or START
-        self.notices: list[str] = []  # what was found damaged, and what was done about it
-        self._quarantine = quarantine or self.path.with_name(self.path.name + ".quarantine")
-        self._lock = AppendLock(lock_path or self.path)
+        self.path = path
+        self._notices: list[str] = []
+        self._quarantine = quarantine or path.with_name(path.name + ".quarantine")
+        self._lock = AppendLock(lock_path or path)
         self._is_of_a_run = lock_path is not None  # else of somebody who uses nothing but this
-        self._is_strict = start is not None
-        self._is_first_read = True
-        self._makes_room = makes_room
+        self._preallocates = preallocates
+        self._position: Position | None = None  # after the last line that we know; None: nothing was read yet
+        self._end = NOWHERE  # the same place in the file
         self._size = 0  # of the file, as far as we know; what lies between the last line and that is room
         self._is_doubted = False  # something may have happened to the file that the quick look does not see
-        self._name = os.fspath(self.path)
+        self._name = os.fspath(path)
         self._commits = 0
         self._synced = -1  # commits known durable; -1: what was here before us may not be
         self._newest = (0, 0)  # where the last commit's bytes begin, and how many they are
         self._sync_mutex = threading.Lock()
         self._failure = ""
 
-    # -- for everyone ---------------------------------------------------------------------------------
+    # -- reading --------------------------------------------------------------------------------------
 
-    def append(self, event: Mapping[str, Any]) -> int:
-        """Append one event, a JSON object, and give its number. It is durable when this returns."""
-        if not isinstance(event, Mapping):
-            raise ValueRefusedError(f"An event is a dict, not {type(event).__name__}.", where="event")
-        body = _encode(event)
-        batch = self.begin()
+    def read(self, after: Position | None = None) -> FileScan:
+        """Every good line after `after`, read while iterating."""
+        return scan(self.path, after)
+
+    def last(self) -> Position | None:
+        """Found from the end of the file."""
+        with telling(self.path):
+            try:
+                with readable.opened(self.path) as fd:
+                    line = last_line(partial(os.pread, fd), os.fstat(fd).st_size)
+            except FileNotFoundError:
+                return None
+        return line.position if line is not None else None
+
+    def is_there(self) -> bool:
+        """Whatever it is that stands there."""
+        with telling(self.path):
+            return readable.is_there(self.path)
+
+    def has_begun(self) -> bool:
+        """A process killed before the end of its first line leaves a file, but no record."""
         try:
-            seq = batch.add(body, clock.iso(clock.now()))
-        except BaseException:
-            batch.abort()
-            raise
-        batch.commit()
-        self.sync()
-        return seq
+            with readable.opened(self.path) as fd:
+                beginning = os.read(fd, _BEGINNING)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # cannot read is not absent
+        return b"\n" in beginning or len(beginning) == _BEGINNING
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """All events, as dicts with seq, ts and their own fields. Damage is mended first, if it can be."""
-        try:
-            if not readable.is_there(self.path):
-                return
-            self._mend()
-            found = scan(self.path)
-            for line in found:
-                yield line.event()
-            self.notices += found.damage  # only where mending was not permitted
-        except OSError as error:
-            raise StorageError.from_os(error, "read the journal") from error
+    def is_whole(self, upto: Position) -> bool:
+        """Sums alone are compared."""
+        if not upto.seq:
+            return True
+        with telling(self.path), readable.opened(self.path) as fd:
+            return is_whole(partial(os.pread, fd), upto)
 
-    def __del__(self) -> None:
-        self._close_file()
+    # -- appending ------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the files; everything appended is durable already. Using the log opens it again."""
-        with self._sync_mutex:
-            self._close_file()
-        self._lock.close()
-
-    # -- for the engine -------------------------------------------------------------------------------
-
-    def begin(self) -> Batch:
+    def begin(self, after: Position | None = None) -> LocalBatch:
         """Take the append lock and catch up; the batch must be committed or aborted."""
         if self._failure:
             raise self._refusal()
@@ -129,19 +119,19 @@ class EventLog:
                 atomic.make_dirs(self.path.parent, sync=True)
             self._lock.acquire()
         except OSError as error:
-            raise StorageError.from_os(error, "open the journal") from error
+            raise _told(error, "open the journal") from error
         try:
-            return Batch(self, self._catch_up())
+            return LocalBatch(self, self._catch_up(after))
         except OSError as error:
             self._lock.release()
             readable.name(error, self._name)
-            raise StorageError.from_os(error, "append to the journal") from error
+            raise _told(error, "append to the journal") from error
         except BaseException:
             self._lock.release()
             raise
 
     def has_news(self) -> bool:
-        """Whether others have appended since the last batch: two looks, without the lock. Only a hint."""
+        """Two looks, without the lock."""
         if self._fd < 0:
             return False
         try:
@@ -153,15 +143,15 @@ class EventLog:
         if not is_ours:
             self._is_doubted = True
             return os.path.lexists(self._name)
-        return not self._is_untouched() and ours.st_size != self.position.offset
+        return not self._is_untouched() and ours.st_size != self._end.offset
 
     def take_notices(self) -> list[str]:
         """What was found damaged, and what was done about it, since this was asked last."""
-        taken, self.notices = self.notices, []
+        taken, self._notices = self._notices, []
         return taken
 
     def begin_sync(self) -> None:
-        """For one who has something to do before `sync`: let the disk begin with the newest commit."""
+        """Let the disk begin with the newest commit."""
         if self._fd >= 0:
             disk.begin_sync(self._fd, *self._newest)
 
@@ -181,24 +171,44 @@ class EventLog:
                 raise StorageError.from_os(error, "sync the journal") from error
             self._synced = covered
 
-    def give_room_back(self) -> None:
+    def repair(self, *, known_seq: int = 0) -> list[str]:
+        """Under the append lock."""
+        try:
+            with self._lock:
+                return repair(self.path, self._quarantine, known_seq=known_seq)
+        except OSError as error:
+            raise _told(error, "mend the journal") from error
+
+    def close(self, *, untouched: bool = False) -> None:
+        """Give the room back and close the files; using the journal opens them again."""
+        if not untouched:
+            self._give_room_back()
+        with self._sync_mutex:
+            self._close_file()
+        self._lock.close()
+
+    def __del__(self) -> None:
+        self._close_file()
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _give_room_back(self) -> None:
         """Let the file end with its last line. If we are killed, it ends in room, and that harms nobody.
 
         Who has appended nothing changes nothing, not even the room that a dead one left.
         """
-        if self._fd < 0 or self._failure or not self._commits:
+        if self._fd < 0 or self._failure or not self._commits or not self._preallocates:
             return
+        offset = self._end.offset
         try:
             with self._lock:
                 now = os.fstat(self._fd)
-                if self._is_ours(now) and is_all_room(self._fd, self.position.offset, now.st_size):
-                    end_line(self._fd, self.position.offset, self._name)
-                    disk.truncate(self._fd, self.position.offset, self._name)
-                    self._size = self.position.offset
-        except OSError:
+                if self._is_ours(now) and is_all_room(self._fd, offset, now.st_size):
+                    end_line(self._fd, offset, self._name)
+                    disk.truncate(self._fd, offset, self._name)
+                    self._size = offset
+        except (OSError, StorageError):
             pass  # the journal is whole, with room
-
-    # -- inside ---------------------------------------------------------------------------------------
 
     def _refusal(self) -> StorageError:
         return StorageError(
@@ -206,22 +216,36 @@ class EventLog:
             fix="What was recorded is safe: mend that, then run the same command.",
         )
 
-    def _catch_up(self) -> list[Line]:
-        """Lines that others appended since; in the common case none, found by one look."""
+    def _catch_up(self, after: Position | None) -> list[Line]:
+        """Bring our end to that of the journal; gives the lines after `after`.
+
+        In the common case, none: that is found by one look.
+        """
+        known = self._position if self._position is not None else after or START
         if self._fd < 0:
-            return self._open()
-        if self._makes_room and not self._is_doubted and is_untouched(self._fd, self.position.offset):
-            return []
+            return self._open(known, after)
+        if self._is_untouched() and not self._is_doubted:
+            return self._since(known, after)
         self._is_doubted = False
         now = os.fstat(self._fd)
         if not self._is_ours(now):
-            return self._take_up()
+            return self._take_up(known, after)
         self._size = now.st_size
-        if now.st_size == self.position.offset:
-            return []
-        return self._read_on()
+        if now.st_size == self._end.offset:
+            return self._since(known, after)
+        return self._read_on(known, after)
 
-    def _take_up(self) -> list[Line]:
+    def _since(self, known: Position, after: Position | None) -> list[Line]:
+        """The lines after `after`, where nothing is new after `known`."""
+        if after is None or after == known:
+            return []
+        found = self.read(after)
+        lines = list(found)
+        if not found.anchored:
+            raise self._lost(_lacks(after))
+        return lines
+
+    def _take_up(self, known: Position, after: Position | None) -> list[Line]:
         """Go on in another file that stands at the path: a repaired one, or a copy that somebody made.
 
         If it lacks lines of ours, or there is none, the one that we still have open is kept in quarantine.
@@ -231,13 +255,13 @@ class EventLog:
         try:
             if not readable.is_there(self._name):
                 raise self._lost("was removed while in use")
-            return self._open()
+            return self._open(known, after)
         except CheckpointCorruptionError as error:
             self._failure = error.message
             kept_as = asides.keep_open(old, self.path.name, self._quarantine, label="lost")
             words = f"{error.message} What was written to it until now is kept as {kept_as.name}."
             raise CheckpointCorruptionError(words, fix=error.fix) from None
-        except OSError as error:
+        except (OSError, StorageError) as error:
             self._failure = str(error)  # what was not synced of the old one, nobody can sync any more
             raise
         finally:
@@ -252,35 +276,37 @@ class EventLog:
         return (there.st_ino, there.st_dev) == (status.st_ino, status.st_dev)
 
     def _is_untouched(self) -> bool:
-        return self._makes_room and is_untouched(self._fd, self.position.offset)
+        return self._preallocates and is_untouched(self._fd, self._end.offset)
 
-    def _open(self) -> list[Line]:
+    def _open(self, known: Position, after: Position | None) -> list[Line]:
         self._fd = disk.open_file(self._name, _APPEND_FLAGS)
         try:
             self._synced = -1
             self._size = os.fstat(self._fd).st_size
             if self._size == 0:
                 disk.sync_dir(self.path.parent)
-            return self._read_on()
+            return self._read_on(known, after)
         except BaseException:
             self._close_file()
             raise
 
-    def _read_on(self) -> list[Line]:
-        """Read from our position to the end and cut off a torn tail; our own lines must still be there."""
-        before = self.position
-        found = scan(self.path, before)
-        lines = [line for line in found if self._wanted(line)]
-        if not found.anchored and (self._is_strict or found.position.seq < before.seq):
-            raise self._lost(f"does not contain line {before.seq}, which was read before")
+    def _read_on(self, known: Position, after: Position | None) -> list[Line]:
+        """Read from `known` to the end and cut off a torn tail; the lines known must still be there."""
+        found = scan(self.path, known)
+        if after == known:
+            lines = list(found)
+        else:
+            lines = []
+            deque(found, maxlen=0)
+        if not found.anchored and (after is not None or found.end.seq < known.seq):
+            raise self._lost(_lacks(known))
         if found.torn:
-            kept_as = cut(self._fd, self.path, found.position.offset, self._quarantine)
-            self._size = found.position.offset
-            self.notices.append(f"{found.tail} at its end were cut off and kept as {kept_as.name}")
-        self.notices += found.damage
-        self.position = found.position
-        self._is_first_read = False
-        return lines
+            kept_as = cut(self._fd, self.path, found.end.offset, self._quarantine)
+            self._size = found.end.offset
+            self._notices.append(f"{found.tail} at its end were cut off and kept as {kept_as.name}")
+        self._notices += found.damage
+        self._position, self._end = found.position, found.end
+        return lines if after == known else self._since(self._position, after)
 
     def _lost(self, what: str) -> CheckpointCorruptionError:
         again = "run 'holdfast resume'" if self._is_of_a_run else "go on with a new EventLog"
@@ -288,32 +314,19 @@ class EventLog:
             f"The journal {self._name} {what}.", fix=f"Stop whoever changes it, then {again}."
         )
 
-    def _wanted(self, line: Line) -> bool:
-        """Without `start`, what was there when we came is history; what others append later is news."""
-        return self._is_strict or (not self._is_first_read and line.seq > self.position.seq)
-
-    def _mend(self) -> None:
-        """Repair what iterating would stumble over; where nothing may be written, reading goes on without."""
-        try:
-            with self._lock:
-                self.notices += repair(self.path, self._quarantine)
-        except OSError as error:
-            if not isinstance(error, PermissionError) and os.access(self.path.parent, os.W_OK):
-                raise StorageError.from_os(error, "mend the journal") from error
-
     def _close_file(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
 
-    def _write(self, data: bytes, seq: int, last_sum: str) -> None:
-        before, size = self.position.offset, self._size
-        position = Position(seq, last_sum, before + len(data))
+    def _write(self, data: bytes, last: bytes, end: End) -> None:
+        """Append `data`, whose last line is `last`; that ends at `end`."""
+        before, size = self._end.offset, self._size
         body = b"\n" + data[:-1] if before else data[:-1]  # the newline of a last line is written with the next
-        if position.offset > size:
-            room = room_after(position.offset) if self._makes_room else 0
+        if end.offset > size:
+            room = room_after(end.offset) if self._preallocates else 0
             body += b" " * room + b"\n"
-            size = position.offset + room
+            size = end.offset + room
         start = max(0, before - 1)
         try:
             disk.write_at(self._fd, body, start, self._name)
@@ -322,46 +335,53 @@ class EventLog:
             if isinstance(error, OSError):
                 raise StorageError.from_os(error, "append to the journal") from error
             raise
-        self.position = position
+        self._position = Position(end.seq, hash_of(last), end.offset)
+        self._end = end
         self._size = size
         self._newest = (start, len(body))
         self._commits += 1
 
 
-class Batch:
-    """Lines that are written together. Holds the append lock from `begin` to `commit` or `abort`."""
+class LocalBatch:
+    """See `Batch`: all lines in one write."""
 
-    __slots__ = ("_lines", "_log", "_seq", "_sum", "foreign")
+    __slots__ = ("_journal", "_lines", "_seq", "_sum", "foreign")
 
-    def __init__(self, log: EventLog, foreign: list[Line]) -> None:
+    def __init__(self, journal: LocalJournal, foreign: list[Line]) -> None:
         self.foreign = foreign
-        self._log = log
+        self._journal = journal
         self._lines: list[bytes] = []
-        self._seq, self._sum = log.position.seq, log.position.sum
+        self._seq, self._sum = journal._end.seq, journal._end.sum
 
     def add(self, body: bytes, ts: str) -> int:
-        """Number and chain the event `body` (a JSON object without envelope); gives its number."""
+        """Number and chain the event; gives its number."""
         seq = self._seq + 1
         line, self._sum = encode_line(seq, ts, body, self._sum)
         self._lines.append(line)
         self._seq = seq
         return seq
 
-    def commit(self) -> None:
-        """Write all lines in one write. Durable after the log's `sync`."""
+    def commit(self) -> Position:
+        """Write all lines in one write. Durable after the journal's `sync`."""
+        journal = self._journal
         try:
             if self._lines:
-                self._log._write(b"".join(self._lines), self._seq, self._sum)
+                data = b"".join(self._lines)
+                end = End(self._seq, self._sum, journal._end.offset + len(data))
+                journal._write(data, self._lines[-1], end)
+            return journal._position or START
         finally:
-            self._log._lock.release()
+            journal._lock.release()
 
     def abort(self) -> None:
         """Write nothing."""
-        self._log._lock.release()
+        self._journal._lock.release()
 
 
-def _encode(event: Mapping[str, Any]) -> bytes:
-    for name in RESERVED:
-        if name in event:
-            raise ValueRefusedError(f"event.{name} is a name that the log itself gives.", where=f"event.{name}")
-    return encode_json(dict(event), "event")
+def _lacks(position: Position) -> str:
+    return f"does not contain line {position.seq}, which was read before"
+
+
+def _told(error: OSError, doing: str) -> StorageError:
+    told = StorageError.from_os(error, doing)
+    return ForbiddenError(told.message, fix=told.fix) if error.errno in _NOT_PERMITTED else told

@@ -17,10 +17,11 @@ from operator import attrgetter
 from pathlib import Path
 
 from holdfast import clock
-from holdfast.journal.codec import NO_SUM, PREV_BYTES, SUM_BYTES, close_line, encode_line
-from holdfast.journal.room import end_line
-from holdfast.journal.scan import Line, Scan, lines_named, scan
+from holdfast.journal.lines import NO_SUM, PREV_BYTES, SUM_BYTES, Line, close_line, encode_line
+from holdfast.journal.preallocation import end_line
+from holdfast.journal.read import FileScan, lines_named, scan
 from holdfast.stores import asides, atomic, disk, readable
+from holdfast.stores.protocols import Reading
 from holdfast.values import encode_json
 from holdfast.wording import counted
 
@@ -39,15 +40,21 @@ def repair(path: Path, quarantine: Path, *, known_seq: int = 0) -> list[str]:
     `known_seq`: the last number known from elsewhere, a snapshot. No number up to it is given a second time.
     """
     found = scan(path)
-    last_seq = max((line.seq for line in found), default=0)  # a line that is late has a lower number than another
-    if known_seq > last_seq:
-        found.damage.append(f"{lines_named(last_seq + 1, known_seq)} gone from its end")
-        found.missing.append((last_seq + 1, known_seq))
+    last_seq = examine(found, known_seq)
     if found.damage:
-        return _rewrite(path, quarantine, found, max(last_seq, known_seq))
+        return _rewrite(path, quarantine, found, last_seq)
     if found.torn:
         return [_cut(path, quarantine, found)]
     return []
+
+
+def examine(found: Reading, known_seq: int) -> int:
+    """Read to the end; gives the last number that was ever used."""
+    last_seq = max((line.seq for line in found), default=0)  # a late line has a lower number than another
+    if known_seq > last_seq:
+        found.damage.append(f"{lines_named(last_seq + 1, known_seq)} gone from its end")
+        found.missing.append((last_seq + 1, known_seq))
+    return max(last_seq, known_seq)
 
 
 def cut(fd: int, path: Path, offset: int, quarantine: Path) -> Path:
@@ -57,36 +64,51 @@ def cut(fd: int, path: Path, offset: int, quarantine: Path) -> Path:
     return kept_as
 
 
-def _cut(path: Path, quarantine: Path, found: Scan) -> str:
+def _cut(path: Path, quarantine: Path, found: FileScan) -> str:
     fd = disk.open_file(os.fspath(path), os.O_RDWR)
     try:
-        kept_as = cut(fd, path, found.position.offset, quarantine)
+        kept_as = cut(fd, path, found.end.offset, quarantine)
     finally:
         os.close(fd)
     return f"{found.tail} at its end were cut off and kept as {kept_as.name}"
 
 
-def _rewrite(path: Path, quarantine: Path, found: Scan, last_seq: int) -> list[str]:
+def _rewrite(path: Path, quarantine: Path, found: FileScan, last_seq: int) -> list[str]:
     kept_as = _kept(path, quarantine)
+    # Read anew, and never held as a whole: a journal may be larger than memory.
+    lines = written_anew(found, scan(path), last_seq, kept_as)
+    with _retired(path):
+        atomic.write_blocks(path, _in_blocks(lines), sync=True)
+    return tell(found, kept_as)
+
+
+def written_anew(found: Reading, lines: Iterable[Line], last_seq: int, kept_as: str) -> Iterator[bytes]:
+    """All good lines in order, chained anew, and behind them the event that tells what is missing."""
     missing = _still_missing(found)
-    lost = sum(last - first + 1 for first, last in missing)
     body = encode_json(
         {
             "event": "journal_repaired",
             "findings": found.damage[:_FINDINGS_TOLD],
             "findings_total": len(found.damage),
             "missing": missing[:_GAPS_TOLD],
-            "missing_total": lost,
+            "missing_total": _count(missing),
             "torn_bytes": found.torn,
             "kept_as": kept_as,
         }
     )
-    # Read anew, and never held as a whole: a journal may be larger than memory.
-    good = heapq.merge(scan(path), sorted(found.late, key=_seq), key=_seq)
-    with _retired(path):
-        atomic.write_blocks(path, _in_blocks(_chained_anew(good, last_seq + 1, body)), sync=True)
-    said = _lost(lost) if found.position.seq or found.late or missing else ""
+    good = heapq.merge(lines, sorted(found.late, key=_seq), key=_seq)
+    return _chained_anew(good, last_seq + 1, body)
+
+
+def tell(found: Reading, kept_as: str) -> list[str]:
+    """What was found, and in one line what was done about it; the journal itself lists the findings, too."""
+    missing = _still_missing(found)
+    said = _lost(_count(missing)) if found.position.seq or found.late or missing else ""
     return [*found.damage, _told(found.damage, said, kept_as)]
+
+
+def _count(missing: list[list[int]]) -> int:
+    return sum(last - first + 1 for first, last in missing)
 
 
 @contextmanager
@@ -157,7 +179,7 @@ def _in_blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
     yield bytes(block)
 
 
-def _still_missing(found: Scan) -> list[list[int]]:
+def _still_missing(found: Reading) -> list[list[int]]:
     """The gaps as [first, last], without the lines that were only in the wrong place."""
     gaps: list[list[int]] = []
     late = sorted(line.seq for line in found.late)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.errors import CheckpointCorruptionError
-from holdfast.journal.codec import FORMAT
+
+FORMAT = 1
+"""Of the lines that this version writes."""
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 

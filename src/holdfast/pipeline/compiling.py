@@ -123,8 +123,6 @@ class _Compiling:
         sources = resolve.sources_of(step.fn, self._scope(name), told)
         if Source("source", "source") in sources.values() and self._is_taken("source"):
             told.wrong("parameter source is ambiguous: something else is called source too. Rename that.")
-        if spec.executor == "process" and "ctx" in sources:
-            told.wrong('there is no ctx with executor="process". Remove the parameter, or use a thread.')
         if spec.executor == "process" and spec.is_async:
             told.wrong('is async, which executor="process" cannot run. Make it a plain function, or use a thread.')
         return msgspec.structs.replace(spec, sources=sources, forms=agreement.forms(spec, step.fn))

@@ -153,7 +153,7 @@ class Pipeline:
         `on_partial`: half-finished output: "redo" (unless given), "continue" or "ask".
         `on_failure`: after the last attempt: "review" waits for a person, "skip" leaves the task out.
         `version`: raise it to have finished work done again.
-        `executor`: "thread", or "process" for work that keeps a processor busy; there is no `ctx` there.
+        `executor`: "thread", or "process" for work that keeps a processor busy; no `async def` there.
         `copy`: False keeps no copy of large files. `was`: the names that the step had before.
         Any other option is told as a mistake, with all others, when the pipeline is loaded.
         """

@@ -16,7 +16,7 @@ from holdfast.errors import UsageError
 if TYPE_CHECKING:
     from holdfast.engine.commit import Recorded as Happening
     from holdfast.errors import UnknownRunError
-    from holdfast.journal.scan import Line
+    from holdfast.journal.lines import Line
     from holdfast.layout import ProjectLayout
     from holdfast.pipeline.compiling import CompiledPipeline
     from holdfast.pipeline.definition import Pipeline
@@ -72,6 +72,7 @@ class Project:
 
     @property
     def directory(self) -> Path:
+        """The project's folder."""
         return self._layout.root
 
     def __repr__(self) -> str:
@@ -83,10 +84,10 @@ class Project:
         """All runs, newest first; one that cannot be read says why."""
         from holdfast.project.results import run_entry
         from holdfast.runs.listing import list_runs
-        from holdfast.stores.lock import read_holder
+        from holdfast.runs.opening import open_lease
 
         runs = list_runs(self._layout)
-        held = (read_holder(self._layout.engine_lock) or {}).get("run_id")  # an engine is busy with it now
+        held = (open_lease(self._layout).holder() or {}).get("run_id")  # an engine is busy with it now
         return [run_entry(info, running=info.run_id == held) for info in runs]
 
     def status(self, run_id: str | None = None) -> Status:
@@ -170,7 +171,8 @@ class Project:
         from holdfast.project.results import WhyResult
 
         chosen = pick_run(self._layout, run_id)
-        return WhyResult(chosen, task, explain(self._layout, chosen, task, typed=self.typing(chosen)))
+        typed, settings = self.typing(chosen), self._settings()
+        return WhyResult(chosen, task, explain(self._layout, chosen, task, typed=typed, settings=settings))
 
     def events(
         self,
@@ -185,16 +187,16 @@ class Project:
         from holdfast.project.finding import pick_run
         from holdfast.runs.listing import run_layout
 
-        journal = run_layout(self._layout, pick_run(self._layout, run_id)).journal
+        run = run_layout(self._layout, pick_run(self._layout, run_id))
         if follow is False:
-            return all_lines(journal, after, on_remark)
-        return followed(journal, after, follow if callable(follow) else lambda: True, on_remark)
+            return all_lines(run, after, on_remark)
+        return followed(run, after, follow if callable(follow) else lambda: True, on_remark)
 
     def outputs(self, run_id: str | None = None) -> Mapping[str, Any]:
         """Step -> its output; of a fanned-out step, an ordered dict by item. Read and verified when asked for."""
         from holdfast.project.outputs import Outputs
 
-        return Outputs(self.picture(run_id)[0], self.directory)
+        return Outputs(self.picture(run_id)[0], self._layout)
 
     # --- running -------------------------------------------------------------------------------------------
 

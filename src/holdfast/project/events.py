@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from holdfast.errors import CheckpointCorruptionError
-from holdfast.journal.scan import Line, scan
+from holdfast.journal.lines import Line
+from holdfast.layout import RunLayout
+from holdfast.runs.opening import open_journal
 from holdfast.stores.readable import is_there
 
 POLL_S = 0.2
@@ -15,9 +16,9 @@ POLL_S = 0.2
 Remark = Callable[[str], None]
 
 
-def all_lines(journal: Path, after: int, remark: Remark) -> Iterator[Line]:
+def all_lines(run: RunLayout, after: int, remark: Remark) -> Iterator[Line]:
     """All lines after number `after`; what is damaged is remarked on."""
-    reading, has_any = scan(journal), False
+    reading, has_any = open_journal(run).read(), False
     for line in reading:
         has_any = True
         if line.seq > after:
@@ -25,24 +26,24 @@ def all_lines(journal: Path, after: int, remark: Remark) -> Iterator[Line]:
     for damage in reading.damage:
         remark(f"The journal is damaged: {damage}.")
     if not has_any:
-        fix = f"What is left of it: holdfast verify {journal.parent.name}"
+        fix = f"What is left of it: holdfast verify {run.dir.name}"
         raise CheckpointCorruptionError("The journal has no readable line.", fix=fix)
 
 
-def followed(journal: Path, after: int, goes_on: Callable[[], bool], remark: Remark) -> Iterator[Line]:
+def followed(run: RunLayout, after: int, goes_on: Callable[[], bool], remark: Remark) -> Iterator[Line]:
     """All lines after number `after`, then those that are added, as long as the run has its folder.
 
     If the journal is repaired meanwhile, nothing comes twice.
     """
-    position, last = None, after
+    journal, position, last = open_journal(run), None, after
     while goes_on():
-        reading = scan(journal, position)
+        reading = journal.read(position)
         for line in reading:
             if line.seq > last:
                 last = line.seq
                 yield line
         position = reading.position
-        if not is_there(journal.parent):
-            remark(f"Run {journal.parent.name} is no longer on record: it was cleaned, or its folder removed.")
+        if not is_there(run.dir):
+            remark(f"Run {run.dir.name} is no longer on record: it was cleaned, or its folder removed.")
             return
         time.sleep(POLL_S)

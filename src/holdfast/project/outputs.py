@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from holdfast.artifacts.keeping import Artifacts
@@ -19,9 +18,9 @@ from holdfast.views.picture import Picture
 class Outputs(Mapping[str, Any]):
     """Step -> output; of a fanned-out step a dict by item, nested like the items."""
 
-    def __init__(self, picture: Picture, directory: Path) -> None:
+    def __init__(self, picture: Picture, layout: ProjectLayout) -> None:
         self._picture = picture
-        self._layout = ProjectLayout(directory)
+        self._layout = layout
 
     def __getitem__(self, step: str) -> Any:
         if step not in set(self):

@@ -11,20 +11,26 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
+from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import StorageError, UsageError
-from holdfast.journal.repair import repair
+from holdfast.journal.lines import encode_event
 from holdfast.layout import ProjectLayout
+from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import did_you_mean, printable, which_task
 from holdfast.pipeline.nodes import called_now, step_of
 from holdfast.recovery.unfinished import PARTIAL_MIN_CHARS
 from holdfast.runs.listing import read_picture, read_run, refuse_strange_run, run_layout
+from holdfast.runs.looking import draw_run_both
+from holdfast.runs.opening import open_journal, open_lease
 from holdfast.sessions.answering import asked_again, left_out_with, objection
-from holdfast.sessions.showing import append, refresh_views
+from holdfast.sessions.editing import kept_events, wanted
 from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW, PENDING, SENT_BACK, SKIPPED
-from holdfast.stores.lock import AppendLock, read_holder
 from holdfast.views.matrix import gates
 from holdfast.views.picture import GONE, Picture, answers
+from holdfast.views.shelf import ViewShelf
 from holdfast.wording import some_of, writable
 
 _NAME_SHOWN_MAX = 160
@@ -56,11 +62,7 @@ def reject(layout: ProjectLayout, run_id: str, name: str, to: str, feedback: str
         raise UsageError(f"{to} is being sent back already.", fix="Wait until it has been redone.")
     if picture.status(to) != COMPLETED:
         raise UsageError(f"{to} is {_words(picture.status(to))}; only finished work can be sent back.")
-    if (
-        name in picture.tasks
-        and picture.status(name) == IN_PROGRESS
-        and read_holder(layout.engine_lock) is not None
-    ):
+    if name in picture.tasks and picture.status(name) == IN_PROGRESS and open_lease(layout).holder() is not None:
         raise UsageError(f"{name} is running.", fix="Reject when it has ended.")
     targets = {to: _text(feedback, "The feedback")}
     return f"{to} is sent back.{_record(layout, run_id, ev.RewindRequested(step_id=name, targets=targets))}"
@@ -85,7 +87,7 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
     """Answer what is asked about a task, or say beforehand what shall be done about it."""
     picture = read_picture(layout, run_id)
     task = _task(picture, task)
-    going_on = read_holder(layout.engine_lock) is not None
+    going_on = open_lease(layout).holder() is not None
     _require_answerable(picture, task, choice, going_on=going_on)
     _require_effect(layout, picture, task, choice)
     if choice == "redo" and picture.status(task) == COMPLETED and not picture.record(task).question:
@@ -232,11 +234,10 @@ def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> str:
     """Record a word; gives what has to be said of the views if they could not be brought up to it."""
     run = run_layout(layout, run_id)
     refuse_strange_run(layout, run_id)
-    read_holder(layout.engine_lock)  # if that cannot be asked, nothing is recorded
+    open_lease(layout).holder()  # if that cannot be asked, nothing is recorded
     history = read_run(layout, run_id)
     if history.journal_damage:  # the snapshot knows more than the journal: what is recorded now must come after it
-        with AppendLock(layout.append_lock):
-            repair(run.journal, run.quarantine, known_seq=history.state.seq)
+        open_journal(run).repair(known_seq=history.state.seq)
     append(layout, run_id, [event])
     try:
         refresh_views(layout, run_id)
@@ -244,3 +245,51 @@ def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> str:
         why = error if isinstance(error, StorageError) else StorageError.from_os(error, "write")
         return f" The views are behind, and the next command writes them: {why.message}"
     return ""
+
+
+def refresh_views(layout: ProjectLayout, run_id: str) -> None:
+    """Write all views, unless an engine is at work: it refreshes them itself, and at once after a decision.
+
+    What somebody wants who edited a view is recorded first.
+    """
+    if open_lease(layout).holder() is not None:
+        return
+    shelf = ViewShelf(layout, layout.run(run_id))
+    try:
+        picture, graph = _drawn(layout, run_id)
+        wishes = wanted(layout, shelf.edited(picture.spec), picture, picture.spec)
+        if wishes:
+            append(layout, run_id, wishes)
+            picture, graph = _drawn(layout, run_id)
+        kept = kept_events(layout, shelf.write(picture, graph, sync=True))
+        if kept:
+            append(layout, run_id, kept)
+            shelf.write(*_drawn(layout, run_id), sync=True)  # they know of it too
+    finally:
+        shelf.close()
+
+
+def append(layout: ProjectLayout, run_id: str, events: Sequence[ev.Event]) -> None:
+    """Record these events, as anybody may at any time."""
+    if not events:
+        return
+    journal = open_journal(layout.run(run_id))
+    try:
+        batch = journal.begin()
+        try:
+            found = tuple(f"the journal: {words}" for words in journal.take_notices())
+            ts = clock.iso(clock.now())
+            for event in (*events, *([ev.StateMended(findings=found)] if found else [])):
+                batch.add(encode_event(event), ts)
+        except BaseException:
+            batch.abort()
+            raise
+        batch.commit()
+        journal.sync()
+    finally:
+        journal.close()
+
+
+def _drawn(layout: ProjectLayout, run_id: str) -> tuple[Picture, Graph]:
+    picture, graph = draw_run_both(layout, read_run(layout, run_id).state)
+    return replace(picture, is_left=True), graph

@@ -23,7 +23,7 @@ from holdfast.runs.looking import as_recorded
 from holdfast.sessions.editing import foreseen_wishes, lost_wishes, turned_back
 from holdfast.sessions.mending import mend_objects
 from holdfast.sessions.setting_out import looking
-from holdfast.settings import Settings, load_settings
+from holdfast.settings import Settings
 from holdfast.state import IN_PROGRESS, RunState
 from holdfast.values import is_same
 from holdfast.views.picture import decode_spec, needs_of
@@ -128,7 +128,14 @@ def _wanted(wishes: Sequence[ev.Event]) -> list[str]:
     ]
 
 
-def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[str], str] = str) -> list[str]:
+def explain(
+    layout: ProjectLayout,
+    run_id: str,
+    task: str,
+    *,
+    typed: Callable[[str], str] = str,
+    settings: Settings | None = None,
+) -> list[str]:
     """Why a task ran, was reused, or will run again: from recorded facts and the files as they are now.
 
     `typed` gives a command as it has to be typed where the reader is.
@@ -140,7 +147,7 @@ def explain(layout: ProjectLayout, run_id: str, task: str, *, typed: Callable[[s
     for wish in foreseen_wishes(layout, spec, state):
         fold(state, wish, state.seq, clock.now())
     running = _begun(state) if holder_of(layout, state.run_id) is not None else []
-    with looking(spec, layout, state, Request(settings=load_settings(layout.root))) as passed:
+    with looking(spec, layout, state, Request(settings=settings or Settings())) as passed:
         mend_objects(passed.inputs.artifacts, state, prove=True)
         passed.go()
         passed.report.tell_running(running)

@@ -25,8 +25,8 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.decisions import Planned
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Entry
-from holdfast.engine.desk import DeafDesk
 from holdfast.engine.drawing import draw, draw_graph
+from holdfast.engine.recorder import NoRecorder
 from holdfast.errors import EXIT_OK, EXIT_WAITING, StorageError
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
@@ -197,8 +197,8 @@ def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Ite
 
 
 def _carry_out(opened: OpenRun) -> Recovery:
-    state, journal = opened.state, opened.journal
-    begun = journal.position.seq
+    state, committer = opened.state, opened.committer
+    begun = committer.position.seq
     shelf: ViewShelf = opened.closing(ViewShelf(opened.layout, opened.run_layout))
     wishes = _wishes(opened, shelf)
     beginning = opened.declared() if state.run_id else opened.started()
@@ -213,7 +213,7 @@ def _carry_out(opened: OpenRun) -> Recovery:
     lost = _lost_wishes(opened.layout, passed, views)
     report = _report(opened.choice, passed, told, before, remarks, turned_back([*wishes, *lost]))
     kept: list[ev.ArtifactSetAside] = []
-    has_news = journal.position.seq > begun or state.rebuilt
+    has_news = committer.position.seq > begun or state.rebuilt
     if has_news:
         copies = shelf.copy_pages(_telling_more(opened.layout, report.disagreements)) if state.rebuilt else {}
         notes = [*lost, *_notes(elsewhere), _recovered(passed, report.disagreements)]
@@ -228,7 +228,7 @@ def _carry_out(opened: OpenRun) -> Recovery:
         _refresh_views(opened, passed, shelf)  # no view is older than the journal after a recovery
     kept += moved
     words = [f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]
-    recorded, is_complete = journal.position.seq - begun, state.status == COMPLETED
+    recorded, is_complete = committer.position.seq - begun, state.status == COMPLETED
     behind = note_on_todos(opened.layout, state)
     return replace(report, kept=words, recorded=recorded, is_complete=is_complete, not_up_to_date=behind)
 
@@ -282,8 +282,8 @@ def _walk(opened: OpenRun, views: Views) -> PlanPass:
     """Decide about every task and act on it, in batches."""
 
     def make_judge(inputs: Inputs) -> Judge:
-        desk = DeafDesk(opened.objects, opened.layout.tmp)
-        attempts = Attempts(inputs, opened.compiled, opened.run_layout.quarantine, desk)
+        recorder = NoRecorder(opened.objects, opened.layout.tmp)
+        attempts = Attempts(inputs, opened.compiled, opened.run_layout.quarantine, recorder)
         return opened.judge(inputs, attempts, views.done)
 
     record = opened.committer.record

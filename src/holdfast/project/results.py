@@ -278,17 +278,12 @@ class CleanResult(Struct, frozen=True):
     """What was removed, or would be."""
 
     runs: tuple[Doomed, ...]
-    loose: int
-    loose_size: int
     finished: tuple[str, ...]
-    kept_because: str
     dry_run: bool
 
 
 def clean_result(cleaned: Cleaned, *, dry_run: bool) -> CleanResult:
-    return CleanResult(
-        cleaned.runs, cleaned.loose, cleaned.loose_size, cleaned.finished, cleaned.kept_because, dry_run
-    )
+    return CleanResult(cleaned.runs, cleaned.finished, dry_run)
 
 
 class RunDocument(Status, frozen=True, kw_only=True):
@@ -301,8 +296,8 @@ class RunDocument(Status, frozen=True, kw_only=True):
 
 
 def run_document(result: RunResult) -> RunDocument:
-    picture, layout = result.picture, ProjectLayout(result.directory)
-    with objects_of(layout, picture.state.run_id) as objects:
+    picture = result.picture
+    with objects_of(result.layout, result.run_id) as objects:
         status = status_of(picture, None, objects.get)
     return RunDocument(
         *astuple(status),

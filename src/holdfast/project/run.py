@@ -20,12 +20,11 @@ from msgspec.structs import replace
 
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs, known_items
-from holdfast.context import ContextEndedError
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.board import Board
-from holdfast.engine.desk import EngineDesk, LookingDesk
 from holdfast.engine.drawing import draw_both, draw_graph
 from holdfast.engine.keeper import Keeper
+from holdfast.engine.recorder import LookingRecorder, RunRecorder
 from holdfast.engine.runner import Limits, Observer, Runner
 from holdfast.engine.tasklogs import LogObserver, TaskLogs
 from holdfast.errors import (
@@ -36,8 +35,8 @@ from holdfast.errors import (
     StorageError,
     UsageError,
 )
-from holdfast.executors.base import Executor
 from holdfast.folding import fold
+from holdfast.host import ContextEndedError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph, build_graph
@@ -132,7 +131,7 @@ class RunResult(msgspec.Struct, frozen=True, dict=True):
     cost_usd: float
     needs_review: list[str]
     picture: Picture
-    directory: Path = Path()
+    layout: ProjectLayout
     unread: int = 0  # files that were believed by size, time and inode, because --quick was asked for
     left_alone: tuple[str, ...] = ()  # what is missing, and nothing unfinished needs, with --only-needed
 
@@ -150,17 +149,22 @@ class RunResult(msgspec.Struct, frozen=True, dict=True):
         """Step -> its output; of a fanned-out step, an ordered dict by item. Read and verified when asked for."""
         from holdfast.project.outputs import Outputs
 
-        return Outputs(self.picture, self.directory)
+        return Outputs(self.picture, self.layout)
+
+    @property
+    def directory(self) -> Path:
+        """The project's folder."""
+        return self.layout.root
 
     @property
     def quarantine(self) -> Path:
         """The folder with what was set aside as damaged, or was refused."""
-        return ProjectLayout(self.directory).run(self.run_id).quarantine
+        return self.layout.run(self.run_id).quarantine
 
     @property
     def not_up_to_date(self) -> str:
         """The view that does not show the run as it is, and why; or ""."""
-        return note_on_todos(ProjectLayout(self.directory), self.picture.state)
+        return note_on_todos(self.layout, self.picture.state)
 
     @property
     def document(self) -> RunDocument:
@@ -211,10 +215,10 @@ def check_redo(compiled: CompiledPipeline, layout: ProjectLayout, request: Reque
     known = [producer.name for producer in compiled.spec.producers] + list(picture.tasks if picture else ())
     for name in request.redo:
         if picture is not None and name in picture.orphans():
-            raise UsageError(f"redo: {name} {GONE}.", fix="Its files are kept.")
+            raise UsageError(f"redo (--redo): {name} {GONE}.", fix="Its files are kept.")
         if name not in known:
             hint = did_you_mean(name, known)
-            raise UsageError(f"redo: there is no step or task '{printable(name, 160)}'.{hint}")
+            raise UsageError(f"redo (--redo): there is no step or task '{printable(name, 160)}'.{hint}")
 
 
 def _as_declared_now(compiled: CompiledPipeline, layout: ProjectLayout, run_id: str) -> Picture:
@@ -267,35 +271,31 @@ class _Session:
         items = known_items(self.compiled.spec, self.state, self.artifacts)
         graph = build_graph(self.compiled.spec, items)
         self.inputs = inputs = Inputs(graph, self.state, self.artifacts, self.layout.root)
-        desk = EngineDesk(
+        board = Board(inputs, self.compiled, self.committer)
+        recorder = RunRecorder(
             self.committer,
             self.open.objects,
             self.open.tree,
             self.layout.tmp,
             self._call_committer,
-            lambda error: self.runner.halt(error, "work on"),
+            board.halt,
         )
-        looking = LookingDesk(self.open.objects, self.layout.tmp, desk)
-        attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, desk, looking)
+        looking = LookingRecorder(self.open.objects, self.layout.tmp, recorder)
+        attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, recorder, looking)
         self.judge = self.open.judge(inputs, attempts, claims={})
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(
-            Board(inputs, self.compiled, self.committer),
+            board,
             judge=self.judge,
             attempts=attempts,
             limits=Limits(settings.concurrency, self.open.budget_usd, settings.grace_s),
-            process_executor=self._process_executor,
+            reference=f"{self.compiled.file}:{self.compiled.variable or self.compiled.spec.name}",
             observers=(self.hooks.on_events,),
         )
         self.views: ViewShelf = self.open.closing(ViewShelf(self.layout, self.run_layout))
 
     def _call_committer(self) -> None:
-        self.runner.call_committer()
-
-    def _process_executor(self) -> Executor:
-        from holdfast.executors.processes import ProcessExecutor
-
-        return ProcessExecutor(f"{self.compiled.file}:{self.compiled.variable or self.compiled.spec.name}")
+        self.runner.bodies.call_committer()
 
     # --- running -------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class _Session:
         self.runner.board.on_order = self.keeper.hurry
         self.hooks.on_open(self.picture)
         self.hooks.stop.open(self.runner.stop)
-        logs = TaskLogs(self.run_layout.logs, self.runner.context, self.hooks.on_log)
+        logs = TaskLogs(self.run_layout.logs, self.runner.bodies.context, self.hooks.on_log)
         with logs:
             try:
                 status = self.runner.run()
@@ -321,8 +321,8 @@ class _Session:
                 self.keeper.close()
                 self._last_words()
         self.committer.close(ContextEndedError("the run has ended"))
-        if self.runner.trouble is not None:
-            raise self.runner.trouble
+        if self.runner.board.trouble is not None:
+            raise self.runner.board.trouble
         picture = self.picture()
         asked = picture.tasks if picture.counts.get(NEEDS_REVIEW) else ()
         review = [task for task in asked if shown_status(picture, task) == NEEDS_REVIEW]
@@ -332,7 +332,7 @@ class _Session:
             self.state.cost_usd,
             review,
             picture,
-            self.layout.root,
+            self.layout,
             len(self.artifacts.files.unread),
             tuple(path for paths in self.judge.left_alone.values() for path in paths),
         )
@@ -427,7 +427,7 @@ class _Session:
         try:
             self._write_last_words()
         except (OSError, StorageError):
-            if self.runner.trouble is None:  # else that is told: the machine had it before
+            if self.runner.board.trouble is None:  # else that is told: the machine had it before
                 raise
 
     def _write_last_words(self) -> None:

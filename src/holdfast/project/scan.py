@@ -15,7 +15,7 @@ import msgspec
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
-from holdfast.engine.desk import DeafDesk
+from holdfast.engine.recorder import NoRecorder
 from holdfast.errors import StorageError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
@@ -84,8 +84,8 @@ def _scan(
     inferred, sure = infer(spec, known, recorded.tasks, views, artifacts.tree, state)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, layout.root)
-    desk = DeafDesk(artifacts.objects, layout.tmp)
-    attempts = Attempts(inputs, compiled, layout.run(state.run_id or "none").quarantine, desk)
+    recorder = NoRecorder(artifacts.objects, layout.tmp)
+    attempts = Attempts(inputs, compiled, layout.run(state.run_id or "none").quarantine, recorder)
     scan = Scan(inputs, checker_of(attempts), inferred)
     found = _believable(graph, scan, inferred, sure) if inferred else scan.findings()
     findings = [_as_recorded(finding, recorded) for finding in found] if recorded.tasks else list(found)

@@ -14,24 +14,21 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from holdfast.artifacts import looks as look
-from holdfast.errors import CheckpointCorruptionError, HoldfastError, StorageError
-from holdfast.layout import ProjectLayout, pack_path
+from holdfast.errors import CheckpointCorruptionError, ForbiddenError, HoldfastError, StorageError
+from holdfast.layout import ProjectLayout, objects_path
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.runs.auditing import DIFFERENT, FORBIDDEN, SHORTENED, TORN, Flaw, audit
+from holdfast.runs.auditing import DIFFERENT, FORBIDDEN, SHORTENED, Flaw, audit
 from holdfast.runs.history import name_pipeline, read_history
 from holdfast.runs.listing import begin_again, identify, is_bare, run_layout
-from holdfast.runs.looking import artifacts_of
+from holdfast.runs.looking import artifacts_of, objects_of
 from holdfast.sessions.inspecting import NO_COPY, Finding, Inspection
 from holdfast.state import COMPLETED, RunState
-from holdfast.stores.packs import Pack
-from holdfast.stores.readable import UNREADABLE
 from holdfast.views.soundness import notes_on
 
 Tell = Callable[[str, int], None]
@@ -40,8 +37,6 @@ Tell = Callable[[str, int], None]
 LoadPipeline = Callable[[], CompiledPipeline]
 
 _NAMED_MAX = 3  # files in one line
-_LOOKS_AT_A_TAIL = 5
-_PAUSE_S = 0.02
 
 
 class Report(msgspec.Struct):
@@ -88,7 +83,7 @@ class _Verification:
         self._look_at_the_record()
         state = self._state()
         if state is not None:
-            whole = self._prove_pack()
+            whole = self._prove_objects()
             compiled = self._pipeline()
             report.findings += self._look_at_tasks(state, whole, compiled)
             report.notes += notes_on(self._layout, state)
@@ -120,12 +115,8 @@ class _Verification:
         """The run as the next `resume` would read it; None, and a finding, if nothing is left to read."""
         try:
             state = read_history(self._run).state
-        except CheckpointCorruptionError:
-            return None  # told by the audit, line by line
-        except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return None  # so was this
+        except (CheckpointCorruptionError, ForbiddenError):
+            return None  # told by the audit
         if not state.run_id:
             detail = "it has no readable beginning, and no snapshot stands in"
             self._find(self._run.journal, "lost", detail, self._way_back())
@@ -148,29 +139,19 @@ class _Verification:
 
     # --- objects ---------------------------------------------------------------------------------------------
 
-    def _prove_pack(self) -> set[str]:
-        """The objects of the run's own pack that are whole."""
-        pack = Pack(pack_path(self._layout.objects, self._report.run_id))
-        whole: set[str] = set()
-        try:
-            torn = _scanned(pack)
-            for number, (sha, is_whole) in enumerate(pack.prove(), 1):
+    def _prove_objects(self) -> set[str]:
+        """The small objects of the run that are whole."""
+        run_id, whole = self._report.run_id, set()
+        with objects_of(self._layout, run_id) as objects:
+            for number, (sha, is_whole) in enumerate(objects.prove(), 1):
                 self._tell("object", number)
                 if is_whole:
                     whole.add(sha)
-                else:
-                    pack.damage.append(f"{pack.path.name}: object {sha[:12]} is damaged")
-        except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            torn = 0
-            pack.damage.append(error.strerror or "cannot be read")
-        self._report.counts["object"] = len(pack.objects)
+            damage = objects.damage
+        self._report.counts["object"] = len(whole)
         fix = f"{self._resume} makes new copies of what is whole in the project"
-        for words in pack.damage:
-            self._find(pack.path, look.DAMAGED, words.removeprefix(f"{pack.path.name}: "), fix)
-        if torn:
-            self._find(pack.path, TORN, f"{torn} bytes after its last whole object", self._resume)
+        for words in damage:
+            self._find(objects_path(self._layout.objects, run_id), look.DAMAGED, words, fix)
         return whole
 
     # --- tasks -----------------------------------------------------------------------------------------------
@@ -208,7 +189,7 @@ class _Verification:
     ) -> list[Finding]:
         findings: list[Finding] = []
         with artifacts_of(self._layout, state.run_id) as artifacts:
-            looking = Inspection(state, artifacts, whole, compiled, self._resume, self._layout.root)
+            looking = Inspection(state, artifacts, whole, compiled, self._resume, self._layout)
             for task in tasks:
                 if state.task(task).status == COMPLETED:
                     findings += looking.findings(task)
@@ -229,18 +210,3 @@ class _Verification:
             words = error.message.splitlines()[0]
             self._report.notes.append(f"the pipeline does not load, so its checks were not applied: {words}")
             return None
-
-
-def _scanned(pack: Pack) -> int:
-    """Scan the pack; gives the bytes of a torn tail that is no append under way."""
-    for attempt in range(_LOOKS_AT_A_TAIL):
-        if attempt:
-            time.sleep(_PAUSE_S)
-        pack.refresh()
-        try:
-            torn = os.lstat(pack.path).st_size - pack.end
-        except FileNotFoundError:
-            return 0
-        if torn <= 0:
-            return 0
-    return torn

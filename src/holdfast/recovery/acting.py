@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from holdfast import decisions, seals
 from holdfast import events as ev
 from holdfast.artifacts import looks as look
+from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.offers import MIGRATED, PERSON
 from holdfast.artifacts.parts import Ingredients
-from holdfast.artifacts.products import OutputRefusedError, output_digest, part_path, task_seal
+from holdfast.artifacts.products import OutputRefusedError, part_path, seal_of
 from holdfast.decisions import Decision
 from holdfast.errors import ValueRefusedError
 from holdfast.pipeline.nodes import Node
@@ -30,9 +32,7 @@ from holdfast.recovery.evidence import Checker
 from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake
 from holdfast.recovery.openings import Openings
-from holdfast.recovery.sealing import set_seal, value_digest
 from holdfast.recovery.seeing import as_sealed, edited_file, file_seen
-from holdfast.recovery.writing import Writing
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 
@@ -56,7 +56,9 @@ class Acting:
         self.openings = openings
         self.quarantine = quarantine
         self.may_overwrite = may_overwrite  # other runs' files, if objects/ has them
-        self.adopting = Adopting(inputs, openings)
+        self.acceptance = Acceptance(inputs, may_overwrite=may_overwrite)
+        self.adopting = Adopting(inputs, self.acceptance, openings)
+        self._sealed_files = self.acceptance.sealed_files
         self._gathering = gathering
         self._refusal = refusal
         self._acts: dict[str, Callable[[Node, Decision, Ingredients], list[ev.Event]]] = {
@@ -68,7 +70,7 @@ class Acting:
             decisions.KEEP: self._keep,
             decisions.MIGRATE: self._migrate,
             decisions.MOVE: self._mark_anew,
-            decisions.WRITE: Writing(inputs, self._put_away).write,
+            decisions.WRITE: self._write,
         }
 
     def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Sequence[ev.Event]:
@@ -127,14 +129,14 @@ class Acting:
             # Until it is replaced, nothing but its seal says which copy is meant.
             away = self._copy_away if seals.is_inline(path) else self._put_away
             yield from away(node.id, path, found)
-            if not self.artifacts.heal(as_sealed(path, found.seal), found.seal):
+            if not self._sealed_files.put_back(as_sealed(path, found.seal), found.seal):
                 return
             yield ev.ArtifactHealed(step_id=node.id, path=path, problem=found.kind)
 
     def _make_whole(self, node: Node, file: ev.FileRecord, found: Look) -> tuple[list[ev.Event], bool]:
         """Set a damaged file aside and put the accepted one back; also says whether that could be done."""
         record = self.state.task(node.id)
-        seal = set_seal(self.state.run_id, node, record, record.accepted or Accepted())
+        seal = seal_of(self.state.run_id, node, record)
         if found.is_whole:
             return self._mend_seal(node.id, file, seal), True
         events = self._put_away(node.id, file.path, found)
@@ -147,7 +149,7 @@ class Acting:
 
     def _put_back(self, file: ev.FileRecord, seal: Seal) -> str | None:
         """Put an accepted file back; gives what had been set aside, if it was that; None if nothing is whole."""
-        return "" if self.artifacts.heal(file, seal) else self._gathering.backups.heal(file, seal) or None
+        return "" if self._sealed_files.put_back(file, seal) else self._gathering.backups.heal(file, seal) or None
 
     def _mend_seal(self, task: str, file: ev.FileRecord, seal: Seal) -> list[ev.Event]:
         """Seal a file anew of which only the seal is damaged; what was there is kept, the bytes need no copy."""
@@ -159,7 +161,7 @@ class Acting:
         elif tree.exists(seals.seal_path(path)):
             to = tree.set_aside(seals.seal_path(path), self.quarantine)
             events.append(_aside(task, seals.seal_path(path), to))
-        self.artifacts.reseal(file, seal)
+        self._sealed_files.write(file, None, seal)
         return [*events, ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal", resealed=True)]
 
     def _copy_away(self, task: str, path: str, found: Look) -> list[ev.Event]:
@@ -238,19 +240,29 @@ class Acting:
 
     def _keep(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         """Accept the files as they are now, against the inputs as they are now."""
-        accepted = self.state.task(node.id).accepted or Accepted()
+        record = self.state.task(node.id)
+        accepted = record.accepted or Accepted()
         events, is_whole = self._mend_siblings(node, decision, accepted)
         if not is_whole:
             reason = "a file beside the one that is kept is damaged, and objects/ has no whole copy"
             redo = replace(decision, reason=reason, paths=tuple(decision.looks))
             return [*events, *self._redo(node, redo, made_of)]
-        files = tuple(self._kept_file(node, decision, file) for file in accepted.files)
-        kept = Accepted(files, accepted.value, accepted.value_ref)
+        found = [self._kept_file(node, decision, file) for file in accepted.files]
+        kept = replace(accepted, files=tuple([file for file, _ in found]))
         refusal = self._refusal(node, lambda: self._given(node, kept))
         if refusal:
             return self._redo(node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), made_of)
-        self.adopting.seal_anew(node, kept, made_of, self.state.task(node.id).version)
-        return [*events, self._kept(node, decision, made_of, files)]
+        made_from = {"input_digest": made_of.comparable, "inputs": as_known(record, made_of.parts)}
+        known = record.output_digest if kept == accepted else ""
+        offer = self.acceptance.offer_found(
+            node,
+            found,
+            replace(record, output_digest=known, **made_from),
+            by=PERSON,
+            value_ref=accepted.value_ref,
+            reason=decision.reason,
+        )
+        return [*events, *self.acceptance.land(offer)]
 
     def _mend_siblings(self, node: Node, decision: Decision, accepted: Accepted) -> tuple[list[ev.Event], bool]:
         """Make whole what is damaged beside a file that is kept; also says whether that could be done."""
@@ -261,60 +273,45 @@ class Acting:
         made = [self._make_whole(node, file, found) for file, found in bad]
         return [event for events, _ in made for event in events], all(is_whole for _, is_whole in made)
 
-    def _kept(
-        self, node: Node, decision: Decision, made_of: Ingredients, files: tuple[ev.FileRecord, ...]
-    ) -> ev.TaskKept:
-        accepted = self.state.task(node.id).accepted or Accepted()
-        same = files == accepted.files
-        return ev.TaskKept(
-            step_id=node.id,
-            reason=decision.reason,
-            input_digest=made_of.comparable,
-            inputs=as_known(self.state.task(node.id), made_of.parts),
-            output_digest="" if same else output_digest(files, value_digest(node, accepted)),
-            files=files,
-        )
-
     def _mark_anew(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         """Give whole files the marker that the pipeline names now. Killed in between, each has one of the two."""
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
         for file in accepted.files:
             if file.path in decision.paths:
-                self.artifacts.reseal(file, set_seal(self.state.run_id, node, record, accepted))
+                self._sealed_files.write(file, None, seal_of(self.state.run_id, node, record))
         return [ev.TaskKept(step_id=node.id, reason=decision.reason)]
 
-    def _kept_file(self, node: Node, decision: Decision, file: ev.FileRecord) -> ev.FileRecord:
+    def _kept_file(
+        self, node: Node, decision: Decision, file: ev.FileRecord
+    ) -> tuple[ev.FileRecord, bytes | None]:
+        """A file as it is accepted from now on, and its bytes if they are others."""
         found = decision.looks.get(file.path) or self.artifacts.files.check(file, node.names)
         record, body = edited_file(node, file, found)
-        return record if record is file else self.adopting.keep_copy(record, body)
+        return record, None if record is file else body
 
     def _migrate(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
         made_from = {"input_digest": made_of.comparable, "inputs": as_known(record, made_of.parts)}
         now = replace(record, version=node.spec.version, **made_from)
-        seal = seals.vary(task_seal(node.id, node.spec, self.state.run_id, now), known_as=record.output_digest)
         left, version = self._left_by_migration(node, decision, accepted)
         events = _decided_before(node, decision, record, is_left=left is not None)
         try:
-            migrated = self._migrated(node, left or accepted, version or record.version, seal)
+            landed = self._migrated(node, left or accepted, version or record.version, now)
         except LostValueError as error:  # cut off before, and the old form has no copy
             reason = f"its migration was cut off: {error}"
             paths = tuple(file.path for file in accepted.files)
             return self._redo(node, replace(decision, reason=reason, paths=paths), made_of)
-        return [
-            *events,
-            ev.ValueMigrated(
-                step_id=node.id,
-                version=now.version,
-                input_digest=now.input_digest,
-                inputs=now.inputs,
-                files=migrated.files,
-                value=migrated.value,
-                value_ref=migrated.value_ref,
-            ),
-        ]
+        return [*events, *landed]
+
+    def _write(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
+        """Have a finished value in the files that its step names by now; its consumers know it as before."""
+        record = self.state.task(node.id)
+        output = self.artifacts.load(record.accepted or Accepted())
+        made = replace(record, accepted=None)
+        offer = self.acceptance.offer(node, output, made, by=MIGRATED, reason=decision.reason)
+        return list(self.acceptance.land(offer))
 
     def _left_by_migration(
         self, node: Node, decision: Decision, accepted: Accepted
@@ -334,22 +331,32 @@ class Acting:
         for file, seen in zip(accepted.files, looks, strict=True):
             assert seen is not None and seen.seal is not None
             is_same = seen.seal.sha256 == file.sha256
-            files.append(file if is_same else self.adopting.keep_copy(*file_seen(node, file.key, file.path, seen)))
+            record, body = file_seen(node, file.key, file.path, seen)
+            if not is_same and record.stored:
+                self.artifacts.objects.put(body, record.sha256)
+            files.append(file if is_same else record)
         return Accepted(tuple(files), value_ref=rests.pop() or ""), versions.pop()
 
-    def _migrated(self, node: Node, accepted: Accepted, version: int, seal: Seal) -> Accepted:
-        """The output of that version in the form of the step's, stored."""
+    def _migrated(self, node: Node, accepted: Accepted, version: int, now: TaskState) -> list[ev.Event]:
+        """Have the output of that version in the form of the step's; gives the events that record it."""
+        now = replace(now, accepted=accepted)
         if version == node.spec.version:
-            return accepted
+            offer = self.acceptance.offer_found(
+                node,
+                [(file, None) for file in accepted.files],
+                now,
+                by=MIGRATED,
+                is_sealed=True,
+                value_ref=accepted.value_ref,
+            )
+            return list(self.acceptance.land(offer))
         rungs = self._gathering.chain(node, version) or ()
         output = migrated(node.id, version, rungs, self.artifacts.load(accepted))
         try:
-            if accepted.files:
-                return self.artifacts.store_again(node.spec, accepted, output, seal)
-            value, ref, _ = self.artifacts.store_value(output)
+            offer = self.acceptance.offer(node, output, now, by=MIGRATED)
         except (OutputRefusedError, ValueRefusedError) as error:
             raise mistake(node.id, node.spec.version - 1, f"gives what cannot be stored: {error}") from error
-        return Accepted((), value, ref)
+        return list(self.acceptance.land(offer))
 
 
 _WHY_ASIDE = {

@@ -1,7 +1,6 @@
 """Files, or less than files, that prove a task to be done: taken over into the record without running anything.
 
-Crash story: copies and seals come before the event. Killed in between, the next run finds the same files, sealed
-at best, and takes them over again.
+What is taken over, and how it looks, is said here; acceptance.py does it.
 """
 
 from __future__ import annotations
@@ -14,111 +13,92 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast import seals
 from holdfast.artifacts import looks as look
+from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
+from holdfast.artifacts.offers import ADOPTED, Offer, Stream
 from holdfast.artifacts.parts import UNKNOWN, Ingredients, shorten
-from holdfast.artifacts.products import output_digest, part_path
+from holdfast.artifacts.products import no_rest, output_digest, part_path, spend_told
 from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.openings import Openings
-from holdfast.recovery.sealing import no_rest, set_seal, spend_told
 from holdfast.recovery.seeing import file_seen
 from holdfast.seals import Seal
-from holdfast.state import Accepted, TaskState
+from holdfast.state import COMPLETED, Accepted, TaskState
+
+_LEFT_OVER = (look.HALF, look.EMPTY, look.DAMAGED)
 
 
 class Adopting:
     """Takes over what is found of one run's tasks."""
 
-    def __init__(self, inputs: Inputs, openings: Openings) -> None:
+    def __init__(self, inputs: Inputs, acceptance: Acceptance, openings: Openings) -> None:
         self.state = inputs.state
         self.inputs = inputs
         self.artifacts = inputs.artifacts
+        self.acceptance = acceptance
         self.openings = openings
 
     def adopt(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
-        """Keep a copy, seal what is not sealed, and give the event that records it."""
+        """Take over what was found; gives the events that record it."""
+        return list(self.acceptance.land(self._offer(node, decision, made_of)))
+
+    def _offer(self, node: Node, decision: Decision, made_of: Ingredients) -> Offer:
         paths = self.inputs.paths(node)
         if not paths:
-            if decision.looks:
-                self.openings.keep(decision)
-            return [self._adopted_without_files(node, decision, made_of)]
+            return self._without_files(node, decision, made_of)
         found = self._found(node, decision, paths)
-        if decision.about == "sealed":
-            return self._adopt_sealed(node, decision, found, made_of)
-        aside = list(self._take_parts(node, decision, paths))
         seen = [file_seen(node, *one) for one in found]
-        files = tuple([self.keep_copy(*one) for one in seen])
         seal = _seal_of(found)
-        self._seal_found(node, found, seen, made_of)
-        rest = self.artifacts.rest_of(seal) if seal else ""
+        made = self._made(node, decision, seal, made_of)
+        files = tuple([record for record, _ in seen])
+        is_sealed = decision.about == "sealed"
+        known_as = seal.known_as if seal is not None and is_sealed else ""
+        rest = seal.value_digest if seal else no_rest(node)
+        return self.acceptance.offer_found(
+            node,
+            seen,
+            replace(made, output_digest=known_as or output_digest(files, rest)),
+            by=ADOPTED,
+            is_sealed=is_sealed,
+            sealed_as=None if is_sealed else self._sealed_as(node, made, seal, made_of),
+            edited=frozenset([path for _, path, how in found if how.kind == look.CHANGED]),
+            streams=tuple(self._streams(node, decision, found)) if "ctx" in node.spec.sources else (),
+            value_ref=seal.value_digest if seal else "",
+        )
+
+    def _made(self, node: Node, decision: Decision, seal: Seal | None, made_of: Ingredients) -> TaskState:
+        """The task as what is adopted of it says: files that prove themselves say what is recorded.
+
+        Where an input is unknown, a seal still knows it: its digest is what it is compared with later.
+        """
         cost_usd, tokens = spend_told(seal, self.state.run_id)
-        adopted = ev.TaskAdopted(
-            step_id=node.id,
-            node=node.spec.name,
-            evidence=decision.about,
+        made = TaskState(
+            status=COMPLETED,
             round=seal.round if seal else self.state.task(node.id).round,
             version=_version_of(node, seal),
             input_digest=made_of.comparable,
             inputs=shorten(made_of.parts),
-            output_digest=output_digest(files, seal.value_digest if seal else no_rest(node)),
-            files=files,
-            value_ref=seal.value_digest if seal and rest != "" else "",
-            value_lost=rest is None,
-            cost_usd=cost_usd,
-            tokens=tokens,
-        )
-        return [*aside, adopted]
-
-    def _seal_found(
-        self,
-        node: Node,
-        found: Sequence[tuple[str, str, Look]],
-        seen: Sequence[tuple[ev.FileRecord, bytes]],
-        made_of: Ingredients,
-    ) -> None:
-        """Seal what is adopted as one set; what an older seal knows of cost and value goes on into the new ones.
-
-        Edited files come last: killed before that, the next run finds the edit, and not two sets.
-        """
-        old = _seal_of(found)
-        accepted = Accepted(tuple([record for record, _ in seen]), value_ref=old.value_digest if old else "")
-        seal = self._seal_against(node, accepted, made_of, _version_of(node, old))
-        if old is not None:
-            cost_usd, tokens = spend_told(old, seal.run)
-            seal = seals.vary(seal, cost_usd=cost_usd, tokens=tokens)
-        edited = {path for _, path, how in found if how.kind == look.CHANGED}
-        for record, body in sorted(seen, key=lambda one: one[0].path in edited):
-            self.artifacts.reseal(record, seal, body=body, sync=True)
-
-    def _adopt_sealed(
-        self, node: Node, decision: Decision, found: Sequence[tuple[str, str, Look]], made_of: Ingredients
-    ) -> list[ev.Event]:
-        """Take over files that prove themselves: what their seal says is what is recorded."""
-        streams = "ctx" in node.spec.sources
-        aside = list(self._clear_streams(node, decision, found)) if streams else []
-        files = tuple([self.keep_copy(*file_seen(node, *one)) for one in found])
-        seal = _seal_of(found)
-        assert seal is not None, "sealed files without a seal"
-        rest = self.artifacts.rest_of(seal) if seal.value_digest else ""
-        cost_usd, tokens = spend_told(seal, self.state.run_id)
-        adopted = ev.TaskAdopted(
-            step_id=node.id,
-            node=node.spec.name,
             evidence=decision.about,
-            round=seal.round,
-            version=seal.step_version,
-            # Where an input is unknown, the seal still knows it: its digest is what it is compared with later.
-            input_digest=seal.input_digest,
-            inputs=_compared_later(made_of.parts, seal, is_same=seal.input_digest == made_of.digest),
-            output_digest=seal.known_as or output_digest(files, seal.value_digest),
-            files=files,
-            value_ref=seal.value_digest if rest != "" else "",
-            value_lost=rest is None,
+            value_lost=seal is not None and self.artifacts.rest_of(seal) is None,
             cost_usd=cost_usd,
-            tokens=tokens,
+            input_tokens=tokens,
         )
-        return [*aside, adopted]
+        if decision.about != "sealed":
+            return made
+        assert seal is not None, "sealed files without a seal"
+        same = seal.input_digest == made_of.digest
+        inputs = _compared_later(made_of.parts, seal, is_same=same)
+        return replace(made, input_digest=seal.input_digest, inputs=inputs)
+
+    def _sealed_as(self, node: Node, made: TaskState, old: Seal | None, made_of: Ingredients) -> TaskState:
+        """What goes into the seals of what is adopted without one: what the record, or an older seal, knows."""
+        known = self.state.task(node.id)
+        inputs = as_known(known, made_of.parts)
+        known = replace(known, version=made.version, input_digest=made_of.comparable, inputs=inputs)
+        if old is None:
+            return known
+        return replace(known, cost_usd=made.cost_usd, input_tokens=made.input_tokens, output_tokens=0)
 
     def _found(self, node: Node, decision: Decision, paths: Mapping[str, str]) -> list[tuple[str, str, Look]]:
         """Each file of a task that is adopted: its key, its path, and how it (or its NAME.part) looks."""
@@ -128,54 +108,23 @@ class Adopting:
             found.append((key, path, seen or self.artifacts.files.look(path, node.names, node.spec.marker)))
         return found
 
-    def _adopted_without_files(self, node: Node, decision: Decision, made_of: Ingredients) -> ev.TaskAdopted:
+    def _without_files(self, node: Node, decision: Decision, made_of: Ingredients) -> Offer:
         """A task of which nothing is left but that it was done; or the text that opens a memory file."""
         if decision.looks:
-            return self.openings.adoption(node, decision, made_of)
-        return ev.TaskAdopted(
-            step_id=node.id,
-            node=node.spec.name,
-            evidence=decision.about,
-            version=node.spec.version,
-            input_digest=made_of.comparable,
-            inputs=shorten(made_of.parts),
-            output_digest=UNKNOWN,
-            value_lost=True,
-        )
+            made, text = self.openings.made(node, decision, made_of)
+            return self.acceptance.offer_value(node, text, made)
+        made = replace(self._made(node, decision, None, made_of), round=0, output_digest=UNKNOWN, value_lost=True)
+        return self.acceptance.offer_found(node, (), made, by=ADOPTED, is_sealed=True)
 
-    def _take_parts(self, node: Node, decision: Decision, paths: Mapping[str, str]) -> Iterator[ev.Event]:
-        """A half-finished file that is kept as it is gets its final name; whatever else has that is set aside."""
-        tree = self.artifacts.tree
-        for path in paths.values():
-            if not _is_stream_meant(decision, path):
-                continue
-            found = decision.looks.get(path)  # none of an earlier round's that objects/ keeps
-            if found is not None and found.kind not in (look.MISSING, look.EMPTY):
-                to = tree.back_up(path)
-                yield ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=found.detail or found.kind)
-            tree.rename(part_path(path), path)
-
-    def _clear_streams(
-        self, node: Node, decision: Decision, found: Sequence[tuple[str, str, Look]]
-    ) -> Iterator[ev.Event]:
-        """A stream that has become the output goes, as its step would have had it; anything else is set aside."""
-        tree = self.artifacts.tree
+    def _streams(self, node: Node, decision: Decision, found: Sequence[tuple[str, str, Look]]) -> Iterator[Stream]:
+        """What lies beside the output as NAME.part: a stream that has become it goes, any other is set aside."""
         for _, path, seen in found:
-            stream = decision.looks.get(part_path(path))
-            if stream is None or stream.kind not in (look.HALF, look.EMPTY, look.DAMAGED):
-                continue
-            if _has_become(seen, stream, node.spec.marker or ""):
-                tree.make_durable(path)  # its step may have been killed a moment ago
-                tree.remove(part_path(path), sync=True)
-            else:
-                to = tree.back_up(part_path(path))
-                yield ev.ArtifactSetAside(step_id=node.id, path=part_path(path), to=to, reason=stream.kind)
-
-    def keep_copy(self, record: ev.FileRecord, body: bytes) -> ev.FileRecord:
-        """Put a copy into objects/, if its step wants one; gives the record."""
-        if record.stored:
-            self.artifacts.objects.put(body, record.sha256)
-        return record
+            part = part_path(path)
+            stream = decision.looks.get(part)
+            if _is_stream_meant(decision, path):
+                yield Stream(part, True)
+            elif decision.about == "sealed" and stream is not None and stream.kind in _LEFT_OVER:
+                yield Stream(part, _has_become(seen, stream, node.spec.marker or ""), stream.kind)
 
     def output_seen(self, node: Node, decision: Decision) -> Any:
         """The output of a task that would be adopted, from what was read of it."""
@@ -186,21 +135,6 @@ class Adopting:
             rest = (self.artifacts.rest_of(found.seal) or "") if found.seal else rest
             files.append(record)
         return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
-
-    def seal_anew(self, node: Node, accepted: Accepted, made_of: Ingredients, version: int) -> None:
-        """Seal the files of a task against these inputs, as made by this version of its step.
-
-        Synced: they are written anew, and until that is on record nothing else leads to what was in them.
-        """
-        seal = self._seal_against(node, accepted, made_of, version)
-        for file in accepted.files:
-            self.artifacts.reseal(file, seal, sync=True)
-
-    def _seal_against(self, node: Node, accepted: Accepted, made_of: Ingredients, version: int) -> Seal:
-        known = self.state.task(node.id)
-        made_from = {"input_digest": made_of.comparable, "inputs": as_known(known, made_of.parts)}
-        record = replace(known, version=version, **made_from)
-        return set_seal(self.state.run_id, node, record, accepted)
 
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:

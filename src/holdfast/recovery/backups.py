@@ -20,7 +20,8 @@ from holdfast import seals
 from holdfast.artifacts.files import hash_above
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import above_any_seal
-from holdfast.artifacts.products import SECTION, UNWRITTEN
+from holdfast.artifacts.products import SECTION, UNWRITTEN, for_file
+from holdfast.artifacts.sealed_files import SealedFiles
 from holdfast.errors import InTheWayError
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
@@ -36,7 +37,7 @@ class Backups:
     """What was set aside of one run's files. Folders are listed once, when first asked about."""
 
     def __init__(self, artifacts: Artifacts, quarantine: Path) -> None:
-        self._artifacts = artifacts
+        self._sealed_files = SealedFiles(artifacts)
         self._tree = artifacts.tree
         self._quarantine = os.path.relpath(quarantine, artifacts.tree.root)
         self._listings: dict[str, dict[str, list[str]]] = {}  # folder -> name -> what was set aside of it
@@ -55,14 +56,13 @@ class Backups:
         path = self.find(file)
         if not path:
             return ""
-        wanted = self._artifacts.sealed(file, seal)
         if file.kind != "path":
-            self._artifacts.place(file, self._body(path, file), wanted, sync=True)
+            self._sealed_files.write(file, self._body(path, file), seal, sync=True)
             return path
         _, tail = hash_above(self._tree, file, path)
         self._tree.rename(path, file.path, sync=True)
-        if not seals.is_inline(file.path) or seals.read_seal(tail) != wanted:
-            self._artifacts.reseal(file, seal)
+        if not seals.is_inline(file.path) or seals.read_seal(tail) != for_file(seal, file):
+            self._sealed_files.write(file, None, seal)
         return path
 
     def _candidates(self, file: FileRecord) -> Iterator[str]:

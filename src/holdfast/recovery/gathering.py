@@ -11,15 +11,15 @@ from holdfast import events as ev
 from holdfast import seals
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
+from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, Ingredients
-from holdfast.artifacts.products import part_path, set_digest
+from holdfast.artifacts.products import OutputRefusedError, part_path, set_digest, split_output
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.backups import Backups
 from holdfast.recovery.evidence import KEPT_BY_PERSON, Evidence
 from holdfast.recovery.sections import SectionJudge, is_memory
 from holdfast.recovery.seeing import as_sealed, as_taken, file_seen
-from holdfast.recovery.writing import can_be_written
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
@@ -72,12 +72,7 @@ class Gathering:
             rare |= {"is_overtaken": True, "value_lost": self._lacks_value(files)}
         if wanted:
             rare["wanted"] = True
-        if (
-            finished is not None
-            and paths
-            and not finished.files
-            and can_be_written(node, finished, self.artifacts)
-        ):
+        if finished is not None and paths and not finished.files and self._can_be_written(node, finished):
             rare["unwritten"] = tuple(paths.values())
         if not paths:
             rare["was_done"] = self._was_done(node)
@@ -88,6 +83,14 @@ class Gathering:
             return evidence
         made_by = known.version if finished is not None else _sealed_version(files)
         return self._with_migration(node, evidence, made_by)
+
+    def _can_be_written(self, node: Node, accepted: Accepted) -> bool:
+        """Whether a value is one that the step's files could be made of; what is lost cannot."""
+        try:
+            split_output(node.spec, self.artifacts.load(accepted))
+        except (OutputRefusedError, LostValueError):
+            return False
+        return True
 
     def gather_inputs(self, node: Node, finished: TaskState, made_of: Ingredients) -> Evidence:
         """What finished work was made from, and what is there now; its files are not looked at."""

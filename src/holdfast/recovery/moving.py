@@ -25,12 +25,12 @@ from holdfast import seals
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.products import SECTION, UNWRITTEN, parked_path
+from holdfast.artifacts.products import SECTION, UNWRITTEN, parked_path, seal_of
+from holdfast.artifacts.sealed_files import SealedFiles
 from holdfast.events import FileRecord
 from holdfast.pipeline.names import fold
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.relocating import Relocating
-from holdfast.recovery.sealing import set_seal
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
@@ -48,7 +48,8 @@ class Moving:
         self.state = inputs.state
         self.inputs = inputs
         self.artifacts = inputs.artifacts
-        self._files = Relocating(inputs.artifacts)
+        self._sealed_files = SealedFiles(inputs.artifacts)
+        self._files = Relocating(inputs.artifacts, self._sealed_files)
         self._claimed_by = claimed_by
         self._homes: dict[str, str] | None = None  # path -> the task whose finished file was there at first
 
@@ -224,12 +225,12 @@ class Moving:
 
     def _seal(self, node: Node, new: FileRecord) -> Seal:
         record, accepted = self.state.task(node.id), self._with(node, new)
-        return set_seal(self.state.run_id, node, replace(record, accepted=accepted), accepted)
+        return seal_of(self.state.run_id, node, replace(record, accepted=accepted))
 
     def _seal_siblings(self, node: Node, new: FileRecord, seal: Seal) -> None:
         for sibling in self._with(node, new).files:
             if sibling.key != new.key and self.artifacts.files.check(sibling, node.names).kind == look.SEALED:
-                self.artifacts.reseal(sibling, seal)
+                self._sealed_files.write(sibling, None, seal)
 
     # --- who has its name ----------------------------------------------------------------------------------
 

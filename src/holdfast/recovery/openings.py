@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast import decisions
-from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, Ingredients, shorten
+from holdfast.artifacts.products import spend_told
 from holdfast.decisions import Decision
 from holdfast.pipeline import templates
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.evidence import Checker
-from holdfast.recovery.sealing import spend_told
 from holdfast.recovery.sections import section_text
 from holdfast.state import TaskState
 from holdfast.values import digest, encode_json
@@ -66,25 +65,21 @@ class Openings:
         same = same or UNKNOWN in made_of.parts.values()
         return same and not self._refusal(node, lambda: section_text(found))
 
-    def adoption(self, node: Node, decision: Decision, made_of: Ingredients) -> ev.TaskAdopted:
-        """The event that says so; `keep` must have the text before it is recorded."""
+    def made(self, node: Node, decision: Decision, made_of: Ingredients) -> tuple[TaskState, bytes]:
+        """The task as its text in the file says, and the text, as the value it was."""
         (found,) = decision.looks.values()
         assert found.seal is not None
-        ref = digest(encode_json(section_text(found)))
         cost_usd, tokens = spend_told(found.seal, self.inputs.state.run_id)
-        return ev.TaskAdopted(
-            step_id=node.id,
-            node=node.spec.name,
-            evidence="sealed",
+        made = TaskState(
             round=found.seal.round,
             version=found.seal.step_version,
             input_digest=found.seal.input_digest,
             inputs=shorten(made_of.parts),
-            output_digest=ref,
-            value_ref=ref,
+            evidence="sealed",
             cost_usd=cost_usd,
-            tokens=tokens,
+            input_tokens=tokens,
         )
+        return made, encode_json(section_text(found))
 
     def keep(self, decision: Decision) -> None:
         """Put the text into objects/, as the value it was."""

@@ -14,6 +14,7 @@ from holdfast import seals
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import SEALED
 from holdfast.artifacts.products import is_parked
+from holdfast.artifacts.sealed_files import SealedFiles
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
 from holdfast.values import digest
@@ -22,7 +23,8 @@ from holdfast.values import digest
 class Relocating:
     """Moves files of one project's work tree; decides nothing."""
 
-    def __init__(self, artifacts: Artifacts) -> None:
+    def __init__(self, artifacts: Artifacts, sealed_files: SealedFiles) -> None:
+        self._sealed_files = sealed_files
         self._artifacts = artifacts
         self._tree = artifacts.tree
 
@@ -58,11 +60,11 @@ class Relocating:
         the new one is written over: `in_the_way` names it.
         """
         if body is None:
-            self._rename_large(old, new, self._artifacts.sealed(new, seal))
+            self._rename_large(old, new, seal)
         else:
             if new.stored and new.sha256 != old.sha256:
                 self._artifacts.objects.put(body, new.sha256)
-            new = replace(new, mark=self._artifacts.place(new, body, self._artifacts.sealed(new, seal)))
+            new = self._sealed_files.write(new, body, seal)
             if old.path != new.path:
                 self._tree.remove(old.path, sync=is_parked(old.path))
         return new
@@ -82,7 +84,7 @@ class Relocating:
     def _rename_large(self, old: FileRecord, new: FileRecord, seal: Seal) -> None:
         """The seal beside it is there first: a kill then leaves no file without one."""
         if not seals.is_inline(new.path):
-            self._tree.write(seals.seal_path(new.path), seals.write_seal(seal), sync=True)
+            self._sealed_files.write_beside(new, seal)
         self._tree.rename(old.path, new.path, sync=True)
 
     def in_the_way(self, record: FileRecord, tasks: Sequence[str]) -> list[str]:

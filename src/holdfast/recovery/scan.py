@@ -22,7 +22,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, differing
-from holdfast.artifacts.products import EMPTY_REST, output_digest, part_path
+from holdfast.artifacts.products import EMPTY_REST, no_rest, output_digest, part_path
 from holdfast.errors import InTheWayError
 from holdfast.events import FileRecord
 from holdfast.pipeline import templates
@@ -31,7 +31,6 @@ from holdfast.pipeline.inferring import FilePattern, Items, infer_items, is_infe
 from holdfast.pipeline.nodes import Node, split_task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.evidence import Checker
-from holdfast.recovery.sealing import no_rest
 from holdfast.recovery.sections import is_memory, section_body, section_seen
 from holdfast.recovery.seeing import NOT_JSON, as_taken, file_seen
 from holdfast.recovery.sources import Views

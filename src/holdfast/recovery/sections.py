@@ -15,20 +15,19 @@ from msgspec.structs import replace
 from holdfast import decisions, seals
 from holdfast import events as ev
 from holdfast.artifacts import looks as look
-from holdfast.artifacts import memory
+from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.memory import Section
+from holdfast.artifacts.offers import ADOPTED, PERSON
 from holdfast.artifacts.parts import Ingredients, shorten
-from holdfast.artifacts.products import SECTION, UNWRITTEN, output_digest, task_seal
+from holdfast.artifacts.products import SECTION, UNWRITTEN, spend_told
 from holdfast.artifacts.remembering import Remembering
 from holdfast.decisions import Decision
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.evidence import Checker, Evidence, Policy
-from holdfast.recovery.sealing import spend_told
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest
@@ -41,6 +40,7 @@ class SectionJudge:
     def __init__(self, inputs: Inputs, remembering: Remembering, refusal: Checker, living: frozenset[str]) -> None:
         self.inputs = inputs
         self.remembering = remembering
+        self.acceptance = Acceptance(inputs)
         self._refusal = refusal
         self._living_runs = living
         self._mended: dict[str, Decision] = {}  # put back together with another section, and not yet asked about
@@ -143,21 +143,15 @@ class SectionJudge:
             return self._heal(node, decision)
         if decision.action == decisions.MOVE:
             return self._move(node, decision)
-        events = self._events(node, decision, made_of)
-        for event in events:
-            if isinstance(event, ev.TaskAdopted | ev.TaskKept):
-                self._keep_copy(event, decision)
-                if decision.about != "sealed":
-                    self._seal_anew(node, event, decision)
-        return events
-
-    def _events(self, node: Node, decision: Decision, made_of: Ingredients) -> Sequence[ev.Event]:
-        """The events that record a decision. Touches nothing."""
-        record = self.inputs.state.task(node.id)
         if decision.action == decisions.ADOPT:
-            return [self._adoption(node, decision, made_of)]
+            return self._adopt(node, decision, made_of)
         if decision.action == decisions.KEEP:
-            return [self._kept(node, decision)]
+            return self._keep(node, decision)
+        return self._events(node, decision)
+
+    def _events(self, node: Node, decision: Decision) -> Sequence[ev.Event]:
+        """The events that record a decision about which nothing is done to the file."""
+        record = self.inputs.state.task(node.id)
         if decision.action == decisions.REDO and record.status == COMPLETED:
             is_lost = decision.about in (decisions.DAMAGED, decisions.VALUE)
             is_stale = decision.about == decisions.STALE
@@ -193,51 +187,31 @@ class SectionJudge:
                     found[other.id] = decision
         return found
 
-    def _adoption(self, node: Node, decision: Decision, made_of: Ingredients) -> ev.TaskAdopted:
+    def _adopt(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         ((path, found),) = decision.looks.items()
         assert found.seal is not None
-        file = section_seen(path, found)
         cost_usd, tokens = spend_told(found.seal, self.inputs.state.run_id)
-        return ev.TaskAdopted(
-            step_id=node.id,
-            node=node.spec.name,
-            evidence=decision.about,
+        made = TaskState(
             round=max(found.seal.round, self.inputs.state.task(node.id).round),
             version=found.seal.step_version,
             input_digest=found.seal.input_digest,
             inputs=shorten(made_of.parts),
-            output_digest=output_digest([file], ""),
-            files=(file,),
+            evidence=decision.about,
             cost_usd=cost_usd,
-            tokens=tokens,
+            input_tokens=tokens,
         )
+        is_sealed = decision.about == "sealed"
+        section = (section_seen(path, found), section_body(found))
+        offer = self.acceptance.offer_found(node, [section], made, by=ADOPTED, is_sealed=is_sealed)
+        return list(self.acceptance.land(offer))
 
-    def _kept(self, node: Node, decision: Decision) -> ev.TaskKept:
+    def _keep(self, node: Node, decision: Decision) -> list[ev.Event]:
+        """Accept what a person wrote; what it was made from does not change with it."""
         ((path, found),) = decision.looks.items()
-        file = section_seen(path, found)
-        return ev.TaskKept(
-            step_id=node.id, reason=decision.reason, output_digest=output_digest([file], ""), files=(file,)
-        )
-
-    def _keep_copy(self, event: ev.TaskAdopted | ev.TaskKept, decision: Decision) -> None:
-        for file in event.files:
-            body = section_body(decision.looks[file.path])
-            self.artifacts.objects.put(body, file.sha256)
-            self.artifacts.recent.keep(file.sha256, body)
-
-    def _seal_anew(self, node: Node, event: ev.TaskAdopted | ev.TaskKept, decision: Decision) -> None:
-        """Give an edited section a seal over what the person wrote; nothing else in the file moves."""
-        (file,) = event.files
-        record = self.inputs.state.task(node.id)
-        seal = task_seal(node.id, node.spec, self.inputs.state.run_id, record)
-        old = decision.looks[file.path].seal
-        if old is not None:
-            cost_usd, tokens = spend_told(old, seal.run)
-            seal = seals.vary(old, task=node.id, run=seal.run, cost_usd=cost_usd, tokens=tokens)
-        seal = seals.vary(seal, sha256=file.sha256, newline_added=False)
-        section = Section(node.names, seal, section_body(decision.looks[file.path]))
-        book = self.artifacts.books.read(file.path)
-        self.artifacts.books.replace(file.path, memory.rewrite(book, [section], frozenset({node.id})).data)
+        section = (section_seen(path, found), section_body(found))
+        made = replace(self.inputs.state.task(node.id), output_digest="")
+        offer = self.acceptance.offer_found(node, [section], made, by=PERSON, reason=decision.reason)
+        return list(self.acceptance.land(offer))
 
     def _move(self, node: Node, decision: Decision) -> list[ev.Event]:
         """The pipeline names another file: the first section to be asked for takes the whole file there."""

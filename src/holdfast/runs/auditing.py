@@ -20,15 +20,15 @@ import msgspec
 
 from holdfast import clock
 from holdfast import events as ev
-from holdfast.errors import CheckpointCorruptionError
+from holdfast.errors import CheckpointCorruptionError, ForbiddenError
 from holdfast.folding import fold
-from holdfast.journal import bodies
-from holdfast.journal.scan import Line, Position, Scan, scan
+from holdfast.journal.lines import Line, decode_event
 from holdfast.layout import RunLayout
 from holdfast.runs.history import Header, SavedState, decode_state, is_of_our_fold, read_header
+from holdfast.runs.opening import open_journal
 from holdfast.snapshots import examine_snapshot, snapshots
 from holdfast.state import RunState
-from holdfast.stores.readable import UNREADABLE
+from holdfast.stores.protocols import Position, Reading
 
 DAMAGED, TORN, DIFFERENT, UNREADABLE_LINE = "damaged", "torn", "different", "unreadable"
 REPEATED, SHORTENED, FORBIDDEN = "repeated", "shortened", "forbidden"
@@ -63,16 +63,14 @@ class _Due(msgspec.Struct, frozen=True):
 
 
 def audit(run: RunLayout, tell: Callable[[int], None] = lambda lines: None) -> Audit:
-    """Read all of the record; `tell` hears how many lines were read. OSErrors of the machine pass."""
+    """Read all of the record; `tell` hears how many lines were read."""
     found = Audit()
     due = _whole_snapshots(run, found)
     auditor = _Auditor(run, found, due, tell)
     try:
         auditor.read()
-    except OSError as error:
-        if error.errno not in UNREADABLE:
-            raise
-        found.flaws.append(Flaw(run.journal, FORBIDDEN, error.strerror or "cannot be read"))
+    except ForbiddenError:
+        found.flaws.append(Flaw(run.journal, FORBIDDEN, "Permission denied"))
     return found
 
 
@@ -120,15 +118,14 @@ class _Auditor:
 
     def __init__(self, run: RunLayout, found: Audit, due: list[_Due], tell: Callable[[int], None]) -> None:
         self._run = run
+        self._journal = open_journal(run)
         self._found = found
         self._due = due
         self._tell = tell
         self._state = RunState()
         self._last: Line | None = None
         self._different: list[tuple[int, Flaw]] = []  # decided at the end, when all gaps are known
-        self._displaced: list[tuple[int, Flaw]] = []
         self._gaps: list[int] = []  # where lines are missing: the first number of each gap
-        self._repaired_at = 0
 
     def read(self) -> None:
         reading = self._pass_over(None)
@@ -150,8 +147,8 @@ class _Auditor:
             self._found.flaws.append(Flaw(self._run.journal, SHORTENED, _lost_end(last, self._due[-1])))
         self._settle_differences()
 
-    def _pass_over(self, after: Position | None) -> Scan:
-        reading = scan(self._run.journal, after)
+    def _pass_over(self, after: Position | None) -> Reading:
+        reading = self._journal.read(after)
         for line in reading:
             self._take(line)
         self._gaps += [first for first, _ in reading.missing]
@@ -165,14 +162,13 @@ class _Auditor:
         self._tell(self._found.lines)
         self._last = line
         try:
-            event = bodies.decode(line.raw)
+            event = decode_event(line.raw)
             fold(self._state, event, line.seq, clock.parse_iso(line.ts))
         except (CheckpointCorruptionError, ValueError) as error:
             self._found.flaws.append(Flaw(self._run.journal, UNREADABLE_LINE, f"line {line.seq}: {error}"))
             return
         if isinstance(event, ev.JournalRepaired):
             self._gaps += [first for first, _ in event.missing]
-            self._repaired_at = line.seq
 
     def _compare(self, snapshot: _Due) -> None:
         """Compare with the fold up to its line; where they differ, the snapshot is believed from here on."""
@@ -187,8 +183,8 @@ class _Auditor:
             names = [n for n in RunState.__struct_fields__ if getattr(self._state, n) != getattr(saved.state, n)]
             self._differs(snapshot, f"its state is not what the journal says up to line {seq}: {', '.join(names)}")
             self._state = saved.state
-        elif last.sum != saved.position.sum:
-            self._displaced.append((seq, Flaw(snapshot.path, DIFFERENT, f"it names another line {seq}")))
+        elif last.hash != saved.position.hash:
+            self._found.flaws.append(Flaw(snapshot.path, DIFFERENT, f"it names another line {seq}"))
 
     def _differs(self, snapshot: _Due, detail: str) -> None:
         self._different.append((snapshot.position.seq, Flaw(snapshot.path, DIFFERENT, detail)))
@@ -201,8 +197,6 @@ class _Auditor:
                 self._found.notes.append(words)
             else:
                 self._found.flaws.append(flaw)
-        # A repair chains every line anew, so that what was written before names lines by their old sums.
-        self._found.flaws += [flaw for seq, flaw in self._displaced if seq > self._repaired_at]
 
 
 def _lost_end(last: int, snapshot: _Due) -> str:

@@ -19,13 +19,14 @@ from holdfast import clock
 from holdfast import events as ev
 from holdfast.errors import CheckpointCorruptionError, FormatTooNewError
 from holdfast.folding import FOLD_VERSION, fold
-from holdfast.journal import bodies
-from holdfast.journal.scan import START, Line, Position, is_whole, scan
+from holdfast.journal.lines import Line, decode_event
 from holdfast.layout import RunLayout
+from holdfast.runs.opening import open_journal
 from holdfast.snapshots import Loaded, newest_snapshot, put_away
 from holdfast.state import RunState
+from holdfast.stores.protocols import START, Position
 
-FORMAT = 1
+FORMAT = 2
 
 
 class SavedState(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -49,7 +50,7 @@ class History(msgspec.Struct):
     """What was read, and what was wrong with it."""
 
     state: RunState
-    position: Position | None
+    position: Position
     tail_events: int = 0  # lines read after the snapshot
     tail: str = ""  # what stands behind the journal's last line, and is cut off by whoever appends
     begun: Position = START  # where reading began: lines before it were not proved
@@ -88,12 +89,12 @@ def read_history(run: RunLayout, *, quarantine: Path | None = None) -> History:
     """The state of a run. With `quarantine` given, damaged snapshots are put there; else nothing is touched."""
     damage: list[str] = []
     path, saved = _newest(run, quarantine, damage)
-    reading = scan(run.journal, saved.position if saved is not None else None)
+    reading = open_journal(run).read(saved.position if saved is not None else None)
     lines = list(reading)
     history = History(RunState(), reading.position, len(lines), reading.tail, damage=damage)
     history.journal_damage += reading.damage
     if saved is not None and reading.anchored:
-        history.state, history.begun = saved.state, saved.position
+        history.state, history.begun = saved.state, reading.begun
     elif saved is not None and _stands_in(saved, lines, history):
         history.state = saved.state
         lines = [line for line in lines if line.seq > saved.position.seq]
@@ -102,23 +103,23 @@ def read_history(run: RunLayout, *, quarantine: Path | None = None) -> History:
     else:
         lines = _after_another_fold(run, lines, history)
     for line in lines:
-        fold(history.state, bodies.decode(line.raw), line.seq, clock.parse_iso(line.ts))
+        fold(history.state, decode_event(line.raw), line.seq, clock.parse_iso(line.ts))
     return history
 
 
 def _stands_in(saved: SavedState, lines: list[Line], history: History) -> bool:
-    """Whether the snapshot is one of this journal, although the line that it names is not in its place.
+    """Whether the snapshot is one of this journal, although the line that it names is not there.
 
-    It may be at another one, moved by what was put in or taken out before it. If the journal is damaged, or was
-    repaired since, the snapshot knows what was lost with the damage: repairing keeps the numbers, so the lines
-    after the snapshot's own follow it. Otherwise it belongs to another journal.
+    If the journal is damaged, or was repaired since, the line may be lost with the damage, and the snapshot knows
+    what else was: repairing keeps the numbers, so the lines after the snapshot's own follow it. Otherwise it
+    belongs to another journal.
     """
-    seq, sum_ = saved.position.seq, saved.position.sum
+    seq = saved.position.seq
     if not lines or lines[-1].seq < seq:  # a snapshot is written only after the journal is synced
         history.journal_damage.append(f"the journal lost its end, up to line {seq} at least")
-    if history.journal_damage or any((line.seq, line.sum) == (seq, sum_) for line in lines):
+    if history.journal_damage:
         return True
-    return any(isinstance(bodies.decode(line.raw), ev.JournalRepaired) for line in lines)
+    return any(isinstance(decode_event(line.raw), ev.JournalRepaired) for line in lines)
 
 
 def _after_another_fold(run: RunLayout, lines: list[Line], history: History) -> list[Line]:
@@ -140,7 +141,7 @@ def _lacks_lines(lines: list[Line], upto: int, history: History) -> bool:
     """Whether the journal has lost any line up to there: now, or before it was repaired."""
     if not lines or lines[-1].seq < upto:
         history.journal_damage.append(f"the journal lost its end, up to line {upto} at least")
-    repairs = [bodies.decode(line.raw) for line in lines if b'"journal_repaired"' in line.raw]
+    repairs = [decode_event(line.raw) for line in lines if b'"journal_repaired"' in line.raw]
     gaps = [first for event in repairs if isinstance(event, ev.JournalRepaired) for first, _ in event.missing]
     return bool(history.journal_damage) or any(first <= upto for first in gaps)
 
@@ -173,9 +174,10 @@ def _refuse_newer(loaded: Loaded) -> None:
 
 def damage_before(run: RunLayout, history: History) -> list[str]:
     """What is wrong with the lines that a snapshot spared us reading."""
-    if is_whole(run.journal, history.begun):
+    journal = open_journal(run)
+    if journal.is_whole(history.begun):
         return []
-    reading = scan(run.journal)
+    reading = journal.read()
     deque(reading, maxlen=0)
     return reading.damage
 

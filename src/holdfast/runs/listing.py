@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,27 +14,26 @@ from msgspec.structs import replace
 from holdfast import clock
 from holdfast.errors import (
     CheckpointCorruptionError,
+    ForbiddenError,
     FormatTooNewError,
     HoldfastError,
     StorageError,
     UnknownRunError,
     UsageError,
 )
-from holdfast.journal.scan import Position, last_position
-from holdfast.layout import LOOSE_DIR, ProjectLayout, RunLayout, pack_path
+from holdfast.layout import ProjectLayout, RunLayout, objects_path
 from holdfast.pipeline.names import check_run_id, printable
 from holdfast.recovery.sources import read_letter
 from holdfast.runs.history import History, read_history, require_run
 from holdfast.runs.looking import draw_run
+from holdfast.runs.opening import open_journal, open_lease
 from holdfast.snapshots import snapshots
 from holdfast.state import COMPLETED, IN_PROGRESS
 from holdfast.stores import readable
-from holdfast.stores.lock import read_holder
+from holdfast.stores.protocols import Position
 from holdfast.views.picture import Picture
 from holdfast.views.stamp import VIEW_BYTES_MAX, read_json_stamp
 from holdfast.views.summary import error_of
-
-_FIRST_LINE_MAX = 1 << 20
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -76,15 +74,15 @@ def open_project(directory: str | os.PathLike[str]) -> ProjectLayout:
     if not stat.S_ISDIR(mode):
         raise UsageError(f"Not a directory: {printable(str(directory))}.")
     layout = ProjectLayout(root)
-    folders = (layout.state, layout.runs, layout.objects, layout.objects / LOOSE_DIR, layout.tmp)
+    folders = (layout.state, layout.runs, layout.objects, layout.tmp)
     _refuse_strange(layout, folders, (layout.engine_lock, layout.append_lock))
     return layout
 
 
 def refuse_strange_run(layout: ProjectLayout, run_id: str) -> None:
-    """Stop where anything else stands in the place of a folder or of the pack that a run writes to."""
+    """Stop where anything else stands in the place of a folder that a run writes to."""
     run = layout.run(run_id)
-    _refuse_strange(layout, (run.dir, run.quarantine, run.logs), (pack_path(layout.objects, run_id),))
+    _refuse_strange(layout, (run.dir, run.quarantine, run.logs, objects_path(layout.objects, run_id)), ())
 
 
 def _refuse_strange(layout: ProjectLayout, folders: Sequence[Path], files: Sequence[Path]) -> None:
@@ -171,16 +169,16 @@ def _read_info(layout: ProjectLayout, run_id: str) -> RunInfo:
 
 
 _remembered: dict[Path, tuple[Position, RunInfo]] = {}
-_UNREADABLE = Position(-1, "", -1)
+_UNREADABLE = Position(-1, "")
 
 
 def _mark(run: RunLayout) -> Position | None:
     """What changes whenever the journal does: its last line, whose sum rests on all lines before it."""
     try:
-        return last_position(run.journal)
-    except (PermissionError, FormatTooNewError):
+        return open_journal(run).last()
+    except (ForbiddenError, FormatTooNewError):
         return _UNREADABLE
-    except OSError:
+    except StorageError:
         return None
 
 
@@ -189,17 +187,9 @@ def _has_begun(run: RunLayout) -> bool:
     try:
         if os.path.islink(run.dir) or snapshots(run.dir):
             return True
-        journal = readable.open_regular(os.fspath(run.journal))
-    except FileNotFoundError:
-        return False
     except OSError:
         return True  # cannot read is not absent
-    try:
-        with readable.naming(run.journal):
-            beginning = os.read(journal, _FIRST_LINE_MAX)
-    finally:
-        os.close(journal)
-    return b"\n" in beginning or len(beginning) == _FIRST_LINE_MAX
+    return open_journal(run).has_begun()
 
 
 def is_bare(layout: ProjectLayout, run_id: str) -> bool:
@@ -351,10 +341,6 @@ def read_run(layout: ProjectLayout, run_id: str, *, quarantine: bool = False, mu
         history = read_history(run, quarantine=run.quarantine if quarantine else None)
     except FileNotFoundError as error:
         raise UnknownRunError(f"Run {run_id} has no journal.", fix=f"Look at {run.dir}.") from error
-    except PermissionError as error:
-        # A journal is never set aside unread: it may be whole, and it is the truth.
-        fix = f"What was recorded is safe. Let yourself read it: chmod u+rw {shlex.quote(os.fspath(run.journal))}"
-        raise StorageError(f"Could not read {run.journal}: {error.strerror}.", fix=fix) from error
     except OSError as error:
         raise StorageError.from_os(error, "read") from error
     if must_begin and not history.state.run_id and is_bare(layout, run_id):
@@ -379,7 +365,7 @@ def newest(runs: Sequence[RunInfo]) -> RunInfo | None:
 
 def holder_of(layout: ProjectLayout, run_id: str) -> dict[str, Any] | None:
     """Who runs this very run now, or None. A project has one engine, which may be busy with another run."""
-    holder = read_holder(layout.engine_lock)
+    holder = open_lease(layout).holder()
     if holder is None or holder.get("run_id") != run_id:
         return None
     return {name: holder.get(name) for name in ("host", "pid", "since")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
@@ -14,17 +14,19 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import with_names_on_record
+from holdfast.runs.opening import open_objects
 from holdfast.state import Accepted, RunState
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.paper import Paper, PaperObjects, PaperTree
+from holdfast.stores.protocols import Objects
 from holdfast.stores.tree import WorkTree
 from holdfast.values import decode_json
 from holdfast.views.picture import Picture, decode_spec
 
 
 @contextmanager
-def objects_of(layout: ProjectLayout, run_id: str) -> Iterator[ObjectStore]:
+def objects_of(layout: ProjectLayout, run_id: str) -> Iterator[Objects]:
     """The objects as a run sees them."""
-    objects = ObjectStore(layout.objects, run_id, layout.tmp, read_only=True)
+    objects = open_objects(layout, run_id)
     try:
         yield objects
     finally:
@@ -32,14 +34,21 @@ def objects_of(layout: ProjectLayout, run_id: str) -> Iterator[ObjectStore]:
 
 
 @contextmanager
-def artifacts_of(layout: ProjectLayout, run_id: str) -> Iterator[Artifacts]:
-    """The files and objects as a run sees them."""
-    tree = WorkTree(layout.root, layout.tmp)
-    try:
-        with objects_of(layout, run_id) as objects:
-            yield Artifacts(tree, objects)
-    finally:
-        tree.close()
+def artifacts_of(
+    layout: ProjectLayout, run_id: str, *, paper: Paper | None = None, quick: bool = False
+) -> Iterator[Artifacts]:
+    """The files and objects as a run sees them; what is done to them is on `paper`, or not done at all."""
+    with ExitStack() as stack:
+        tree: WorkTree
+        objects: Objects
+        if paper is None:
+            tree, objects = WorkTree(layout.root, layout.tmp), stack.enter_context(objects_of(layout, run_id))
+        else:
+            tree = PaperTree(layout.root, layout.tmp, paper)
+            objects = PaperObjects(layout.objects, run_id, layout.tmp, layout.run(run_id).quarantine, paper)
+            stack.callback(objects.close)
+        stack.callback(tree.close)
+        yield Artifacts(tree, objects, quick=quick)
 
 
 def draw_run(layout: ProjectLayout, state: RunState) -> Picture:
@@ -54,7 +63,7 @@ def draw_run_both(layout: ProjectLayout, state: RunState) -> tuple[Picture, Grap
         return draw_both(state, loading(objects))
 
 
-def loading(objects: ObjectStore) -> LoadValue:
+def loading(objects: Objects) -> LoadValue:
     """Gives a recorded value, also if it is kept by hash; [] if that is lost (items: then unknown)."""
 
     def load(accepted: Accepted) -> Any:

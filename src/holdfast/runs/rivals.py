@@ -30,12 +30,12 @@ def refuse_rivals(
         words = f"This would write over {path}, which belongs to run {owner.run_id}"
         change = _change_words(owner, compiled, layout, given, params)
         if not compiled.spec.overwrite:
-            others = "Use another folder, start over by force (--force), or declare Pipeline(..., overwrite=True)."
+            others = "Use another folder (--dir), start over (--force), or declare Pipeline(..., overwrite=True)."
             raise UsageError(f"{words}.", fix=others + change)
         if owner.status != COMPLETED:
             finish = f"Finish it first with 'holdfast resume {owner.run_id}{where(layout)}'"
             raise UsageError(
-                f"{words}, and that is not finished.", fix=f"{finish}, or start over by force (--force).{change}"
+                f"{words}, and that is not finished.", fix=f"{finish}, or start over (--force).{change}"
             )
 
 

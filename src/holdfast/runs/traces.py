@@ -36,7 +36,7 @@ from holdfast.values import digest, digest_of_fields, encode_json
 LOOKED_AT_MAX = 20
 """So many files of a fan-out tell which run they are of."""
 
-_OTHER_WAYS = "Give the parameters it had, use another folder, or start over by force (--force)."
+_OTHER_WAYS = "Give the parameters it had, use another folder (--dir), or start over (--force)."
 
 
 def of_known_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:

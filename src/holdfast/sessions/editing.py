@@ -16,13 +16,13 @@ import msgspec
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.folding import fold
-from holdfast.journal import bodies
-from holdfast.journal.scan import scan
+from holdfast.journal.lines import decode_event
 from holdfast.layout import CHECKPOINT_VIEW, ProjectLayout, RunLayout
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import PipelineSpec, renamed_steps
 from holdfast.recovery.sources import Views, read_unfinished
 from holdfast.runs.looking import draw_run
+from holdfast.runs.opening import open_journal
 from holdfast.state import COMPLETED, SKIPPED, RunState
 from holdfast.views.claims import Claims
 from holdfast.views.edits import TURNED_BACK, WANTED_REDO, Wish, wishes
@@ -124,7 +124,7 @@ def _events(found: Iterable[Wish], state: RunState) -> Iterator[ev.Event]:
 
 def _heard(run: RunLayout, claims: Claims, names: Mapping[str, str]) -> set[tuple[str, str]]:
     """What this page was heard to ask for: a kill came before it was written anew, or a power cut undid that."""
-    later = (bodies.decode(line.raw) for line in scan(run.journal) if line.seq > claims.seq)
+    later = (decode_event(line.raw) for line in open_journal(run).read() if line.seq > claims.seq)
     edits = [event for event in later if isinstance(event, ev.ViewEdited) and event.source == claims.source]
     asked = [(*split_task_id(event.step_id), event.wanted) for event in edits if event.wanted == WANTED_REDO]
     return {(task_id(names.get(name, name), path), wish) for name, path, wish in asked}
@@ -132,10 +132,10 @@ def _heard(run: RunLayout, claims: Claims, names: Mapping[str, str]) -> set[tupl
 
 def _state_at(run: RunLayout, seq: int) -> RunState:
     state = RunState()
-    for line in scan(run.journal):
+    for line in open_journal(run).read():
         if line.seq > seq:
             break
-        fold(state, bodies.decode(line.raw), line.seq, clock.parse_iso(line.ts))
+        fold(state, decode_event(line.raw), line.seq, clock.parse_iso(line.ts))
     return state
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,11 +12,13 @@ from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts, LostValueError
 from holdfast.artifacts.parts import differing
 from holdfast.context import Context
-from holdfast.desk import Desk
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.drawing import draw
+from holdfast.engine.host import StepHost
+from holdfast.engine.recorder import Recorder
 from holdfast.errors import InTheWayError
 from holdfast.events import FileRecord
+from holdfast.host import Facts
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import Check, CompiledPipeline
 from holdfast.pipeline.graph import build_graph
@@ -49,7 +50,7 @@ class Inspection:
         whole: set[str],
         compiled: CompiledPipeline | None,
         resume: str,
-        root: Path,
+        layout: ProjectLayout,
     ) -> None:
         self.files = 0
         self.other_objects = 0  # not in the run's own pack: large ones, and those another run kept first
@@ -58,17 +59,17 @@ class Inspection:
         self._opened: set[str] = set()  # memory files whose beginning was looked at
         self._state = state
         self._artifacts = artifacts
-        self._backups = Backups(artifacts, ProjectLayout(root).run(state.run_id).quarantine)
+        self._backups = Backups(artifacts, layout.run(state.run_id).quarantine)
         self._whole = whole
         self._resume = resume
         spec = decode_spec(state)
         self._graph = build_graph(spec, known_items(spec, state, artifacts))
-        self._inputs = Inputs(self._graph, state, artifacts, root)
+        self._inputs = Inputs(self._graph, state, artifacts, layout.root)
         self._orphans = frozenset(draw(state, artifacts.load).orphans())
         self._taken = {file.path for task in state.tasks for file in self._files(task)} if self._orphans else set()
         self._checks = compiled.checks if compiled is not None else {}
         if compiled is not None:
-            self._attempts = Attempts(self._inputs, compiled, root, _NO_DESK)
+            self._attempts = Attempts(self._inputs, compiled, layout.root, _NO_RECORDER)
 
     def findings(self, task: str) -> Iterator[Finding]:
         """All that is off about one finished task."""
@@ -220,20 +221,22 @@ class Inspection:
 
     def _objection(self, check: Check, node: Node, output: Any) -> str | None:
         """What a check says, "" if nothing; None if it wanted to record or to pay for something meanwhile."""
-        ctx = _LookingContext(
-            _NO_DESK,
-            run_id=self._state.run_id,
-            task_id=node.id,
-            item=node.item,
-            params=self._state.params,
-            directory=self._inputs.root,
+        host = _RefusingHost(
+            _NO_RECORDER,
+            Facts(
+                run_id=self._state.run_id,
+                task_id=node.id,
+                dir=self._inputs.root,
+                item=node.item or {},
+                params=self._state.params,
+            ),
         )
-        refusal = self._attempts.run_checks((check,), node, ctx, output)
-        return None if refusal and ctx.was_asked else refusal
+        refusal = self._attempts.run_checks((check,), node, Context(host, host.facts), output)
+        return None if refusal and host.was_asked else refusal
 
 
-class _LookingContext(Context):
-    """What a check sees when nothing may happen: its place in the run, and no way to write or to pay."""
+class _RefusingHost(StepHost):
+    """For a check when nothing may happen: there is no way to write or to pay."""
 
     was_asked = False
 
@@ -243,7 +246,7 @@ class _LookingContext(Context):
         super()._alive()
 
 
-_NO_DESK: Desk = None  # type: ignore[assignment]  # nobody comes as far as to use it
+_NO_RECORDER: Recorder = None  # type: ignore[assignment]  # nobody comes as far as to use it
 
 
 def _of_an_orphan(finding: Finding) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from holdfast import events as ev
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.state import COMPLETED, RunState
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import Objects
 from holdfast.wording import counted
 
 MENDED_CHARS_MAX = 1 << 20
@@ -25,7 +25,7 @@ def mend_objects(
     objects.mend(prove=prove)
     records = [r.accepted for r in state.tasks.values() if r.status == COMPLETED and r.accepted is not None]
     stored = [file for accepted in records for file in accepted.files if file.stored]
-    gone = [f for f in stored if objects.lacks(f.sha256) or (prove and objects.is_rotten(f.sha256))]
+    gone = [f for f in stored if not objects.keeps(f.sha256, prove=prove)]
     made = sum(artifacts.keep_again(file) for file in gone)
     mended = [*objects.damage, *([_made_again(made)] if made else [])]
     calls = _lost_calls(objects, state)
@@ -35,14 +35,14 @@ def mend_objects(
     return mended, calls
 
 
-def _lost_calls(objects: ObjectStore, state: RunState) -> dict[str, tuple[str, ...]]:
+def _lost_calls(objects: Objects, state: RunState) -> dict[str, tuple[str, ...]]:
     """Paid calls that can no longer be replayed: their step must be able to make them once more."""
     found = {}
     for task, records in state.once.items():
         # Those of finished work are many, and rarely replayed: whether they are there is enough.
-        is_lost = objects.lacks if state.task(task).status == COMPLETED else lambda ref: objects.get(ref) is None
+        is_there = objects.keeps if state.task(task).status == COMPLETED else objects.is_whole
         refs = {key: once.result_ref for key, once in records.items() if once.result_ref}
-        lost = tuple(key for key, ref in refs.items() if is_lost(ref))
+        lost = tuple(key for key, ref in refs.items() if not is_there(ref))
         if lost:
             found[task] = lost
     return found

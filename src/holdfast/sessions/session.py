@@ -25,11 +25,8 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Committer, Entry
-from holdfast.engine.saying import Saying
+from holdfast.engine.recorder import Saying
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.journal.log import EventLog
-from holdfast.journal.repair import repair
-from holdfast.journal.scan import is_whole
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import renamed_steps
@@ -38,13 +35,13 @@ from holdfast.runs.choosing import Choice, Request
 from holdfast.runs.history import History, encode_state
 from holdfast.runs.listing import read_run, refuse_strange_run
 from holdfast.runs.looking import as_recorded
+from holdfast.runs.opening import open_journal, open_lease, open_objects
 from holdfast.sessions.judging import judge_for
 from holdfast.sessions.mending import mend_objects, mended_events
 from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
 from holdfast.state import RunState
 from holdfast.stores import atomic, disk, readable, temporaries
-from holdfast.stores.lock import AppendLock, EngineLock
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.protocols import START, Journal, Lease, Objects
 from holdfast.stores.tree import WorkTree
 from holdfast.views.picture import decode_spec
 from holdfast.wording import writable
@@ -59,14 +56,14 @@ def make_folders(layout: ProjectLayout) -> None:
 
 
 @contextmanager
-def locked(layout: ProjectLayout, run_id: str) -> Iterator[EngineLock]:
-    """The engine lock of the project; LockedError if another process has it."""
-    lock = EngineLock(layout.engine_lock)
-    lock.acquire(run_id)
+def locked(layout: ProjectLayout, run_id: str) -> Iterator[Lease]:
+    """The right to run this project; LockedError if another process has it."""
+    lease = open_lease(layout)
+    lease.hold(run_id)
     try:
-        yield lock
+        yield lease
     finally:
-        lock.release()
+        lease.release()
 
 
 class _Awaited(Entry):
@@ -97,7 +94,7 @@ class OpenRun:
         layout: ProjectLayout,
         request: Request,
         choice: Choice,
-        lock: EngineLock,
+        lease: Lease,
     ) -> None:
         self.compiled = compiled
         self.layout = layout
@@ -109,7 +106,7 @@ class OpenRun:
         self.damage: list[str] = []  # what was wrong with journal and snapshots, and is mended
         self.mended: list[str] = []  # what was wrong with our own state, and what was done about it
         self._lost_calls: dict[str, tuple[str, ...]] = {}
-        self._lock = lock
+        self._lease = lease
         self._stack = ExitStack()
 
     def __enter__(self) -> OpenRun:
@@ -125,11 +122,12 @@ class OpenRun:
         if self.choice.is_new and kind is not None:
             _remove_unbegun(self.run_layout)
 
-    def _leave_journal(self) -> None:
-        """As the last appender leaves it; an engine that was replaced touches nothing any more."""
+    def _close_journal(self) -> None:
+        """An engine that was replaced touches nothing any more."""
+        is_ours = False
         with suppress(HoldfastError):
-            self._lock.check()
-            self.journal.give_room_back()
+            is_ours = self._lease.is_ours()
+        self.journal.close(untouched=not is_ours)
 
     def closing(self, resource: Any) -> Any:
         """`resource`, closed together with the run."""
@@ -140,29 +138,19 @@ class OpenRun:
         layout, run = self.layout, self.run_layout
         refuse_strange_run(layout, self.choice.run_id)
         temporaries.clear_litter(layout.tmp)
-        position = None
-        if not readable.is_there(run.journal) and not snapshots(run.dir):
+        self.journal: Journal = open_journal(run, for_engine=True)
+        self._stack.callback(self._close_journal)
+        position = START
+        if not self.journal.is_there() and not snapshots(run.dir):
             atomic.make_dirs(run.dir, sync=True)
         else:
             history = self._read_history()
             self.state, position, self.tail_events = history.state, history.position, history.tail_events
             self.compiled = as_recorded(self.compiled, self.state)
-        self.journal: EventLog = self.closing(
-            EventLog(
-                run.journal,
-                lock_path=layout.append_lock,
-                quarantine=run.quarantine,
-                start=position,
-                makes_room=True,
-            )
-        )
-        self.objects: ObjectStore = self.closing(
-            ObjectStore(layout.objects, self.choice.run_id, layout.tmp, run.quarantine)
-        )
+        self.objects: Objects = self.closing(open_objects(layout, self.choice.run_id, quarantine=run.quarantine))
         self.tree: WorkTree = self.closing(WorkTree(layout.root, layout.tmp))
         self.artifacts = Artifacts(self.tree, self.objects, quick=self.request.quick)
-        self.committer = Committer(self.journal, self.objects, self._lock.check, self.state)
-        self._stack.callback(self._leave_journal)
+        self.committer = Committer(self.journal, self.objects, self._lease, self.state, position)
         self._mend_objects()
 
     def _read_history(self) -> History:
@@ -182,11 +170,10 @@ class OpenRun:
 
     def _is_proved(self, history: History) -> bool:
         """Whether the lines are whole that the snapshot spares us reading; `--quick` believes it."""
-        return self.request.quick or is_whole(self.run_layout.journal, history.begun)
+        return self.request.quick or self.journal.is_whole(history.begun)
 
     def _repair(self, *, known_seq: int) -> None:
-        with AppendLock(self.layout.append_lock):
-            found = repair(self.run_layout.journal, self.run_layout.quarantine, known_seq=known_seq)
+        found = self.journal.repair(known_seq=known_seq)
         self.damage += found
         self.mended += found[-1:]  # all is in the journal
 
@@ -298,7 +285,7 @@ class OpenRun:
 
     def _keep_snapshot(self, number: int, damaged: list[str]) -> None:
         """Write it, then drop the oldest; what is found to be wrong with those that stay goes into `damaged`."""
-        payload = self.committer.exclusively(lambda: encode_state(self.state, self.journal.position))
+        payload = self.committer.exclusively(lambda: encode_state(self.state, self.committer.position))
         self.committer.make_durable()  # a snapshot never knows more than the journal keeps
         written = write_snapshot(self.run_layout.dir, number, payload, tmp_dir=self.layout.tmp)
         keep, quarantine = self.request.settings.snapshots, self.run_layout.quarantine

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempts
-from holdfast.engine.desk import DeafDesk
+from holdfast.engine.recorder import NoRecorder
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import build_graph
@@ -21,10 +21,11 @@ from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import infer
 from holdfast.recovery.sources import NO_VIEWS, Views
 from holdfast.runs.choosing import Choice, Request
+from holdfast.runs.looking import artifacts_of
 from holdfast.sessions.judging import judge_for
 from holdfast.sessions.plan_pass import PlanPass, Record
 from holdfast.state import RunState
-from holdfast.stores.paper import Paper, PaperObjects, PaperTree
+from holdfast.stores.paper import Paper
 
 
 @contextmanager
@@ -43,21 +44,15 @@ def looking(
     """
     quarantine, rehearses = layout.run(state.run_id).quarantine, paper is not None
     paper = paper or Paper(layout.root)
-    objects = PaperObjects(layout.objects, state.run_id, layout.tmp, quarantine, paper)
-    tree = PaperTree(layout.root, layout.tmp, paper)
-    artifacts = Artifacts(tree, objects, quick=request.quick)
     choice = Choice(state.run_id, False, state.params)
 
     def make_judge(inputs: Inputs) -> Judge:
-        desk = DeafDesk(objects, layout.tmp)
-        attempts = Attempts(inputs, compiled, quarantine, desk) if compiled else None
+        recorder = NoRecorder(inputs.artifacts.objects, layout.tmp)
+        attempts = Attempts(inputs, compiled, quarantine, recorder) if compiled else None
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
-    try:
+    with artifacts_of(layout, state.run_id, paper=paper, quick=request.quick) as artifacts:
         yield make_pass(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
-    finally:
-        objects.close()
-        tree.close()
 
 
 def make_pass(

@@ -45,7 +45,7 @@ def write_at(path: str, data: bytes, *, dir_fd: int | None, sync: bool, tmp_dir:
 def _write_beside(path: str, blocks: Iterable[bytes], dir_fd: int | None, sync: bool) -> os.stat_result:
     temp, fd = create_temp(os.path.dirname(path), dir_fd=dir_fd)
     try:
-        status = _fill(fd, temp, blocks, sync, _mode_of(path, dir_fd))
+        status = _fill(fd, temp, blocks, sync, mode_of(path, dir_fd))
         disk.rename(temp, path, source_dir=dir_fd, target_dir=dir_fd)
     except BaseException:
         discard(temp, dir_fd)
@@ -55,13 +55,8 @@ def _write_beside(path: str, blocks: Iterable[bytes], dir_fd: int | None, sync: 
 
 def _write_via_tmp(tmp_dir: Path, path: str, data: bytes, dir_fd: int | None, sync: bool) -> os.stat_result | None:
     """None if `tmp_dir` is on another device, so that the temporary must be beside the target."""
+    temp, status = stage(tmp_dir, data, sync=sync, mode=mode_of(path, dir_fd))
     try:
-        temp, fd = create_temp(os.fspath(tmp_dir))
-    except FileNotFoundError:
-        make_dirs(tmp_dir, sync=False)
-        temp, fd = create_temp(os.fspath(tmp_dir))
-    try:
-        status = _fill(fd, temp, (data,), sync, _mode_of(path, dir_fd))
         disk.rename(temp, path, target_dir=dir_fd)
     except BaseException as error:
         discard(temp)
@@ -71,7 +66,21 @@ def _write_via_tmp(tmp_dir: Path, path: str, data: bytes, dir_fd: int | None, sy
     return status
 
 
-def _mode_of(path: str, dir_fd: int | None) -> int | None:
+def stage(tmp_dir: Path, data: bytes, *, sync: bool, mode: int | None) -> tuple[str, os.stat_result]:
+    """Write `data` to a fresh file in `tmp_dir`, to be renamed later; gives its path, and what was written."""
+    try:
+        temp, fd = create_temp(os.fspath(tmp_dir))
+    except FileNotFoundError:
+        make_dirs(tmp_dir, sync=False)
+        temp, fd = create_temp(os.fspath(tmp_dir))
+    try:
+        return temp, _fill(fd, temp, (data,), sync, mode)
+    except BaseException:
+        discard(temp)
+        raise
+
+
+def mode_of(path: str, dir_fd: int | None) -> int | None:
     """The permissions of the file at `path`; None if there is none, or another user's: that one sees our umask."""
     try:
         found = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
@@ -98,11 +107,21 @@ def _fill(fd: int, temp: str, blocks: Iterable[bytes], sync: bool, mode: int | N
 def move_file(source: Path, path: str, *, dir_fd: int | None = None, sync: bool) -> None:
     """Move a finished regular file to `path`, replacing it; copied first if it is on another device."""
     if sync:
-        fd = os.open(source, disk.READ_FLAGS)
-        try:
-            disk.sync_file(fd, os.fspath(source))
-        finally:
-            os.close(fd)
+        sync_content(source)
+    land(source, path, dir_fd=dir_fd, sync=sync)
+
+
+def sync_content(source: Path) -> None:
+    """The bytes of a finished file are on the medium when this returns."""
+    fd = os.open(source, disk.READ_FLAGS)
+    try:
+        disk.sync_file(fd, os.fspath(source))
+    finally:
+        os.close(fd)
+
+
+def land(source: Path, path: str, *, dir_fd: int | None = None, sync: bool) -> None:
+    """As `move_file`, of a file whose bytes are synced already if they need be: `sync` is about its new name."""
     try:
         disk.rename(os.fspath(source), path, target_dir=dir_fd)
     except OSError as error:

@@ -5,7 +5,7 @@ lock and no pid to trust. What is written inside `engine.lock` only tells people
 
 Telling whether the lock is held without disturbing anyone: a reader tries a *shared* lock for an instant.
 It never blocks another reader, and it fails exactly while an engine holds the exclusive one. It could be
-in the way of an engine that starts in that instant; therefore `acquire`, when refused, asks in the same
+in the way of an engine that starts in that instant; therefore `hold`, when refused, asks in the same
 manner: if a shared lock is granted, only readers are in the way, and it tries again until they are gone.
 The kernel's own lists (/proc/locks, F_OFD_GETLK) need no probe, but do not see other containers, and
 macOS lacks them.
@@ -24,11 +24,13 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from holdfast import clock
-from holdfast.errors import LockedError, LockLostError, StorageError
+from holdfast.errors import LockedError, StorageError
 from holdfast.stores import disk, readable
 
 _READER_PATIENCE_S = 5.0
@@ -40,8 +42,8 @@ _HELD_ELSEWHERE = (errno.EAGAIN, errno.EACCES)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-class EngineLock:
-    """Held by the one engine of a project for as long as it runs."""
+class LocalLease:
+    """See `Lease`: the kernel's lock on a file, held for as long as the engine of a project runs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,19 +52,20 @@ class EngineLock:
         self._held = (-1, -1)
         _locks.add(self)
 
-    def acquire(self, run_id: str) -> None:
+    def hold(self, run_id: str) -> None:
         """Take the lock, or raise LockedError naming the holder within a fraction of a second."""
-        began = clock.monotonic()
-        while not self._try():
-            is_held = read_holder(self.path) is not None
-            if clock.monotonic() - began > (_HOLDER_PATIENCE_S if is_held else _READER_PATIENCE_S):
-                raise _locked(self.path)
-            time.sleep(_PAUSE_S)
-        try:
-            _write_holder(self._fd, self.path, run_id)
-        except BaseException:
-            self._forget()  # the error goes out, the lock does not stay behind
-            raise
+        with _telling("take the lock"):
+            began = clock.monotonic()
+            while not self._try():
+                is_held = self.holder() is not None
+                if clock.monotonic() - began > (_HOLDER_PATIENCE_S if is_held else _READER_PATIENCE_S):
+                    raise _locked(self.path)
+                time.sleep(_PAUSE_S)
+            try:
+                _write_holder(self._fd, self.path, run_id)
+            except BaseException:
+                self._forget()  # the error goes out, the lock does not stay behind
+                raise
 
     def _try(self) -> bool:
         fd = disk.open_file(self._name, _LOCK_FLAGS)
@@ -76,13 +79,12 @@ class EngineLock:
                 os.close(fd)
         return False
 
-    def check(self) -> None:
-        """LockLostError unless the lock file at the path is still the one we hold: one stat."""
-        if self._fd < 0 or not _is_at(self._held, self._name):
-            raise LockLostError(
-                f"{self.path} was replaced or removed: another process may run this project now.",
-                fix="See who does with 'holdfast status', then 'holdfast resume'.",
-            )
+    def is_ours(self) -> bool:
+        """Whether the lock file at the path is still the one we hold: one stat."""
+        try:
+            return self._fd >= 0 and _is_at(self._held, self._name)
+        except OSError as error:
+            raise StorageError.from_os(error, "look at the lock") from error
 
     def release(self) -> None:
         """Give the lock back; harmless if it is not held."""
@@ -95,10 +97,31 @@ class EngineLock:
             pass  # what the file says is for people; the lock itself is freed below
         os.close(fd)
 
+    def holder(self) -> dict[str, Any] | None:
+        """Who holds the lock now, asked for without disturbing anybody."""
+        with _telling("look at the lock"):
+            try:
+                fd = os.open(self.path, disk.READ_FLAGS)
+            except FileNotFoundError:
+                return None
+            try:
+                free = _flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, self.path)
+            finally:
+                os.close(fd)
+            return None if free else _read_text(self.path)
+
     def _forget(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+@contextmanager
+def _telling(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError.from_os(error, doing) from error
 
 
 def _write_holder(fd: int, path: Path, run_id: str) -> None:
@@ -123,19 +146,6 @@ def _locked(path: Path) -> LockedError:
     return LockedError(
         f"{who} runs this project.", fix="Wait for it, or stop that process; then run the same command."
     )
-
-
-def read_holder(path: Path) -> dict[str, Any] | None:
-    """Who holds the lock now ({} if it does not say), or None if nobody does. Changes nothing."""
-    try:
-        fd = os.open(path, disk.READ_FLAGS)
-    except FileNotFoundError:
-        return None
-    try:
-        free = _flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, path)
-    finally:
-        os.close(fd)
-    return None if free else _read_text(path)
 
 
 def _read_text(path: Path) -> dict[str, Any]:
@@ -250,7 +260,7 @@ def _is_at(identity: tuple[int, int], name: str) -> bool:
     return (there.st_ino, there.st_dev) == identity
 
 
-_locks: weakref.WeakSet[EngineLock | AppendLock] = weakref.WeakSet()
+_locks: weakref.WeakSet[LocalLease | AppendLock] = weakref.WeakSet()
 
 
 def _forget_all_in_child() -> None:

@@ -1,15 +1,14 @@
-"""Every accepted artifact by content hash, so that a lost one is put back for nothing.
+"""Every accepted artifact by content hash, on this disk: so a lost one is put back for nothing.
 
-    objects/RUN_ID.pack         objects up to 1 MiB of one run, only appended to (`packs.py` has the format)
-    objects/loose/ab/cdef...    larger ones, one file each, named by their hash (`loose.py`)
+Each process that writes has a pack of its own in the run's folder, made with its first object and never opened
+for writing again. So any number may write at once, and a torn end stays what it is: no object.
 
-Crash story. An append may be torn: the next writer moves the torn bytes to quarantine and cuts them off. A
-record is believed only after hashing, so lost or mixed-up blocks are damage, never a wrong object. `put`
-makes nothing durable by itself, except loose files; `sync` does, and also covers what an earlier process
-appended and may not have synced. After a failed write or sync the store refuses to write: what the disk
-holds is then unknown, and only a new process that reads it again can tell.
+Crash story. A record is believed only after hashing: lost or mixed-up blocks are damage, never a wrong object.
+`put` makes nothing durable by itself, except large files; `sync` does, and covers the packs of dead processes
+that `put` relied upon. After a failed write or sync the store refuses to write: what the disk holds is then
+unknown, and only a new process that reads it again can tell.
 
-An object that another run's pack holds is kept once more in this run's: `clean` removes packs whole.
+An object that only another run has is kept once more in this run's folder: `drop` removes that whole.
 """
 
 from __future__ import annotations
@@ -19,224 +18,141 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import StorageError
-from holdfast.layout import PACK_SUFFIX, QUARANTINE_DIR, pack_path
+from holdfast.layout import PACK_SUFFIX, objects_path
 from holdfast.stores import asides, atomic, disk, readable, temporaries
-from holdfast.stores.loose import LooseObjects, copy_hashing, hash_file
-from holdfast.stores.packs import Pack, encode_header, encode_record, read_exactly
+from holdfast.stores.packs import Pack, encode_header
+from holdfast.stores.run_objects import RunObjects, pack_number
 
 PACKED_MAX = 1 << 20
 _UNWRITTEN_MAX = 1 << 20
 
 
-class ObjectStore:
-    """The objects of a project as one run sees them. One writer a run; safe to use from several threads."""
+class LocalObjects:
+    """The objects of a project as one run sees them. Safe to use from several threads."""
 
     def __init__(
-        self,
-        objects: Path,
-        run_id: str,
-        tmp: Path,
-        quarantine: Path | None = None,
-        *,
-        read_only: bool = False,
+        self, objects: Path, run_id: str, tmp: Path, quarantine: Path | None = None, *, read_only: bool = False
     ) -> None:
         self.damage: list[str] = []
         self._dir = objects
         self._tmp = tmp
-        self._quarantine = quarantine if quarantine is not None else objects / QUARANTINE_DIR
+        self._run = RunObjects(objects_path(objects, run_id), self.damage)
+        self._quarantine = quarantine if quarantine is not None else self._run.folder / "quarantine"
         self._read_only = read_only
-        self._loose = LooseObjects(objects, tmp, self._quarantine, self.damage)
-        self._own = Pack(pack_path(objects, run_id))
-        self._own_scanned = False
-        self._others: dict[str, Pack] = {}
+        self._others: dict[str, RunObjects] = {}
+        self._pack: Pack | None = None  # the one we write
         self._fd = -1
         self._appended = 0  # counts appends; what `_synced` has reached is durable
         self._synced = 0
-        self._dir_synced = False
-        self._unwritten: set[str] = set()  # objects for the pack that go out together, at the next flush
-        self._pieces: list[bytes] = []  # their records
+        self._pieces: list[bytes] = []  # records that go out together, at the next flush
+        self._unwritten: set[str] = set()  # the objects in them
         self._unwritten_bytes = 0
+        self._relied: set[Path] = set()  # packs of earlier processes, that the next sync covers
         self._trusted: set[str] = set()  # hashed or written by this process: `put` need not look again
         self._broken = ""
         self._mutex = threading.RLock()
         self._sync_mutex = threading.Lock()
 
+    # --- putting -------------------------------------------------------------------------------------------
+
     def put(self, data: bytes, sha256: str | None = None) -> str:
-        """Keep `data`; gives its hash (pass it if you have it). Durable after the next `sync`."""
+        """See `Objects.put`."""
         sha = sha256 or hashlib.sha256(data).hexdigest()
         if sha in self._trusted:
             return sha
-        with self._mutex:
-            self._writable()
-            if len(data) > PACKED_MAX:
-                if not self._loose.keeps(sha):
-                    self._loose.put(sha, data)
-            elif not self._kept_packed(sha):
-                self._append(sha, data)
+        with self._mutex, self._told("write to"):
+            if len(data) <= PACKED_MAX:
+                if not self._is_packed(sha):
+                    self._append(sha, data)
+            elif not self._keeps_large(sha):
+                self._put_large((data,), sha)
             self._trusted.add(sha)
         return sha
 
-    def put_file(self, path: Path) -> tuple[str, int]:
-        """Keep a file, streaming it if it is large; gives its hash and size."""
-        if os.stat(path).st_size <= PACKED_MAX:
-            data = readable.read_file(path)
-            return self.put(data), len(data)
-        self._writable()
-        temp, writer = self._fresh_temp()
+    def put_blocks(self, blocks: Iterable[bytes], sha256: str = "") -> tuple[str, int] | None:
+        """See `Objects.put_blocks`."""
+        with self._told("write to"):
+            return self._put_large(blocks, sha256)
+
+    def _put_large(self, blocks: Iterable[bytes], wanted: str) -> tuple[str, int] | None:
+        hasher, size = hashlib.sha256(), 0
+        atomic.make_dirs(self._tmp, sync=False)
+        temp, writer = temporaries.create_temp(os.fspath(self._tmp))
         try:
             try:
-                sha, size = copy_hashing(path, writer, temp)
+                for block in blocks:
+                    hasher.update(block)
+                    size += len(block)
+                    disk.write_all(writer, block, temp)
             finally:
                 os.close(writer)
-            self._take_in(Path(temp), sha)
+            sha = hasher.hexdigest()
+            if sha != (wanted or sha):
+                return None
+            if size <= PACKED_MAX:
+                return self.put(readable.read_file(Path(temp)), sha), size
+            with self._mutex:
+                if sha not in self._trusted and not self._keeps_large(sha):
+                    atomic.make_dirs(self._run.folder, sync=True)
+                    atomic.move_file(Path(temp), os.fspath(self._run.large(sha)), sync=True)
+                self._trusted.add(sha)
         finally:
             temporaries.discard(temp)
         return sha, size
 
-    def put_whole(self, reader: int, size: int, sha: str) -> bool:
-        """Keep the first `size` bytes of an open file, streamed; False, and nothing kept, if that is not `sha`."""
-        self._writable()
-        temp, writer = self._fresh_temp()
-        try:
-            try:
-                atomic.copy_range(reader, 0, size, writer, temp)
-            finally:
-                os.close(writer)
-            if hash_file(Path(temp)) != sha:
-                return False
-            if size > PACKED_MAX:
-                self._take_in(Path(temp), sha)
-            else:
-                self.put_file(Path(temp))
-        finally:
-            temporaries.discard(temp)
-        return True
-
-    def _fresh_temp(self) -> tuple[str, int]:
-        """The path and descriptor of a new file on the disk of the objects."""
-        atomic.make_dirs(self._tmp, sync=False)
-        return temporaries.create_temp(os.fspath(self._tmp))
-
-    def lacks(self, sha: str) -> bool:
-        """Whether neither our pack, as far as it was read, nor a loose file has it: others may drop theirs."""
-        return sha not in self._own.objects and not self._loose.has(sha)
-
-    def is_rotten(self, sha: str) -> bool:
-        """Whether nothing but a loose file has it, and that is not what it says, hashed in full."""
-        if sha in self._trusted or sha in self._own.objects:
+    def _keeps_large(self, sha: str) -> bool:
+        """Whether this run has it, whole and durable; a rotten one is out of the way then."""
+        if not self._run.has_large(sha):
             return False
-        return self._loose.has(sha) and not self._loose.is_whole(sha)
+        if self._run.is_large_whole(sha):
+            disk.sync_dir(self._run.folder)  # whoever wrote it may have been killed just before this
+            return True
+        kept_as = asides.set_aside(self._run.large(sha), self._quarantine)
+        self.damage.append(f"large object {sha[:12]} is damaged and kept as {kept_as.name}")
+        return False
 
-    def mend(self, *, prove: bool = True) -> None:
-        """Open our pack and, with `prove`, hash every object; a pack with damage in it is written anew without it.
-
-        Crash story: a copy of the damaged pack is in quarantine before the new one takes its place in one rename.
-        """
-        with self._mutex:
-            self._writable()
-            if not readable.is_there(self._own.path):
-                return
-            if self._fd < 0:
-                self._open()
-            for sha in [sha for sha, is_whole in self._own.prove() if not is_whole] if prove else ():
-                self._own.damage.append(f"{self._own.path.name}: object {sha[:12]} is damaged")
-                del self._own.objects[sha]
-            if self._own.damage:
-                self._collect(self._own)
-                self._write_anew()
-
-    def _write_anew(self) -> None:
-        path, fresh = os.fspath(self._own.path), Pack(self._own.path)
-        kept_as = asides.keep_copy(self._own.path, self._quarantine, label="damaged")
-        temp, writer = self._fresh_temp()
-        try:
-            try:
-                for sha, (start, size) in sorted(self._own.objects.items(), key=lambda entry: entry[1]):
-                    record = encode_record(sha, read_exactly(self._fd, start, size))
-                    disk.write_all(writer, record, temp)
-                    fresh.add(sha, fresh.end + len(record) - size - 1, size)
-                disk.sync_file(writer, temp)
-            finally:
-                os.close(writer)
-            disk.rename(temp, path)
-        except BaseException:
-            temporaries.discard(temp)
-            raise
-        disk.sync_dir(self._dir)
-        before, self._fd = self._fd, disk.open_file(path, os.O_RDWR | os.O_APPEND)
-        os.close(before)
-        self._own = fresh
-        self.damage.append(f"{self._own.path.name} was written anew; the damaged one is kept as {kept_as.name}")
-
-    def get(self, sha: str) -> bytes | None:
-        """The object, hashed; None if it is nowhere whole. What was found damaged is told in `damage`."""
-        with self._mutex:
+    def _is_packed(self, sha: str) -> bool:
+        """Whether a pack of this run has it, hashed: `put` must not rely on a rotten copy."""
+        while (pack := self._run.known_pack(sha)) is not None:
             if sha in self._unwritten:
-                self.flush()
-            for pack in self._packs_with(sha):
-                data = self._read_packed(pack, sha)
-                if data is not None:
-                    return data
-        return self._loose.read(sha)
+                return True
+            if self._run.read_packed(pack, sha) is not None:
+                if pack is not self._pack:  # its writer may have been killed before its sync
+                    self._relied.add(pack.path)
+                    self._appended += 1
+                return True
+        return False
 
-    def has(self, sha: str) -> bool:
-        """Whether an object of this name is there; only `get` proves that it is whole."""
-        with self._mutex:
-            return self._loose.has(sha) or any(True for _ in self._packs_with(sha))
+    def _append(self, sha: str, data: bytes) -> None:
+        """Have our pack get an object with the next flush."""
+        pack = self._pack or self._begin_pack()
+        header = encode_header(sha, len(data))
+        self._pieces += (header, data, b"\n")
+        self._unwritten.add(sha)
+        self._unwritten_bytes += len(data)
+        pack.add(sha, pack.end + len(header), len(data))
+        self._appended += 1
+        if self._unwritten_bytes > _UNWRITTEN_MAX:
+            self.flush()
 
-    def is_whole(self, sha: str) -> bool:
-        """Whether the object is somewhere, hashed in full; a large one is not held in memory."""
-        if self._loose.has(sha):
-            return self._loose.is_whole(sha)
-        return self.get(sha) is not None
-
-    def copy_to(self, sha: str, dest: Path) -> bool:
-        """Write the object to the new file `dest`; False, and no file, if it is nowhere whole."""
-        fd = disk.open_file(os.fspath(dest), disk.NEW_FILE)
-        is_whole = False
-        try:
-            is_whole = self._copy_whole(sha, fd, os.fspath(dest))
-        finally:
-            os.close(fd)
-            if not is_whole:
-                temporaries.discard(os.fspath(dest))
-        return is_whole
-
-    def _copy_whole(self, sha: str, writer: int, name: str) -> bool:
-        if self._loose.has(sha):
-            return self._loose.copy(sha, writer, name)
-        data = self.get(sha)
-        if data is not None:
-            disk.write_all(writer, data, name)
-        return data is not None
-
-    def sync(self) -> None:
-        """Everything put so far is durable when this returns; costs nothing if nothing was."""
-        if self._synced >= self._appended:
-            return  # both only grow, and `_synced` is set last: a stale look only means one sync too many
-        with self._sync_mutex:
-            with self._mutex:
-                goal = self._appended
-                if self._synced >= goal:
-                    return
-                self._refuse_if_broken()
-                self.flush()
+    def _begin_pack(self) -> Pack:
+        folder = self._run.folder
+        atomic.make_dirs(folder, sync=True)
+        number = max(map(pack_number, os.listdir(folder)), default=0)
+        while True:
+            number += 1
+            name = f"{number:04d}{PACK_SUFFIX}"
             try:
-                with readable.naming(self._own.path):
-                    is_removed = os.fstat(self._fd).st_nlink == 0
-                if is_removed:
-                    raise FileNotFoundError(errno.ENOENT, "Removed while in use", os.fspath(self._own.path))
-                disk.sync_data(self._fd, os.fspath(self._own.path))
-                if not self._dir_synced:
-                    disk.sync_dir(self._dir)
-                    self._dir_synced = True
-            except OSError as error:
-                self._broken = str(error)
-                raise
-            self._synced = goal
+                self._fd = disk.open_file(os.fspath(folder / name), disk.NEW_FILE | os.O_APPEND)
+            except FileExistsError:
+                continue  # another process was faster
+            self._pack = self._run.packs[name] = Pack(folder / name)
+            self._relied.add(folder)
+            return self._pack
 
     def flush(self) -> None:
         """Write out what was put: from then on it survives the process, and after a `sync` the machine."""
@@ -244,21 +160,157 @@ class ObjectStore:
             records, self._pieces = b"".join(self._pieces), []
             self._unwritten.clear()
             self._unwritten_bytes = 0
-            if records:
-                self._write([records])
+            if not records or self._pack is None:
+                return
+            path = os.fspath(self._pack.path)
+            try:
+                disk.write_all(self._fd, records, path)
+            except BaseException as error:
+                self._broken = str(error)
+                raise
+            if len(records) > _UNWRITTEN_MAX:  # the sync will have less to wait for
+                disk.begin_sync(self._fd, self._pack.end - len(records), len(records))
 
-    def _write(self, records: Iterable[bytes | memoryview]) -> None:
-        """Append these to our pack, which counts them as there already."""
-        path, written = os.fspath(self._own.path), 0
+    def sync(self) -> None:
+        """See `Objects.sync`."""
+        if self._synced >= self._appended:
+            return  # both only grow, and `_synced` is set last: a stale look only means one sync too many
+        with self._sync_mutex, self._told("sync"):
+            with self._mutex:
+                goal = self._appended
+                if self._synced >= goal:
+                    return
+                self.flush()
+                relied = list(self._relied)
+            try:
+                self._sync_pack()
+                for path in relied:
+                    _sync_path(path)
+            except OSError as error:
+                self._broken = str(error)
+                raise
+            self._relied.difference_update(relied)
+            self._synced = goal
+
+    def _sync_pack(self) -> None:
+        if self._pack is None:
+            return
+        path = self._pack.path
+        with readable.naming(path):
+            is_removed = os.fstat(self._fd).st_nlink == 0
+        if is_removed:
+            raise FileNotFoundError(errno.ENOENT, "Removed while in use", os.fspath(path))
+        disk.sync_data(self._fd, os.fspath(path))
+
+    # --- getting -------------------------------------------------------------------------------------------
+
+    def get(self, sha: str) -> bytes | None:
+        """See `Objects.get`."""
+        with self._mutex, self._reading():
+            if sha in self._unwritten:
+                self.flush()
+            data = self._run.get(sha)
+            if data is not None:
+                return data
+            for other in self._other_runs():
+                data = other.get(sha)
+                if data is not None:
+                    return data
+        return None
+
+    def has(self, sha: str) -> bool:
+        """See `Objects.has`."""
+        with self._mutex, self._reading():
+            return any(run.pack_with(sha) is not None or run.has_large(sha) for run in self._all_runs())
+
+    def is_whole(self, sha: str) -> bool:
+        """See `Objects.is_whole`."""
+        with self._mutex, self._reading():
+            large = [run for run in self._all_runs() if run.has_large(sha)]
+            return any(run.is_large_whole(sha) for run in large) or self.get(sha) is not None
+
+    def keeps(self, sha: str, *, prove: bool = False) -> bool:
+        """See `Objects.keeps`."""
+        with self._mutex, self._reading():
+            if sha in self._trusted or self._run.known_pack(sha) is not None:
+                return True
+            return self._run.has_large(sha) and (not prove or self._run.is_large_whole(sha))
+
+    def copy_to(self, sha: str, dest: Path) -> bool:
+        """See `Objects.copy_to`."""
+        with self._reading():
+            fd = disk.open_file(os.fspath(dest), disk.NEW_FILE)
+            is_whole = False
+            try:
+                is_whole = self._copy_whole(sha, fd, os.fspath(dest))
+            finally:
+                os.close(fd)
+                if not is_whole:
+                    temporaries.discard(os.fspath(dest))
+            return is_whole
+
+    def _copy_whole(self, sha: str, writer: int, name: str) -> bool:
+        for run in self._all_runs():
+            if run.has_large(sha):
+                if run.copy_large(sha, writer, name):
+                    return True
+                disk.truncate(writer, 0, name)
+                os.lseek(writer, 0, os.SEEK_SET)
+        data = self.get(sha)
+        if data is not None:
+            disk.write_all(writer, data, name)
+        return data is not None
+
+    def _all_runs(self) -> Iterator[RunObjects]:
+        """This run's, then, only if asked further, the others'."""
+        yield self._run
+        yield from self._other_runs()
+
+    def _other_runs(self) -> list[RunObjects]:
         try:
-            for piece in records:
-                disk.write_all(self._fd, piece, path)
-                written += len(piece)
-        except BaseException as error:
-            self._broken = str(error)
-            raise
-        if written > _UNWRITTEN_MAX:  # the sync will have less to wait for
-            disk.begin_sync(self._fd, self._own.end - written, written)
+            names = sorted(os.listdir(self._dir), reverse=True)
+        except FileNotFoundError:
+            return []
+        for name in names:
+            if name != self._run.folder.name and name not in self._others:
+                self._others[name] = RunObjects(self._dir / name, self.damage)
+        return list(self._others.values())
+
+    # --- mending -------------------------------------------------------------------------------------------
+
+    def prove(self) -> Iterator[tuple[str, bool]]:
+        """See `Objects.prove`."""
+        with self._reading():
+            yield from self._run.prove()
+            self._run.collect()
+
+    def mend(self, *, prove: bool = True) -> None:
+        """See `Objects.mend`. What is whole in a damaged pack is durable elsewhere before that is set aside."""
+        with self._mutex, self._told("mend"):
+            if prove:
+                for _ in self._run.prove():
+                    pass
+            else:
+                self._run.refresh()
+            damaged = [pack for pack in self._run.packs.values() if pack.is_damaged and pack is not self._pack]
+            for pack in damaged:
+                self._run.collect()
+                self._replace(pack)
+
+    def _replace(self, pack: Pack) -> None:
+        whole = {sha: data for sha in list(pack.objects) if (data := pack.read(sha)) is not None}
+        del self._run.packs[pack.path.name]
+        for sha, data in whole.items():
+            if not self._is_packed(sha):
+                self._append(sha, data)
+        self.sync()
+        kept_as = asides.set_aside(pack.path, self._quarantine)
+        self.damage.append(f"what is whole in {pack.path.name} was copied; it is kept as {kept_as.name}")
+
+    def drop(self, run_id: str) -> None:
+        """See `Objects.drop`."""
+        with self._told("remove"):
+            drop_run(self._dir, run_id)
 
     def close(self) -> None:
         """Let go of the pack. What was put and never synced, nobody was told of: it is dropped."""
@@ -268,99 +320,41 @@ class ObjectStore:
             if self._fd >= 0:
                 os.close(self._fd)
             self._fd = -1
-            # A body that outlives its run must not write into a pack that the next run appends to.
+            # A body that outlives its run must not write any more.
             self._broken = self._broken or "it was closed at the end of its run"
 
-    def _writable(self) -> None:
+    @contextmanager
+    def _told(self, doing: str) -> Iterator[None]:
         assert not self._read_only, "a read-only store was asked to write"
         if self._broken:
-            self._refuse_if_broken()
-
-    def _refuse_if_broken(self) -> None:
-        if self._broken:
             raise StorageError(
-                f"The object store {self._own.path} failed before: {self._broken}.",
+                f"The objects in {self._run.folder} could not be written before: {self._broken}.",
                 fix="What was recorded is safe: mend that, then run the same command.",
             )
-
-    def _open(self) -> None:
-        """Open our pack for appending, cutting off what a dead writer left half done."""
-        atomic.make_dirs(self._dir, sync=True)
-        path = os.fspath(self._own.path)
-        self._fd = disk.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
-            self._own.scan(self._fd)
-            self._own_scanned = True
-            if os.fstat(self._fd).st_size > self._own.end:
-                kept_as = asides.cut_tail(self._fd, self._own.path, self._own.end, self._quarantine)
-                self.damage.append(f"{self._own.path.name}: torn tail kept as {kept_as.name}")
+            yield
         except OSError as error:
-            self._broken = str(error)  # what is appended behind a tail would not be where we look for it
-            raise
-        if self._own.end:
-            self._appended += 1  # an earlier process may have been killed before its sync
+            raise StorageError.from_os(error, doing) from error
 
-    def _append(self, sha: str, data: bytes) -> None:
-        """Have our pack, which is open and has it not, get an object with the next flush."""
-        header = encode_header(sha, len(data))
-        self._pieces += (header, data, b"\n")
-        self._unwritten.add(sha)
-        self._unwritten_bytes += len(data)
-        self._own.add(sha, self._own.end + len(header), len(data))
-        self._appended += 1
-        if self._unwritten_bytes > _UNWRITTEN_MAX:
-            self.flush()
-
-    def _kept_packed(self, sha: str) -> bool:
-        """Whether our pack has it, hashed: `put` must not rely on a rotten copy."""
-        if self._fd < 0:
-            self._open()
-        if sha not in self._own.objects:
-            return False
-        return sha in self._unwritten or self._read_packed(self._own, sha) is not None
-
-    def _take_in(self, temp: Path, sha: str) -> None:
-        """Keep a large file of ours by its name, unless it is kept already."""
-        with self._mutex:
-            if sha not in self._trusted and not self._loose.keeps(sha):
-                self._loose.take(temp, sha)
-                self._trusted.add(sha)
-
-    def _read_packed(self, pack: Pack, sha: str) -> bytes | None:
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            data = pack.read(sha)
-        except FileNotFoundError:
-            return None
-        self._collect(pack)
-        return data
+            yield
+        except OSError as error:
+            raise StorageError.from_os(error, "read") from error
 
-    def _packs_with(self, sha: str) -> Iterator[Pack]:
-        """Our pack, then, only if asked further, the others'; each is scanned when it is first needed."""
-        if self._fd < 0 and (not self._own_scanned or sha not in self._own.objects):
-            self._own.refresh()
-            self._own_scanned = True
-            self._collect(self._own)
-        if sha in self._own.objects:
-            yield self._own
-        if self._loose.has(sha):
-            return
-        for pack in self._other_packs():
-            if sha not in pack.objects:
-                pack.refresh()
-                self._collect(pack)
-            if sha in pack.objects:
-                yield pack
 
-    def _other_packs(self) -> list[Pack]:
-        try:
-            names = sorted(os.listdir(self._dir), reverse=True)
-        except FileNotFoundError:
-            return []
-        for name in names:
-            if name.endswith(PACK_SUFFIX) and name != self._own.path.name and name not in self._others:
-                self._others[name] = Pack(self._dir / name)
-        return list(self._others.values())
+def drop_run(objects: Path, run_id: str) -> None:
+    """Remove the objects of a run; harmless if there are none."""
+    folder = objects_path(objects, run_id)
+    if readable.is_there(folder):
+        disk.remove_tree(os.fspath(folder))
+        disk.sync_dir(objects)
 
-    def _collect(self, pack: Pack) -> None:
-        self.damage += pack.damage
-        pack.damage.clear()
+
+def _sync_path(path: Path) -> None:
+    if path.is_dir():
+        disk.sync_dir(path)
+        return
+    with readable.opened(path) as fd:
+        disk.sync_data(fd, os.fspath(path))

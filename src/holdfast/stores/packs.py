@@ -45,6 +45,16 @@ class Pack:
         self.objects: dict[str, tuple[int, int]] = {}  # sha256 -> offset of the first byte, size
         self.end = 0  # of the last whole record; what follows is torn or not yet scanned
         self.damage: list[str] = []
+        self.is_damaged = False  # damage was found, told or not
+
+    def spoil(self, sha256: str) -> None:
+        """Note that the bytes of an object are not what they should be."""
+        start, _ = self.objects.pop(sha256)
+        self._tell(f"object {sha256[:12]} at byte {start} is damaged")
+
+    def _tell(self, words: str) -> None:
+        self.is_damaged = True
+        self.damage.append(f"{self.path.name}: {words}")
 
     def add(self, sha256: str, start: int, size: int) -> None:
         """Note an object that begins at `start`."""
@@ -66,7 +76,7 @@ class Pack:
             found = _resynchronise(window, position + 1)
             if found is None:
                 return
-            self.damage.append(f"{self.path.name}: bytes {position} to {found} are damaged")
+            self._tell(f"bytes {position} to {found} are damaged")
             position = found
 
     def _take(self, window: _Window, position: int, header: re.Match[bytes]) -> bool:
@@ -77,15 +87,16 @@ class Pack:
         return True
 
     def refresh(self) -> None:
-        """Scan what was appended since; a pack that is not there, or is no file, holds nothing."""
+        """Scan what was appended since; a pack that is not there, or cannot be read as a file, holds nothing."""
         try:
             fd = readable.open_regular(os.fspath(self.path))
         except FileNotFoundError:
             return
         except OSError as error:
-            if error.errno not in readable.NO_FILE:
+            if error.errno not in readable.UNREADABLE:
                 raise
-            self.damage.append(f"{self.path.name}: what stands there is no regular file")
+            if not self.is_damaged:
+                self._tell(readable.why_unreadable(error))
             return
         try:
             self.scan(fd)
@@ -107,8 +118,7 @@ class Pack:
             data = read_exactly(fd, start, size)
         if hashlib.sha256(data).hexdigest() == sha256:
             return data
-        del self.objects[sha256]
-        self.damage.append(f"{self.path.name}: object {sha256[:12]} at byte {start} is damaged")
+        self.spoil(sha256)
         return None
 
 

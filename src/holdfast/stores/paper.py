@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from holdfast.stores import asides, readable
-from holdfast.stores.objects import PACKED_MAX, ObjectStore
+from holdfast.stores import asides
+from holdfast.stores.objects import LocalObjects
 from holdfast.stores.tree import WorkTree
 
 TIME = "TIME"
@@ -109,6 +111,8 @@ class PaperTree(WorkTree):
         self._touched: dict[str, set[str]] = {}  # folder -> names in it that are new or gone
         self._origin: dict[str, str] = {}  # new name -> where the bytes still are
         self._held = Held()
+        self._staged: dict[str, tuple[bytes | None, os.stat_result]] = {}
+        self._numbers = itertools.count(1)
 
     def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
         self._paper.note(WRITE, rel)
@@ -116,15 +120,32 @@ class PaperTree(WorkTree):
         self._held.put(rel, data)
         return status
 
-    def move_in(self, source: Path, rel: str, *, sync: bool) -> os.stat_result:
+    def stage(self, rel: str, data: bytes, *, sync: bool) -> tuple[str, os.stat_result]:
+        return self._staged_as(data)
+
+    def stage_file(self, source: Path, tail: bytes, *, sync: bool) -> tuple[str, os.stat_result]:
+        return self._staged_as(None)
+
+    def _staged_as(self, data: bytes | None) -> tuple[str, os.stat_result]:
+        number = next(self._numbers)
+        status = _file(-number, len(data or b""))
+        temp = f"staged-{number}"
+        self._staged[temp] = (data, status)
+        return temp, status
+
+    def land(self, temp: str, rel: str, *, sync: bool) -> None:
         self._paper.note(WRITE, rel)
-        return self._appears(rel, 0)
+        data, status = self._staged.pop(temp)
+        self._appears(rel, status.st_size)
+        self._new[rel] = status
+        if data is not None:
+            self._held.put(rel, data)
+
+    def discard(self, temp: str) -> None:
+        self._staged.pop(temp, None)
 
     def fresh_temp(self) -> Path:
         return self._tmp / "paper"
-
-    def extend_temp(self, temp: Path, data: bytes) -> None:
-        """There is none."""
 
     def make_durable(self, rel: str) -> None:
         """Nothing that anybody would see."""
@@ -186,9 +207,7 @@ class PaperTree(WorkTree):
         self._gone.discard(rel)
         self._origin.pop(rel, None)
         self._held.drop(rel)
-        number = len(self._paper.actions)  # in place of the inode: each writing gives another file
-        fields = (stat.S_IFREG | 0o644, number, 0, 1, 0, 0, size, 0, 0, 0)
-        self._new[rel] = os.stat_result(fields, {"st_mtime_ns": 0, "st_ctime_ns": 0})
+        self._new[rel] = _file(len(self._paper.actions), size)
         return self._new[rel]
 
     def _vanishes(self, rel: str) -> None:
@@ -202,6 +221,12 @@ class PaperTree(WorkTree):
         self._touched.setdefault(folder, set()).add(name)
 
 
+def _file(number: int, size: int) -> os.stat_result:
+    """What a new file looks like; `number` is in place of the inode: each writing gives another file."""
+    fields = (stat.S_IFREG | 0o644, number, 0, 1, 0, 0, size, 0, 0, 0)
+    return os.stat_result(fields, {"st_mtime_ns": 0, "st_ctime_ns": 0})
+
+
 def _descriptor_of(data: bytes) -> int:
     with tempfile.TemporaryFile() as file:
         file.write(data)
@@ -209,7 +234,7 @@ def _descriptor_of(data: bytes) -> int:
         return os.dup(file.fileno())
 
 
-class PaperObjects(ObjectStore):
+class PaperObjects(LocalObjects):
     """The objects of a run; what would be added is remembered, and the newest of it kept in memory."""
 
     def __init__(self, objects: Path, run_id: str, tmp: Path, quarantine: Path, paper: Paper) -> None:
@@ -219,39 +244,39 @@ class PaperObjects(ObjectStore):
 
     def put(self, data: bytes, sha256: str | None = None) -> str:
         sha = sha256 or hashlib.sha256(data).hexdigest()
-        if sha not in self._trusted and not self._is_kept(sha, len(data)):
-            self._keep(sha, len(data))
+        if self._note(sha):
             self._held.put(sha, data)
-        self._trusted.add(sha)
         return sha
 
-    def put_whole(self, reader: int, size: int, sha: str) -> bool:
-        if _hash_range(reader, size) != sha:
+    def put_blocks(self, blocks: Iterable[bytes], sha256: str = "") -> tuple[str, int] | None:
+        hasher, size = hashlib.sha256(), 0
+        for block in blocks:
+            hasher.update(block)
+            size += len(block)
+        sha = hasher.hexdigest()
+        if sha256 not in ("", sha):
+            return None
+        self._note(sha)
+        return sha, size
+
+    def _note(self, sha: str) -> bool:
+        """Whether the object would be added: none is there, or a rotten one, which would go aside first."""
+        if sha in self._trusted:
             return False
-        if sha not in self._trusted and not self._is_kept(sha, size):
-            self._keep(sha, size)
         self._trusted.add(sha)
+        if self._run.get(sha) is not None:
+            return False
+        if self._run.has_large(sha):
+            self._paper.set_aside(self._run.large(sha), self._quarantine)
+        self._paper.note(KEEP, sha, self._run.folder)
         return True
 
     def mend(self, *, prove: bool = True) -> None:
-        path = self._own.path
-        if not readable.is_there(path):
-            return
-        self._own.refresh()
-        self._own_scanned = True
-        if os.stat(path).st_size > self._own.end:
-            self._paper.copy_aside(path, self._quarantine, label=asides.TAIL, do=CUT)
-            self.damage.append(f"{path.name} has a torn tail")
-        for sha in [sha for sha, is_whole in self._own.prove() if not is_whole] if prove else ():
-            self._own.damage.append(f"{path.name}: object {sha[:12]} is damaged")
-            del self._own.objects[sha]
-        if self._own.damage:
-            self._collect(self._own)
-            self._paper.copy_aside(path, self._quarantine, label="damaged")
-            self._paper.note(WRITE, path)
-
-    def lacks(self, sha: str) -> bool:
-        return sha not in self._trusted and super().lacks(sha)
+        for _ in self._run.prove() if prove else ():
+            pass
+        for pack in [pack for pack in self._run.packs.values() if pack.is_damaged]:
+            self._run.collect()
+            self._paper.set_aside(pack.path, self._quarantine)
 
     def get(self, sha: str) -> bytes | None:
         held = self._held.get(sha)
@@ -262,31 +287,3 @@ class PaperObjects(ObjectStore):
 
     def copy_to(self, sha: str, dest: Path) -> bool:
         return self.is_whole(sha)
-
-    def flush(self) -> None:
-        """Nothing is written."""
-
-    def _is_kept(self, sha: str, size: int) -> bool:
-        """Whether the object is there already, whole; a rotten one would be out of the way first."""
-        if size <= PACKED_MAX:
-            if not self._own_scanned:
-                self._own.refresh()
-                self._own_scanned = True
-            return sha in self._own.objects and self._read_packed(self._own, sha) is not None
-        if not self._loose.has(sha):
-            return False
-        if self.is_whole(sha):
-            return True
-        self._paper.set_aside(self._loose.path(sha), self._quarantine)
-        return False
-
-    def _keep(self, sha: str, size: int) -> None:
-        self._paper.note(KEEP, sha, self._own.path if size <= PACKED_MAX else self._loose.path(sha))
-
-
-def _hash_range(reader: int, size: int) -> str:
-    hasher, offset = hashlib.sha256(), 0
-    while offset < size and (block := os.pread(reader, min(1 << 20, size - offset), offset)):
-        hasher.update(block)
-        offset += len(block)
-    return hasher.hexdigest()

@@ -100,6 +100,17 @@ def _read_rest(fd: int) -> bytes:
     return b"".join(blocks)
 
 
+def blocks(fd: int, size: int | None = None) -> Iterator[bytes]:
+    """What an open file has from its first byte on, in pieces; at most `size` bytes of it."""
+    offset = 0
+    while size is None or offset < size:
+        block = os.pread(fd, _BLOCK if size is None else min(_BLOCK, size - offset), offset)
+        if not block:
+            return
+        yield block
+        offset += len(block)
+
+
 def open_regular(path: str, *, dir_fd: int | None = None) -> int:
     """A descriptor for reading a regular file; anything else is an OSError, never a wait."""
     return _open_sized(path, dir_fd)[0]

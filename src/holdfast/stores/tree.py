@@ -51,18 +51,47 @@ class WorkTree:
             error.filename = rel  # not only its last part, or the temporary's name
             raise
 
-    def move_in(self, source: Path, rel: str, *, sync: bool) -> os.stat_result:
-        """Move a finished regular file into place; gives what was moved."""
-        status = os.lstat(source)
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{source} is not a regular file.", fix="A step must leave a plain file there.")
-        folder, name = self._folders.parent(rel, create=True, sync=sync)
+    def stage(self, rel: str, data: bytes, *, sync: bool) -> tuple[str, os.stat_result]:
+        """Write what is going to be at `rel` to a file of ours; gives where, for `land`, and what was written."""
         try:
-            atomic.move_file(source, name, dir_fd=folder.fd, sync=sync)
-        except OSError as error:
-            error.filename = rel
-            raise
-        return status
+            folder, name = self._folders.parent(rel)
+            mode = atomic.mode_of(name, folder.fd)
+        except FileNotFoundError:
+            mode = None
+        with _whole_name(rel):
+            return atomic.stage(self._tmp, data, sync=sync, mode=mode)
+
+    def stage_file(self, source: Path, tail: bytes, *, sync: bool) -> tuple[str, os.stat_result]:
+        """As `stage`, of a regular file that a step wrote itself: it is ours from now on, and ends in `tail`."""
+        if not stat.S_ISREG(os.lstat(source).st_mode):
+            raise UsageError(f"{source} is not a regular file.", fix="A step must leave a plain file there.")
+        temp = self.fresh_temp()
+        disk.rename(os.fspath(source), os.fspath(temp))
+        if tail:
+            atomic.extend(temp, tail)
+        if sync:
+            atomic.sync_content(temp)
+        return os.fspath(temp), os.lstat(temp)
+
+    def land(self, temp: str, rel: str, *, sync: bool) -> None:
+        """Give a staged file its place, replacing what is there and making folders as needed.
+
+        From another device it is copied. `sync` is about its name: its bytes were synced when it was staged.
+        """
+        try:
+            self._land(temp, rel, sync)
+        except FileNotFoundError:  # the folder was removed since we last looked
+            self._folders.forget()
+            self._land(temp, rel, sync)
+
+    def _land(self, temp: str, rel: str, sync: bool) -> None:
+        folder, name = self._folders.parent(rel, create=True, sync=sync)
+        with _whole_name(rel):
+            atomic.land(Path(temp), name, dir_fd=folder.fd, sync=sync)
+
+    def discard(self, temp: str) -> None:
+        """Remove a staged file that is not going to land, if it is still there."""
+        temporaries.discard(temp)
 
     def require_writable(self, rel: str) -> None:
         """StorageError if no file can be made where `rel` is to be: whoever asks has not paid for it yet.
@@ -98,10 +127,6 @@ class WorkTree:
             return
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             atomic.copy_over(temp, os.fspath(temp), sync=False)
-
-    def extend_temp(self, temp: Path, data: bytes) -> None:
-        """Append to a file that is not in its place yet."""
-        atomic.extend(temp, data)
 
     def read(self, rel: str, limit: int | None = None) -> bytes:
         """The file's bytes; the OSErrors are those of `readable.read_file`."""

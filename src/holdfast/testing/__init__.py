@@ -1,5 +1,20 @@
-"""For tests of pipelines: a Context in memory, so that a step can be called like the function it is."""
+"""For tests of pipelines, a Context in memory, so that a step can be called like the function it is.
 
-from holdfast.testing.memory import MemoryDesk, context
+For tests of what is built on the stores: stores in memory, and failing ones.
+"""
 
-__all__ = ["MemoryDesk", "context"]
+from holdfast.testing.memory import MemoryRecorder, context
+from holdfast.testing.objects import FailingObjects, MemoryObjects
+from holdfast.testing.stores import NEVER, FailingJournal, FailingLease, MemoryJournal, MemoryLease
+
+__all__ = [
+    "NEVER",
+    "FailingJournal",
+    "FailingLease",
+    "FailingObjects",
+    "MemoryJournal",
+    "MemoryLease",
+    "MemoryObjects",
+    "MemoryRecorder",
+    "context",
+]

@@ -1,28 +1,28 @@
-"""A desk that keeps in memory what a step hands in, and the context that sits at it."""
+"""A recorder that keeps in memory what a step says, and a context whose host records there."""
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from holdfast import events as ev
 from holdfast.context import Context
+from holdfast.engine.host import StepHost
+from holdfast.errors import StorageError
+from holdfast.host import Facts, Receipt
 from holdfast.layout import PART_SUFFIX
 from holdfast.state import OnceRecord
-from holdfast.values import encode_json
-
-T = TypeVar("T")
+from holdfast.values import digest, encode_json
 
 
-class MemoryDesk:
-    """See `holdfast.desk.Desk`. Everything a step says is in `events`, what it streams in `written`."""
+class MemoryRecorder:
+    """See `holdfast.engine.recorder`. Everything a step says is in `events`, what it streams in `written`."""
 
     def __init__(self) -> None:
         self.events: list[ev.Event] = []
@@ -30,25 +30,22 @@ class MemoryDesk:
         self._kept: dict[str, bytes] = {}
         self._folder: Path | None = None
 
-    def commit(self, *events: ev.Event) -> None:
-        self.events += events
-
-    async def commit_async(self, *events: ev.Event) -> None:
-        self.events += events
+    def record(self, event: ev.Event) -> Receipt:
+        self.events.append(event)
+        receipt = Receipt()
+        receipt.over(None)
+        return receipt
 
     def say(self, event: ev.Event) -> None:
         self.events.append(event)
 
     def store(self, data: bytes) -> str:
-        ref = hashlib.sha256(data).hexdigest()
+        ref = digest(data)
         self._kept[ref] = data
         return ref
 
     def fetch(self, ref: str) -> bytes:
         return self._kept[ref]
-
-    def read_back(self, load: Callable[[], T]) -> T:
-        return load()
 
     def before_paying(self, task: str) -> None:
         """There is always room."""
@@ -60,6 +57,9 @@ class MemoryDesk:
         self.written += data.decode()
         return (size or 0) + len(data)
 
+    def halt(self, error: OSError | StorageError) -> None:
+        """Nothing goes on that could be stopped."""
+
     def fresh_path(self, name: str) -> Path:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
@@ -68,19 +68,19 @@ class MemoryDesk:
 
 
 class MemoryContext(Context):
-    """A Context whose desk is within reach of the test."""
+    """A Context whose recorder is within reach of the test."""
 
-    desk: MemoryDesk
+    recorder: MemoryRecorder
 
     @property
     def events(self) -> list[ev.Event]:
         """What the step has said so far, in order."""
-        return self.desk.events
+        return self.recorder.events
 
     @property
     def written(self) -> str:
         """What the step has streamed with `write`."""
-        return self.desk.written
+        return self.recorder.written
 
 
 def context(
@@ -107,27 +107,32 @@ def context(
     folder that goes away with the context. `once={"key": result}` are paid calls of an earlier attempt: they are
     replayed, all others are made.
     """
-    desk = MemoryDesk()
-    made = MemoryContext(
-        desk,
+    recorder = MemoryRecorder()
+    facts = Facts(
         run_id=run_id,
         task_id=task_id,
-        item=item,
-        params=params or {},
-        directory=Path(dir),
+        dir=Path(dir),
+        item=dict(item or {}),
+        params=dict(params or {}),
         attempt=attempt,
         round=round,
-        feedback=feedback,
-        previous=(lambda: previous),
+        feedback=tuple(feedback),
         partial=partial,
-        once={key: _recorded(desk, key, result) for key, result in (once or {}).items()},
+        streams=True,
+    )
+    host = StepHost(
+        recorder,
+        facts,
+        once={key: _recorded(recorder, key, result) for key, result in (once or {}).items()},
+        previous=lambda: previous,
         part_path=f"out{PART_SUFFIX}",
     )
-    made.desk = desk
+    made = MemoryContext(host, facts)
+    made.recorder = recorder
     return made
 
 
-def _recorded(desk: MemoryDesk, key: str, result: Any) -> OnceRecord:
+def _recorded(recorder: MemoryRecorder, key: str, result: Any) -> OnceRecord:
     if isinstance(result, bytes):
-        return OnceRecord("bytes", result_ref=desk.store(result))
+        return OnceRecord("bytes", result_ref=recorder.store(result))
     return OnceRecord("json", msgspec.Raw(encode_json(result, f"once[{key!r}]")))

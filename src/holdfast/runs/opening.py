@@ -1,0 +1,26 @@
+"""Opens the stores of a project: here it is decided which implementation keeps them. Touches nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.journal.log import LocalJournal
+from holdfast.layout import ProjectLayout, RunLayout
+from holdfast.stores.lock import LocalLease
+from holdfast.stores.objects import LocalObjects
+from holdfast.stores.protocols import Journal, Lease, Objects
+
+
+def open_journal(run: RunLayout, *, for_engine: bool = False) -> Journal:
+    """The journal of a run, to read and to append to; `for_engine`: by one who appends a lot."""
+    return LocalJournal(run.journal, lock_path=run.append_lock, quarantine=run.quarantine, preallocates=for_engine)
+
+
+def open_lease(layout: ProjectLayout) -> Lease:
+    """The right to run the steps of this project."""
+    return LocalLease(layout.engine_lock)
+
+
+def open_objects(layout: ProjectLayout, run_id: str, *, quarantine: Path | None = None) -> Objects:
+    """The objects as a run sees them; without a place for what is damaged, to read only."""
+    return LocalObjects(layout.objects, run_id, layout.tmp, quarantine, read_only=quarantine is None)

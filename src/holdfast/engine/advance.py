@@ -10,8 +10,8 @@ consider
   _consider_gate     a person's word
   _consider_phase    the hand-off checklist
 
-Crash story: that of `Judge.apply`. A pass that is cut off begins anew: what was done is then on record, and is
-trusted.
+Crash story: that of the actions (recovery/actions.py). A pass that is cut off begins anew: what was done is then
+on record, and is trusted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast import decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.parts import Ingredients
-from holdfast.decisions import Decision
+from holdfast.decisions import Action, Decision
 from holdfast.engine.scheduler import Scheduler, skipped_producer
 from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
 from holdfast.state import COMPLETED, RunState, TaskState
@@ -48,9 +48,9 @@ class Judge(Protocol):
 
     def reinstate(self, node: Node, made_of: Ingredients) -> Iterable[ev.Event]: ...
 
-    def bring_home(self, node: Node) -> Iterable[ev.Event]: ...
+    def bring_home(self, node: Node) -> Iterable[Action]: ...
 
-    def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[ev.Event]: ...
+    def actions(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[Action]: ...
 
     def may_be_more(self, node: Node, decision: Decision, made_of: Ingredients) -> bool: ...
 
@@ -174,17 +174,24 @@ class Pass(ABC):
         if node.id not in self.state.tasks:  # nothing else can count again, or be elsewhere
             return ""
         is_back = self.record_all(self.judge.reinstate(node, made_of))
-        is_moved = self.record_all(self.judge.bring_home(node))
+        is_moved = self.carry_out(self.judge.bring_home(node))
         return "the pipeline names another path" if is_moved else decisions.BACK_AGAIN if is_back else ""
 
     def act(self, node: Node, decision: Decision, made_of: Ingredients) -> bool:
         """Carry a decision out; whether the task is to be looked at again."""
-        self.record_all(self.judge.apply(node, decision, made_of))
+        self.carry_out(self.judge.actions(node, decision, made_of))
         return self.judge.may_be_more(node, decision, made_of)
 
     def worded(self, node: Node, decision: Decision, made_of: Ingredients) -> Decision:
         """Give the decision as it is told."""
         return decision
+
+    def carry_out(self, actions: Iterable[Action]) -> bool:
+        """Perform each action, and record it, before the next is asked for; whether anything was recorded."""
+        has_any = False
+        for action in actions:
+            has_any = self.record_all(action.perform()) or has_any
+        return has_any
 
     def record_all(self, events: Iterable[ev.Event]) -> bool:
         """Record each event before the next thing is done; whether there was any."""

@@ -21,7 +21,6 @@ from holdfast.runs.choosing import Choice, Request, choose
 from holdfast.runs.listing import holder_of, read_run
 from holdfast.runs.looking import as_recorded
 from holdfast.sessions.editing import foreseen_wishes, lost_wishes, turned_back
-from holdfast.sessions.mending import mend_objects
 from holdfast.sessions.setting_out import looking
 from holdfast.settings import Settings
 from holdfast.state import IN_PROGRESS, RunState
@@ -82,7 +81,6 @@ def make_plan(
     state.budget_usd = choice.budget_usd if state.budget_usd is None else state.budget_usd
     views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
     with looking(compiled.spec, layout, state, request, compiled, views) as passed:
-        mend_objects(passed.inputs.artifacts, state, prove=not request.quick)
         passed.go()
         passed.foresee_edits()
         passed.report.tell_running(running)
@@ -148,7 +146,6 @@ def explain(
         fold(state, wish, state.seq, clock.now())
     running = _begun(state) if holder_of(layout, state.run_id) is not None else []
     with looking(spec, layout, state, Request(settings=settings or Settings())) as passed:
-        mend_objects(passed.inputs.artifacts, state, prove=True)
         passed.go()
         passed.report.tell_running(running)
         needs = [replace(need, command=typed(need.command)) for need in needs_of(passed.state, spec)]

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
-from holdfast.decisions import Planned
+from holdfast.decisions import Planned, Step
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Entry
 from holdfast.engine.drawing import draw, draw_graph
@@ -32,21 +32,22 @@ from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import renamed_steps
-from holdfast.project.foresee import Foresight
 from holdfast.recovery.disagreeing import Disagreement, disagreements
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import path_values
 from holdfast.recovery.sources import Views, read_letter, read_views
 from holdfast.recovery.strangers import Strangers
 from holdfast.runs.choosing import Choice, Request, choose
-from holdfast.runs.listing import list_runs, run_ids
+from holdfast.runs.history import damage_before
+from holdfast.runs.listing import list_runs, read_run, refuse_strange_run, run_ids
 from holdfast.runs.looking import as_recorded, loading
 from holdfast.sessions.editing import foreseen_wishes, kept_events, lost_wishes, turned_back, wanted
 from holdfast.sessions.plan_pass import PlanPass
 from holdfast.sessions.session import OpenRun, copied, encoded_spec, locked, make_folders
 from holdfast.sessions.setting_out import looking, make_pass
+from holdfast.snapshots import snapshots
 from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, WAITS_FOR_PERSON, RunState
-from holdfast.stores.paper import Action
+from holdfast.stores import readable
 from holdfast.views.picture import decode_spec, needs_of
 from holdfast.views.shelf import ViewShelf
 from holdfast.views.soundness import note_on_todos
@@ -73,7 +74,7 @@ class Recovery(msgspec.Struct, frozen=True):
     kept: list[str] = []  # views that stood in the way, and where they are now
     recorded: int = 0  # events
     is_complete: bool = False  # after it; nothing is left to do
-    actions: list[Action] = []  # of a dry run: every change on the disk, in order
+    actions: list[Step] = []  # of a dry run: what would be done to the files of tasks, in that order
     not_up_to_date: str = ""  # the view that could not be written, and why
 
     @property
@@ -152,10 +153,8 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
 
 
 def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, choice: Choice) -> Recovery:
-    """What `_carry_out` would do, in a state of its own and on paper."""
-    foresight = Foresight(layout, choice.run_id)
-    history = foresight.open_record(quick=request.quick)
-    state, damage = (history.state, foresight.damage) if history is not None else (RunState(), [])
+    """What `_carry_out` would do about the tasks, in a state of its own."""
+    state, damage = _read(layout, choice.run_id, quick=request.quick)
     compiled = as_recorded(compiled, state)
     history_end = state.seq
     wishes = foreseen_wishes(layout, compiled.spec, state)
@@ -167,17 +166,23 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         fold(state, event, state.seq, clock.now())
     views = read_views(layout, compiled.spec, choice.run_id)
     told = views if state.rebuilt else views.newer_than(history_end)
-    with looking(compiled.spec, layout, state, request, compiled, views, foresight.paper) as passed:
-        foresight.mend_objects(passed.inputs.artifacts, state, prove=not request.quick)
-        foresight.begin([*opening, *wishes])
+    with looking(compiled.spec, layout, state, request, compiled, views) as passed:
         passed.go()
-        remarks = [*damage, *_elsewhere(passed).values()]
+        remarks = [*damage, *passed.inputs.artifacts.objects.damage, *_elsewhere(passed).values()]
         wishes += _lost_wishes(layout, passed, views)
         report = _report(choice, passed, told, before, remarks, turned_back(wishes))
-        kept = _telling_more(layout, report.disagreements) if state.rebuilt else ()
-        foresight.end(state, passed.recorded, request.settings.snapshots, kept)
-    # Where there is nothing to recover, no run is begun.
-    return replace(report, actions=foresight.actions(state)) if report.found_anything else report
+        return replace(report, actions=list(dict.fromkeys(passed.steps)))
+
+
+def _read(layout: ProjectLayout, run_id: str, *, quick: bool) -> tuple[RunState, list[str]]:
+    """The run as it is on record, if it is; and what is damaged of it."""
+    run = layout.run(run_id)
+    refuse_strange_run(layout, run_id)
+    if not (readable.is_there(run.journal) or snapshots(run.dir)):
+        return RunState(), []
+    history = read_run(layout, run_id, must_begin=False)
+    before = [] if quick else damage_before(run, history)
+    return history.state, [*history.damage, *history.journal_damage, *before]
 
 
 def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Iterator[ev.Event]:

@@ -19,11 +19,12 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.parts import UNKNOWN, Ingredients, digest_of_given
 from holdfast.artifacts.remembering import Remembering
-from holdfast.decisions import BACK_AGAIN, Decision
+from holdfast.decisions import BACK_AGAIN, Action, Decision
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.acting import Acting
+from holdfast.recovery.actions import Say
 from holdfast.recovery.backups import Backups
 from holdfast.recovery.evidence import Checker, Evidence, Policy
 from holdfast.recovery.gathering import Gathering, Migrations
@@ -34,7 +35,7 @@ from holdfast.state import LEFT_OUT, NEEDS_REVIEW, PENDING, TaskState
 
 
 class Judge:
-    """Decides about the tasks of one run. `decide` only reads; `apply` acts."""
+    """Decides about the tasks of one run. `decide` only reads; `actions` says what to do about it."""
 
     def __init__(
         self,
@@ -216,35 +217,32 @@ class Judge:
             return evidence if self.sections.is_back(node, record.before) else None
         return evidence if reconcile.may_be_back(evidence) else None
 
-    def bring_home(self, node: Node) -> Iterable[ev.Event]:
-        """Have a finished task's files where the pipeline names them now, before they are judged.
-
-        Gives the events that record it, each to be recorded at once.
-        """
+    def bring_home(self, node: Node) -> Iterable[Action]:
+        """Have a finished task's files where the pipeline names them now, before they are judged."""
         if node.id not in self.state.tasks or not self._moving.is_away(node):
             return ()
         return self._moving.bring_home(node)
 
-    def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[ev.Event]:
-        """Carry the decision out on the files; gives the events that record it, each to be recorded at once."""
+    def actions(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[Action]:
+        """What carries the decision out. Each is to be done before the next is asked for."""
         if decision.action == decisions.TRUST and self.state.task(node.id).decided:
             # An answer holds for one time: it must not lie in wait for an edit that nobody has seen yet.
-            return [ev.TaskKept(step_id=node.id, reason="there was nothing to decide")]
+            return [Say(ev.TaskKept(step_id=node.id, reason="there was nothing to decide"))]
         if decision.action in _NO_ACT:
             return ()
         if is_memory(node.spec):
-            return self.sections.apply(node, decision, made_of)
+            return self.sections.actions(node, decision, made_of)
         if decisions.is_unrecorded(decision):
             return self._acting.put_back(node, decision)
         if decision.action in _MAKES_ROOM:
             return self._make_room(node, decision, made_of)
-        return self._acting.apply(node, decision, made_of)
+        return self._acting.actions(node, decision, made_of)
 
-    def _make_room(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[ev.Event]:
+    def _make_room(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
         """Have finished files of other tasks out of the way of those that this one is going to write, then act."""
         for path in self.inputs.paths(node).values():
             yield from self._moving.free(path)
-        yield from self._acting.apply(node, decision, made_of)
+        yield from self._acting.actions(node, decision, made_of)
 
     def may_be_more(self, node: Node, decision: Decision, made_of: Ingredients) -> bool:
         """Whether work that is whole again may have to be adopted, migrated, sealed anew or asked about now."""

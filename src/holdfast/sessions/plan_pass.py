@@ -1,7 +1,7 @@
 """The pass that starts nothing: what `plan` and `why` tell, and `recover` does.
 
-It *looks* (in a state of its own, on paper: stores/paper.py) or *acts* (files are set aside, put back and adopted,
-and the events that say so recorded at once). Both decide and do the same, because the code is the same.
+It *looks* (what its actions foretell is folded into a state of its own, and files are looked at as they would then
+be) or *acts* (each action is performed, and recorded). Both decide alike, because the code is the same.
 
 Rules. A task that must run gives a result nobody knows yet: what takes it is decided with that input unknown.
 Finished work behind it is left alone, for the engine to compare. Items that are only inferred from files and views
@@ -10,7 +10,7 @@ suffice to adopt what is sealed; everything else about them waits until their fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.parts import UNKNOWN, Ingredients
-from holdfast.decisions import BEHIND, Decision
+from holdfast.decisions import BEHIND, Action, Decision, Step
 from holdfast.engine.advance import Pass
 from holdfast.engine.drawing import recorded_graph
 from holdfast.engine.scheduler import Scheduler
@@ -37,6 +37,7 @@ from holdfast.wording import some_of
 Record = Callable[[ev.Event], None]
 
 _NAMED_MAX = 3
+_OPAQUE = frozenset({decisions.MIGRATE, decisions.WRITE})
 
 
 class PlanPass(Pass):
@@ -51,7 +52,6 @@ class PlanPass(Pass):
         inferred: Items,
         sure: frozenset[tuple[str, ...]],
         record: Record | None,
-        rehearses: bool,
     ) -> None:
         super().__init__(inputs, judge)
         self.judge: Judge = judge
@@ -60,11 +60,11 @@ class PlanPass(Pass):
         self.planned = self.report.planned
         self.pending: set[str] = set()  # will give a result that is not known yet
         self.recorded = 0  # events, or those that would be
+        self.steps: list[Step] = []  # of a pass that only looks: what would be done to the files, in that order
         self._known = known  # items functions whose items are on record
         self._inferred = InferredItems(self.graph, judge, inferred, sure)
         self._edited: dict[Node, None] = {}  # somebody's edits, that count as soon as their items are known again
         self._recorder = record
-        self._rehearses = rehearses  # to look, migrations are called, too: what they write is wanted
         self._scheduler = Scheduler(self.graph)
 
     @property
@@ -201,10 +201,20 @@ class PlanPass(Pass):
             return False  # what is half finished stays where it is: the next run may be told to continue it
         if self._held_back(node, decision) is not None:
             return False
-        if decision.action == decisions.MIGRATE and self._recorder is None and not self._rehearses:
-            self.recorded += 1  # what the pipeline's own function makes of the value is seen when it is called
-            return False
-        return super().act(node, decision, made_of)
+        may_be_more = super().act(node, decision, made_of)
+        # What a function of the pipeline's makes of an output is seen when it is called.
+        return may_be_more and (self._recorder is not None or decision.action not in _OPAQUE)
+
+    def carry_out(self, actions: Iterable[Action]) -> bool:
+        if self._recorder is not None:
+            return super().carry_out(actions)
+        before = self.recorded
+        for action in actions:
+            foretold = action.foretell()
+            self.record_all(foretold.events)
+            self.steps += foretold.steps
+            self.inputs.artifacts.files.foretold.update(foretold.looks)
+        return self.recorded > before
 
     def worded(self, node: Node, decision: Decision, made_of: Ingredients) -> Decision:
         held_back = self._held_back(node, decision)

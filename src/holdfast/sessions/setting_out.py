@@ -5,6 +5,7 @@ Known are the items on record, and those that views and the names of files sugge
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -25,7 +26,6 @@ from holdfast.runs.looking import artifacts_of
 from holdfast.sessions.judging import judge_for
 from holdfast.sessions.plan_pass import PlanPass, Record
 from holdfast.state import RunState
-from holdfast.stores.paper import Paper
 
 
 @contextmanager
@@ -36,14 +36,9 @@ def looking(
     request: Request,
     compiled: CompiledPipeline | None = None,
     views: Views = NO_VIEWS,
-    paper: Paper | None = None,
 ) -> Iterator[PlanPass]:
-    """A pass that changes nothing on disk: what it would do is on `paper`, migrations too if that is given.
-
-    Without `compiled` no `check` is asked.
-    """
-    quarantine, rehearses = layout.run(state.run_id).quarantine, paper is not None
-    paper = paper or Paper(layout.root)
+    """A pass that changes nothing on disk. Without `compiled` no `check` is asked."""
+    quarantine = layout.run(state.run_id).quarantine
     choice = Choice(state.run_id, False, state.params)
 
     def make_judge(inputs: Inputs) -> Judge:
@@ -51,8 +46,10 @@ def looking(
         attempts = Attempts(inputs, compiled, quarantine, recorder) if compiled else None
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
-    with artifacts_of(layout, state.run_id, paper=paper, quick=request.quick) as artifacts:
-        yield make_pass(spec, state, artifacts, make_judge, views=views, rehearses=rehearses)
+    with artifacts_of(layout, state.run_id, quick=request.quick) as artifacts:
+        if not request.quick:
+            deque(artifacts.objects.prove(), maxlen=0)  # what is damaged is known as that from then on
+        yield make_pass(spec, state, artifacts, make_judge, views=views)
 
 
 def make_pass(
@@ -63,7 +60,6 @@ def make_pass(
     *,
     views: Views,
     record: Record | None = None,
-    rehearses: bool = False,
 ) -> PlanPass:
     """A pass over all tasks that can be known: also those of items that files and views only suggest."""
     known, inferred, sure = known_items(spec, state, artifacts), Items(), frozenset[tuple[str, ...]]()
@@ -72,4 +68,4 @@ def make_pass(
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
     judge = make_judge(inputs)
-    return PlanPass(inputs, judge, known=known, inferred=inferred, sure=sure, record=record, rehearses=rehearses)
+    return PlanPass(inputs, judge, known=known, inferred=inferred, sure=sure, record=record)

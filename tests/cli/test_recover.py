@@ -105,9 +105,9 @@ def test_a_long_list_of_changes_is_folded_for_people_only(notes: Project) -> Non
     assert notes.run("-p", "topic=tides", "-p", "n=60", "--resume", "first").code == 0
     lose(notes)
     said = notes("recover", "--dry-run").out
-    assert "  keep 61 files -> .holdfast/objects/first\n" in said
+    assert "  keep 61 files -> .holdfast/objects/first/0001.pack\n" in said
     listed = document(notes, "recover", "--dry-run")["actions"]
-    assert {"do": "keep", "path": "notes/n59.md", "to": ".holdfast/objects/first"} in listed
+    assert {"do": "keep", "path": "notes/n59.md", "to": ".holdfast/objects/first/0001.pack"} in listed
 
 
 def test_recover_json_has_actions_reasons_and_evidence(notes: Project) -> None:

@@ -18,8 +18,10 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.layout import PACK_SUFFIX
 from holdfast.stores import asides
-from holdfast.stores.objects import LocalObjects
+from holdfast.stores.objects import PACKED_MAX, LocalObjects
+from holdfast.stores.run_objects import pack_number
 from holdfast.stores.tree import WorkTree
 
 TIME = "TIME"
@@ -241,10 +243,11 @@ class PaperObjects(LocalObjects):
         super().__init__(objects, run_id, tmp, quarantine, read_only=True)
         self._paper = paper
         self._held = Held()
+        self._gone: set[str] = set()  # packs that would be set aside
 
     def put(self, data: bytes, sha256: str | None = None) -> str:
         sha = sha256 or hashlib.sha256(data).hexdigest()
-        if self._note(sha):
+        if self._note(sha, len(data)):
             self._held.put(sha, data)
         return sha
 
@@ -256,10 +259,10 @@ class PaperObjects(LocalObjects):
         sha = hasher.hexdigest()
         if sha256 not in ("", sha):
             return None
-        self._note(sha)
+        self._note(sha, size)
         return sha, size
 
-    def _note(self, sha: str) -> bool:
+    def _note(self, sha: str, size: int) -> bool:
         """Whether the object would be added: none is there, or a rotten one, which would go aside first."""
         if sha in self._trusted:
             return False
@@ -268,8 +271,12 @@ class PaperObjects(LocalObjects):
             return False
         if self._run.has_large(sha):
             self._paper.set_aside(self._run.large(sha), self._quarantine)
-        self._paper.note(KEEP, sha, self._run.folder)
+        self._paper.note(KEEP, sha, self._run.large(sha) if size > PACKED_MAX else self._next_pack())
         return True
+
+    def _next_pack(self) -> Path:
+        number = 1 + max(map(pack_number, self._run.packs.keys() - self._gone), default=0)
+        return self._run.folder / f"{number:04d}{PACK_SUFFIX}"
 
     def mend(self, *, prove: bool = True) -> None:
         for _ in self._run.prove() if prove else ():
@@ -277,6 +284,8 @@ class PaperObjects(LocalObjects):
         for pack in [pack for pack in self._run.packs.values() if pack.is_damaged]:
             self._run.collect()
             self._paper.set_aside(pack.path, self._quarantine)
+            if not pack.objects:  # else what is whole in it goes into the next pack first
+                self._gone.add(pack.path.name)
 
     def get(self, sha: str) -> bytes | None:
         held = self._held.get(sha)

@@ -26,7 +26,7 @@ from holdfast.engine.outcomes import Outcomes
 from holdfast.errors import InTheWayError, StorageError
 from holdfast.executors.processes import ProcessExecutor
 from holdfast.stores import disk
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.objects import LocalObjects
 from holdfast.stores.tree import WorkTree
 
 from .projects import PATIENCE_S, events_of, exits_of
@@ -148,7 +148,7 @@ def room_to_pay(shop: Shop, patch: pytest.MonkeyPatch) -> None:
 def a_result(shop: Shop, patch: pytest.MonkeyPatch) -> None:
     """The result of its paid call does not fit."""
     shop.pipe.step(name="hit", retries=0)(lambda ctx, source: len(ctx.once("call", lambda: source * 10_000)))
-    only_for("hit", patch, ObjectStore, "put", shop.fail)
+    only_for("hit", patch, LocalObjects, "put", shop.fail)
 
 
 def a_replay(shop: Shop, patch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def a_replay(shop: Shop, patch: pytest.MonkeyPatch) -> None:
         return len(text)
 
     shop.pipe.step(name="hit", retries=1, backoff=0)(again)
-    only_for("hit", patch, ObjectStore, "get", shop.fail)
+    only_for("hit", patch, LocalObjects, "get", shop.fail)
 
 
 def what_was_sent_back(shop: Shop, patch: pytest.MonkeyPatch) -> None:

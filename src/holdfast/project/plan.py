@@ -21,7 +21,7 @@ from holdfast.runs.choosing import Choice, Request, choose
 from holdfast.runs.listing import holder_of, read_run
 from holdfast.runs.looking import as_recorded
 from holdfast.sessions.editing import foreseen_wishes, lost_wishes, turned_back
-from holdfast.sessions.setting_out import looking
+from holdfast.sessions.plan_pass import looking
 from holdfast.settings import Settings
 from holdfast.state import IN_PROGRESS, RunState
 from holdfast.values import is_same

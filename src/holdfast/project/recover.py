@@ -1,11 +1,11 @@
 """Rebuild a run from whatever evidence is left: journal, snapshots, views, files. What `recover` does.
 
 recover          find the run, go through all its tasks, act, record, refresh the views
-rebuild          the same walk, for `run` and `resume` of a run whose record was lost
+rebuild          the same pass, for `run` and `resume` of a run whose record was lost
 
 Crash story. Recovery only appends events; a doubtful file is set aside before the event that says so. Killed at
-any point, the next recovery (or run) walks again from the start: what is on record by then is trusted, the rest is
-decided anew from the files as they are. Only the last event, `recovered`, says that the walk was finished. A
+any point, the next recovery (or run) begins again: what is on record by then is trusted, the rest is
+decided anew from the files as they are. Only the last event, `recovered`, says that the pass was finished. A
 second recovery finds nothing to do, and records nothing.
 """
 
@@ -42,9 +42,8 @@ from holdfast.runs.history import damage_before
 from holdfast.runs.listing import list_runs, read_run, refuse_strange_run, run_ids
 from holdfast.runs.looking import as_recorded, loading
 from holdfast.sessions.editing import foreseen_wishes, kept_events, lost_wishes, turned_back, wanted
-from holdfast.sessions.plan_pass import PlanPass
+from holdfast.sessions.plan_pass import PlanPass, looking, pass_over
 from holdfast.sessions.session import OpenRun, copied, encoded_spec, locked, make_folders
-from holdfast.sessions.setting_out import looking, make_pass
 from holdfast.snapshots import snapshots
 from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, WAITS_FOR_PERSON, RunState
 from holdfast.stores import readable
@@ -137,7 +136,7 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
         opened.say((), durable=False)  # what the run begins with is in the inbox
         views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
         before = _statuses(opened.state)
-        passed = _walk(opened, views)
+        passed = _go_over(opened, views)
         wishes = _lost_wishes(opened.layout, passed, views)
         found = list(disagreements(passed.planned, before, views, turned_back(wishes)))
         copies = shelf.copy_pages(_telling_more(opened.layout, found))
@@ -211,7 +210,7 @@ def _carry_out(opened: OpenRun) -> Recovery:
     before = _statuses(state)
     opened.say([*wishes, *opened.told()], durable=False)
     views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
-    passed = _walk(opened, views)
+    passed = _go_over(opened, views)
     told = views if state.rebuilt else views.newer_than(begun)
     elsewhere = _elsewhere(passed)
     remarks = [*opened.damage, *elsewhere.values()]
@@ -262,7 +261,7 @@ def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:
 
 
 def _lost_wishes(layout: ProjectLayout, passed: PlanPass, views: Views) -> list[ev.Event]:
-    """What an edited checkpoint.md asks for of a run whose record was lost; the walk is through."""
+    """What an edited checkpoint.md asks for of a run whose record was lost; the pass is through."""
     if not passed.state.rebuilt:
         return []
     found = lost_wishes(layout, passed.graph.spec, passed.state, views)
@@ -271,7 +270,7 @@ def _lost_wishes(layout: ProjectLayout, passed: PlanPass, views: Views) -> list[
 
 
 class _Stretch(Entry):
-    """A part of the walk, as one batch of the journal."""
+    """A part of the pass, as one batch of the journal."""
 
     durable = False
 
@@ -283,7 +282,7 @@ class _Stretch(Entry):
         self.goes_on = self.passed.advance(STRETCH)
 
 
-def _walk(opened: OpenRun, views: Views) -> PlanPass:
+def _go_over(opened: OpenRun, views: Views) -> PlanPass:
     """Decide about every task and act on it, in batches."""
 
     def make_judge(inputs: Inputs) -> Judge:
@@ -293,7 +292,7 @@ def _walk(opened: OpenRun, views: Views) -> PlanPass:
 
     record = opened.committer.record
     spec, artifacts = opened.compiled.spec, opened.artifacts
-    passed = make_pass(spec, opened.state, artifacts, make_judge, views=views, record=record)
+    passed = pass_over(spec, opened.state, artifacts, make_judge, views=views, record=record)
     stretch = _Stretch(passed)
     while stretch.goes_on:
         opened.record(stretch)

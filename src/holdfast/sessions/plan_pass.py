@@ -10,28 +10,41 @@ suffice to adopt what is sealed; everything else about them waits until their fu
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from msgspec.structs import replace
 
 from holdfast import clock, decisions
 from holdfast import events as ev
-from holdfast.artifacts.inputs import Inputs
+from holdfast.artifacts.inputs import Inputs, known_items
+from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.parts import UNKNOWN, Ingredients
 from holdfast.decisions import BEHIND, Action, Decision, Step
 from holdfast.engine.advance import Pass
+from holdfast.engine.attempt import Attempts
 from holdfast.engine.drawing import recorded_graph
+from holdfast.engine.recorder import NoRecorder
 from holdfast.engine.scheduler import Scheduler
 from holdfast.folding import fold
-from holdfast.pipeline.graph import Graph
+from holdfast.layout import ProjectLayout
+from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import Graph, build_graph
 from holdfast.pipeline.inferring import Items
 from holdfast.pipeline.nodes import OK, SKIPPED, Node, step_of, task_id
+from holdfast.pipeline.spec import PipelineSpec
 from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
+from holdfast.recovery.scan import infer
 from holdfast.recovery.sections import is_memory
+from holdfast.recovery.sources import NO_VIEWS, Views
+from holdfast.runs.choosing import Choice, Request
+from holdfast.runs.looking import artifacts_of
 from holdfast.sessions.inferred_items import InferredItems
+from holdfast.sessions.judging import judge_for
 from holdfast.sessions.plan_report import PlanReport
-from holdfast.state import COMPLETED, TaskState
+from holdfast.state import COMPLETED, RunState, TaskState
 from holdfast.wording import some_of
 
 Record = Callable[[ev.Event], None]
@@ -321,3 +334,49 @@ def _takers(producer: Node) -> Iterator[Node]:
 
 def _if_different(before: list[str]) -> Decision:
     return Decision(decisions.REDO, f"if {some_of(before, _NAMED_MAX)} comes out differently", about=BEHIND)
+
+
+# --- beginning one -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def looking(
+    spec: PipelineSpec,
+    layout: ProjectLayout,
+    state: RunState,
+    request: Request,
+    compiled: CompiledPipeline | None = None,
+    views: Views = NO_VIEWS,
+) -> Iterator[PlanPass]:
+    """A pass that changes nothing on disk. Without `compiled` no `check` is asked."""
+    quarantine = layout.run(state.run_id).quarantine
+    choice = Choice(state.run_id, False, state.params)
+
+    def make_judge(inputs: Inputs) -> Judge:
+        recorder = NoRecorder(inputs.artifacts.objects, layout.tmp)
+        attempts = Attempts(inputs, compiled, quarantine, recorder) if compiled else None
+        return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
+
+    with artifacts_of(layout, state.run_id, quick=request.quick) as artifacts:
+        if not request.quick:
+            deque(artifacts.objects.prove(), maxlen=0)  # what is damaged is known as that from then on
+        yield pass_over(spec, state, artifacts, make_judge, views=views)
+
+
+def pass_over(
+    spec: PipelineSpec,
+    state: RunState,
+    artifacts: Artifacts,
+    make_judge: Callable[[Inputs], Judge],
+    *,
+    views: Views,
+    record: Record | None = None,
+) -> PlanPass:
+    """A pass over all tasks that can be known: also those of items that files and views only suggest."""
+    known, inferred, sure = known_items(spec, state, artifacts), Items(), frozenset[tuple[str, ...]]()
+    if state.rebuilt or state.tasks:  # a new run has none to be found
+        inferred, sure = infer(spec, known, state.tasks, lambda: views, artifacts.tree, state)
+    graph = build_graph(spec, {**known, **inferred})
+    inputs = Inputs(graph, state, artifacts, artifacts.tree.root)
+    judge = make_judge(inputs)
+    return PlanPass(inputs, judge, known=known, inferred=inferred, sure=sure, record=record)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -69,13 +69,13 @@ class PlanReport:
             return _EVIDENCE[decision.about]
         return "journal" if node.id in self._state.tasks else ""
 
-    def note_unreached(self, graph: Graph) -> None:
-        """What was never reached stands behind something that waits for a person, or for unknown items."""
-        missing = graph.nodes.keys() - self.planned.keys()
-        if not missing:
+    def note_unreached(self, graph: Graph, wanted: Collection[Node]) -> None:
+        """Of what is wanted, what was not reached stands behind something that waits for a person or for items."""
+        unreached = [node for node in wanted if node.is_task and node.id not in self.planned]
+        if not unreached:
             return
         held = _held_by(graph)
-        unreached = [node for node in graph.tasks() if node.id in missing]
+        unreached.sort(key=lambda node: node.order)
         loop = find_standstill(graph) if any(node.id not in held for node in unreached) else []
         for node in unreached:
             record = self._state.task(node.id)

@@ -19,7 +19,7 @@ from holdfast.cli import live as live_module
 from holdfast.cli.console import Console, PlainConsole
 from holdfast.cli.printing import money, size, table
 from holdfast.cli.progress import Progress
-from holdfast.cli.running import make_console
+from holdfast.cli.run import make_console
 from holdfast.engine.commit import Recorded
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import RunState

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from holdfast import seals
 from holdfast.pipeline.declared import DeclaredGate, DeclaredStep, Subject, Unset, is_async, name_list
-from holdfast.pipeline.memories import memory_options
 from holdfast.pipeline.names import as_given, check_heading, check_name, check_title, did_you_mean, fold, printable
 from holdfast.pipeline.namespace import Namespace, unknown_each
 from holdfast.pipeline.spec import GateSpec, LimitSpec, StepSpec
@@ -27,7 +27,7 @@ def step_options(
     """The step with every option sound; its sources are still to be found."""
     _refuse_unknown(step, told)
     writes = _writes(step.writes, told)
-    appends, material, head = memory_options(step, names, told)
+    appends, material, head = _memory(step, names, told)
     return StepSpec(
         name=step.name,
         title=_title(step, told),
@@ -155,6 +155,66 @@ def _marker(step: DeclaredStep, writes: bool, told: Subject) -> str | None:
         told.wrong("marker= is given, but nothing is written. Add writes=, or leave the marker out.")
         return None
     return marker
+
+
+def _memory(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str | None, tuple[str, ...], str | None]:
+    """The file, the steps it is made from and the one that opens it; mistakes are told and left out."""
+    if step.appends is None:
+        for option in ("sources", "head"):
+            if getattr(step, option):
+                told.wrong(f"{option}= goes with appends=, which names the memory file. Add it, or leave it out.")
+        return None, (), None
+    if not isinstance(step.appends, str):
+        told.wrong(f"appends= must be a path, not {printable(step.appends)}.")
+        return None, (), None
+    _check_company(step, told)
+    return step.appends, _material(step, names, told), _head(step, names, told)
+
+
+def _check_company(step: DeclaredStep, told: Subject) -> None:
+    """What the other options must be for a step that keeps a memory file."""
+    if step.writes is not None:
+        told.wrong("has writes= and appends=. A section is a step's only output: leave one of them out.")
+    if step.each is None:
+        told.wrong('appends= needs each=: a memory file has one section an item. Add each="...".')
+    if not seals.is_inline(step.appends):
+        shown, known = printable(step.appends), " ".join(seals.INLINE)
+        told.wrong(f"appends='{shown}' must end in one of {known}: comments keep its sections apart.")
+    if step.copy is False:
+        told.wrong("copy=False does not go with appends=: until its batch is done, a section is only in objects/.")
+
+
+def _material(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str, ...]:
+    sound = []
+    for name in name_list("sources", step.sources, told):
+        other = names.steps.get(name)
+        if other is None:
+            told.wrong(f"sources='{printable(name)}' names no step.{did_you_mean(name, names.steps)}")
+        elif name == step.name:
+            told.wrong(f"sources='{name}' is the step itself.")
+        elif other.each != step.each:
+            told.wrong(f"sources='{name}' is not a step of the same items. Name steps with each='{step.each}'.")
+        else:
+            sound.append(name)
+    return tuple(sound)
+
+
+def _head(step: DeclaredStep, names: Namespace, told: Subject) -> str | None:
+    head = step.head
+    if head is None:
+        return None
+    other = names.steps.get(head) if isinstance(head, str) else None
+    if other is None:
+        told.wrong(f"head='{printable(head)}' names no step.{did_you_mean(head, names.steps)}")
+        return None
+    around = names.fan_path(step.each)[:-1]
+    if other.each is not None and other.each not in around:
+        told.wrong(f"head='{head}' runs once per {other.each}, but the file is opened once. Name a step outside.")
+        return None
+    if isinstance(other.writes, Mapping):
+        told.wrong(f"head='{head}' gives several files, but a file is opened by one text.")
+        return None
+    return str(head)
 
 
 def _after(after: object, names: Namespace, told: Subject) -> tuple[str, ...]:

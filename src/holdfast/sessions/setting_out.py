@@ -14,9 +14,9 @@ from holdfast.engine.attempt import Attempts
 from holdfast.engine.recorder import NoRecorder
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.inferring import Items
 from holdfast.pipeline.spec import PipelineSpec
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import infer
 from holdfast.recovery.sources import NO_VIEWS, Views

@@ -1,14 +1,16 @@
-"""What waits for what, between declarations: loops, and checks that ask for something not made yet."""
+"""Finds loops between declarations, and between tasks, and checks that take what is not there yet. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.pipeline.declared import Mistakes
-from holdfast.pipeline.loops import find_loop, reachable
+from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.names import find_loop, reachable
 from holdfast.pipeline.namespace import Namespace
-from holdfast.pipeline.reach import blocking_gates
-from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, Source
+from holdfast.pipeline.nodes import SATISFIED
+from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, Source, blocking_gates
+from holdfast.pipeline.unfolding import build_graph
 
 LOOPS_TOLD_MAX = 10
 LOOP_FIX = "Remove one of the dependencies."
@@ -97,6 +99,54 @@ def held_up_items(spec: PipelineSpec, edges: Edges) -> list[tuple[str, str]]:
                 if name not in inside and siblings & reachable(name, edges)
             ]
     return found
+
+
+def never_there(spec: PipelineSpec, edges: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str]]:
+    """Consumers of earlier sections that would wait for themselves: (consumer, memory step, what is between).
+
+    Inside the fan-out an item waits for the sections of items before it. If such a section waits for something
+    outside, which in turn waits for the consumer's step as a whole, the first item would wait for the last.
+    """
+    for consumer in spec.producers:
+        for source in consumer.sources.values():
+            if source.kind != "memory":
+                continue
+            inside = _inside(spec, source.name)
+            behind = reachable(source.name, edges)
+            for name in sorted(behind - inside):
+                if consumer.name in reachable(name, edges):
+                    yield consumer.name, source.name, name
+                    break
+
+
+def _inside(spec: PipelineSpec, memory: str) -> set[str]:
+    var = next(step.each for step in spec.steps if step.name == memory)
+    return {producer.name for producer in spec.producers if var in spec.fan_path(producer.each)}
+
+
+def standstill_of(spec: PipelineSpec) -> list[str]:
+    """One loop among given items: their order, or batches, and a gate make one that names alone do not show."""
+    holds_order = any(gate.blocking for gate in spec.gates) and any(map(is_ordered, spec.items))
+    if not holds_order and not any(gate.each for gate in spec.gates):
+        return []
+    return find_standstill(build_graph(spec, {}))
+
+
+def loop_told(loop: Sequence[str]) -> str:
+    """A loop in words, and the way out of it."""
+    return f"these wait for each other: {' -> '.join(loop)}; change the pipeline so that they do not"
+
+
+def find_standstill(graph: Graph) -> list[str]:
+    """Names along one loop of what still waits, each followed by what it waits for; empty if there is none."""
+    waits: dict[str, list[str]] = {}
+    for producer in graph.nodes.values():
+        for consumer, kind in producer.consumers:
+            if not SATISFIED[kind][producer.condition]:
+                waits.setdefault(consumer.id, []).append(producer.id)
+    loop = find_loop(waits) or []
+    named = [name for name in loop[:-1] if not graph.nodes[name].is_virtual]
+    return [*named, *named[:1]]
 
 
 def is_ordered(items: ItemsSpec) -> bool:

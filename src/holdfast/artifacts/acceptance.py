@@ -304,6 +304,10 @@ class Acceptance:
         yield from self._clear_streams(offer)
         yield event_of(offer)
 
+    def foretell(self, offer: Offer) -> ev.Event:
+        """The event that would accept an offer, for which nothing needs to be staged yet."""
+        return event_of(offer)
+
     def withdraw(self, offer: Offer) -> None:
         """Remove what is staged of an offer that does not land. What it gave stays in objects/."""
         self.sealed_files.discard(offer.staged)

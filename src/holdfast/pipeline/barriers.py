@@ -1,6 +1,6 @@
 """Holds tasks back by phases, gates, and the order of items and batches; links memory steps to their items. Pure.
 
-An *order* node stands for "this item (or batch) is through with this phase": every task of a later item waits for
+An *order* node means "this item (or batch) is through with this phase": every task of a later item waits for
 one node, instead of for every task of the item before it. Memory steps have three kinds of nodes of their own:
 
     glossary[before ch03]     every section that ch03 comes after: through it, consumers inside the fan-out wait
@@ -40,7 +40,7 @@ def link_phases(graph: Graph) -> None:
 
 
 def _link_checklist(graph: Graph, phase: PhaseSpec, node: Node) -> None:
-    """What a checklist looks at must be there before it is asked."""
+    """Make the phase wait for what its checklist looks at."""
     names = {source.name for sources in phase.checklist_sources for source in sources.values()}
     for name in sorted(names & graph.producers.keys()):
         graph.edge_after(graph.named(name, (), ()), node)

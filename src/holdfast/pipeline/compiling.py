@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import DefinitionError
-from holdfast.pipeline import deadlock, namespace, options, outputs
+from holdfast.pipeline import deadlock, namespace, options, paths
 from holdfast.pipeline.annotations import check_list, check_return, forms
 from holdfast.pipeline.declared import (
     Declaration,
@@ -87,7 +87,7 @@ class _Step(msgspec.Struct, frozen=True):
 class _Compiling:
     """One compilation. Each method settles one part; later ones rely on what earlier ones made sound.
 
-    A declaration whose own name is a mistake is checked like any other, so that all its mistakes are told at once;
+    A declaration whose own name is a mistake is checked like any other, so that no mistake hides another;
     only those in the tables of names become part of the pipeline.
     """
 
@@ -165,7 +165,7 @@ class _Compiling:
             checks=_checks(step, scope, told),
             retry_on=options.exception_classes("retry_on", step.retry_on, told),
             no_retry_on=options.exception_classes("no_retry_on", step.no_retry_on, told),
-            has_paths=outputs.check_paths(spec, scope, told) and scope.each_known,
+            has_paths=paths.check_paths(spec, scope, told) and scope.each_known,
         )
 
     def _is_taken(self, name: str) -> bool:
@@ -238,7 +238,7 @@ class _Compiling:
         return tuple(found)
 
     def _gate_phases(self, phases: tuple[PhaseSpec, ...]) -> list[str]:
-        """Those that a gate may come after: one that nothing else mentions would be over before it began."""
+        """The phases that a gate may come after; one that only gates mention would be over before it began."""
         mentions = [
             *(phase.name for phase in self.declared.phases),
             *(step.phase for step in self.names.steps.values()),
@@ -299,7 +299,7 @@ class _Compiling:
             items.var: [item["id"] for item in items.given] for items in spec.items if items.given is not None
         }
         reads_any = any(step.reads for step in spec.steps)
-        outputs.check_collisions(comparable, given, deadlock.waits_of(spec) if reads_any else {})
+        paths.check_collisions(comparable, given, deadlock.waits_of(spec) if reads_any else {})
 
     def _checklist_entries(self, checklists: dict[str, Checks]) -> Iterator[tuple[Subject, str, Check]]:
         for phase, entries in checklists.items():
@@ -342,7 +342,7 @@ def _checks(step: DeclaredStep, scope: Scope, told: Subject) -> Checks:
 
 
 def _given_items(raw: object, told: Subject) -> tuple[dict[str, Any], ...]:
-    """The items of a given list; mistakes are told, and there are none then."""
+    """The items of a given list; none if there are mistakes in it."""
     try:
         return tuple(normalise_items(raw, told.name))
     except DefinitionError as error:

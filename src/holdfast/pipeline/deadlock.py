@@ -43,7 +43,7 @@ def waits_of(spec: PipelineSpec) -> Edges:
 
 
 def with_gates(edges: Edges, spec: PipelineSpec) -> Edges:
-    """The same, and what a blocking gate holds waits for it. `edges` must have no loop."""
+    """Add that what a blocking gate holds waits for it; `edges` must have no loop."""
     held = blocking_gates(spec)
     return {name: [*waits, *[gate.name for gate in held.get(name, ())]] for name, waits in edges.items()}
 
@@ -81,7 +81,7 @@ def not_before(phase: str, sources: Mapping[str, Source], spec: PipelineSpec) ->
 
 
 def held_up_items(spec: PipelineSpec, edges: Edges) -> list[tuple[str, str]]:
-    """Steps that would wait for ever where given items are ordered, each with the step that feeds it.
+    """The steps that would wait for ever where given items are ordered, each with the step that feeds it.
 
     Such a step waits for one outside its fan-out, which gathers a step of the same fan-out and phase: the
     first item then waits for the last, and the last, by order, for the first.
@@ -164,7 +164,7 @@ def _fan_makers(each: str | None, spec: PipelineSpec) -> list[str]:
 
 
 def _gate_waits(gate: GateSpec, spec: PipelineSpec) -> list[str]:
-    """What a gate comes after. With each= it comes after every batch, so it waits for no step as a whole."""
+    """The names that a gate waits for: no step as a whole with each=, as it then comes after every batch."""
     waits = list(gate.after)
     if gate.phase is not None and gate.each is None:
         waits += [step.name for step in spec.steps if step.phase == gate.phase]
@@ -180,7 +180,7 @@ def _phase_waits(earlier: PhaseSpec | None, spec: PipelineSpec) -> list[str]:
 
 
 def _listed(phase: PhaseSpec, spec: PipelineSpec) -> list[str]:
-    """What the phase's checklist takes; steps that cannot come before the phase are told by `not_before`."""
+    """The names that the phase's checklist takes; `not_before` has those that cannot come before the phase."""
     found = []
     for sources in phase.checklist_sources:
         late = not_before(phase.name, sources, spec)
@@ -193,7 +193,7 @@ def _phase_node(name: str) -> str:
 
 
 def _rotated(loop: Sequence[str], names: Namespace) -> list[str]:
-    """The same loop, told from a step (else from whatever has a place in the source)."""
+    """The same loop, beginning at a step, else at something else that has a place in the source."""
     body = list(loop[:-1])
     start = next((n for n, name in enumerate(body) if name in names.steps), None)
     if start is None:

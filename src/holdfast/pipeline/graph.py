@@ -1,7 +1,7 @@
 """The graph of tasks: a pipeline's spec and the items known so far, as nodes and edges. Pure.
 
 Theory. Real nodes are steps, items functions, gates and phases. Two kinds of virtual nodes keep the number of
-edges linear: a *gather* node stands for "all items of this step below this item", an *order* node for "this
+edges linear: a *gather* node means "all items of this step below this item", an *order* node for "this
 item (or batch) is through with this phase"; memory steps have more (`barriers.py`). Three kinds of edges:
 
     DATA    the consumer takes the output: a skipped producer means a skipped consumer
@@ -48,7 +48,7 @@ from holdfast.pipeline.spec import (
 
 
 class _Mould(NamedTuple):
-    """What all tasks of one step, or of one items function, have in common."""
+    """Holds what all tasks of one step, or of one items function, have in common."""
 
     kind: str
     part: str
@@ -311,7 +311,7 @@ def in_order(graph: Graph) -> list[Node]:
 
 
 def all_before(graph: Graph, node: Node) -> set[Node]:
-    """What has to be through before a node, however far back; and the node."""
+    """The node, and everything that has to be through before it, however far back."""
     before: dict[Node, list[Node]] = {}
     for producer in graph.nodes.values():
         for consumer, _ in producer.consumers:

@@ -43,12 +43,12 @@ def printable(text: object, limit: int = 60) -> str:
 
 
 def as_given(value: object) -> str:
-    """A value on one line, a text in quotes: that 2 is no whole number would puzzle whoever gave "2"."""
+    """A value on one line, a text in quotes: "2 is no whole number" would puzzle a user who gave "2"."""
     return f"'{printable(value)}'" if isinstance(value, str) else printable(value)
 
 
 def words_of(thing: object) -> str:
-    """What anything calls itself; a number of very many digits, or somebody's own object, may fail at that."""
+    """The repr of anything; a number of very many digits, or a user's own object, may fail at giving one."""
     try:
         return repr(thing)
     except Exception:
@@ -56,7 +56,7 @@ def words_of(thing: object) -> str:
 
 
 def as_path(given: Any, argument: str) -> Path:
-    """A path that somebody gave; UsageError names the argument if it is none."""
+    """A path as given by a user; UsageError names the argument if it is none."""
     try:
         return Path(given)
     except TypeError:
@@ -103,7 +103,7 @@ def check_title(text: object) -> str | None:
 
 
 def check_heading(text: object) -> str | None:
-    """The problem with `text` as a step's title, or None; nobody types it, and whoever shows it escapes it."""
+    """The problem with `text` as a step's title, or None; it is never typed, and escaped where it is shown."""
     if not isinstance(text, str):
         return f"is not text but {type(text).__name__}"
     if not text.strip() or text != text.strip():
@@ -114,7 +114,7 @@ def check_heading(text: object) -> str | None:
 
 
 def fold(text: str) -> str:
-    """What two names have in common if a file system could take one for the other."""
+    """The form that two names share if a file system could take one for the other."""
     folded = text.casefold()
     return folded if folded.isascii() else unicodedata.normalize("NFC", folded)
 

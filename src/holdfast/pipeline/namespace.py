@@ -145,7 +145,7 @@ def _params(declared: Declaration, mistakes: Mistakes) -> ParamSet:
         for line in error.mistakes:
             mistakes.add(declared.where, line)
     good = declared.params if isinstance(declared.params, dict) else {}
-    # Unsound entries are told; the sound names still count, or every use of them would be told too.
+    # Unsound entries are mistakes; the sound names still count, or every use of them would be told too.
     return ParamSet({name: str for name in good if check_name(name) is None})
 
 
@@ -172,7 +172,7 @@ def unknown_each(subject: str, each: object, names: Namespace) -> str:
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a function can see: the pipeline's names, and the fan-outs around it."""
+    """Holds what a function can see: the pipeline's names, and the fan-outs around it."""
 
     names: Namespace
     path: tuple[str, ...]

@@ -79,7 +79,7 @@ def step_of(task: str) -> str:
 
 
 def part_name(identity: str) -> str:
-    """What an output is called among a task's inputs, some of which are no outputs and have names of their own."""
+    """The name of an output among a task's inputs, some of which are no outputs and have names of their own."""
     return f"step {identity}" if identity in ("version", "item", "reads") else identity
 
 
@@ -98,7 +98,7 @@ def called_now(task: str, spec: PipelineSpec, known: Container[str]) -> str:
 
 
 def as_items(value: Any) -> list[dict[str, Any]]:
-    """What an items function returned, in one form: a dict with "id" for each."""
+    """The items that a function returned, in one form: a dict with "id" for each."""
     return [item if isinstance(item, dict) else {"id": item} for item in value]
 
 
@@ -107,7 +107,7 @@ def gather_id(name: str, path: Path) -> str:
 
 
 def before_id(name: str, path: Path) -> str:
-    """The node that stands for all sections which the item at `path` comes after."""
+    """The node that gathers all sections which the item at `path` comes after."""
     return task_id(name, (*path[:-1], f"before {path[-1]}"))
 
 
@@ -117,7 +117,7 @@ def page_id(name: str, parent: Path, batch: int | None) -> str:
 
 
 def batch_of(page: Node) -> int | None:
-    """The batch that a page stands for; None for the head."""
+    """The batch of a page; None for the head."""
     last = page.id.rpartition("[")[2].rpartition("/")[2]
     return None if last == "head]" else int(last[len("batch ") : -1])
 

@@ -1,12 +1,13 @@
-"""The options of steps, gates, phases and limits: from what was given to what is sound.
+"""Checks the options of steps, gates, phases and limits.
 
-A bad value is told and replaced by the default, so that the checks after this one see a whole pipeline.
+A bad value is a mistake, and replaced by the default, so that the checks after this one see a whole pipeline.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from holdfast import seals
@@ -15,10 +16,79 @@ from holdfast.pipeline.names import as_given, check_heading, check_name, check_t
 from holdfast.pipeline.namespace import Namespace, unknown_each
 from holdfast.pipeline.spec import GateSpec, LimitSpec, StepSpec
 
+Rule = Callable[[str, Any, Subject], Any]
+"""From an option's name and what was given to what is sound; mistakes go to the subject."""
+
 SECONDS_MAX = 1e9
 """Thirty years; timers of the system overflow not far beyond."""
 
 _MARKER = re.compile(r"[^\s<>]+")
+
+
+def _writes(option: str, writes: object, told: Subject) -> str | dict[str, str] | None:
+    if writes is None or isinstance(writes, str):
+        return writes
+    if not isinstance(writes, Mapping) or not writes:
+        told.wrong(f'{option}= must be a path, or {{"key": path}} for several files.')
+        return None
+    for key, path in writes.items():
+        if not isinstance(key, str) or not key or not isinstance(path, str):
+            told.wrong(f'{option}= must hold a path for each key; look at "{printable(key)}".')
+            return None
+    return dict(writes)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole(option: str, value: Any, told: Subject, *, least: int) -> int:
+    if _is_whole(value) and value >= least:
+        return int(value)
+    told.wrong(f"{option}={as_given(value)} must be a whole number from {least}.")
+    return least
+
+
+def _seconds(option: str, value: Any, told: Subject, *, zero: bool) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (0 < value <= SECONDS_MAX or (zero and value == 0)):
+        return float(value)
+    told.wrong(f"{option}={as_given(value)} must be seconds, {'0 or more' if zero else 'more than 0'}.")
+    return 1.0
+
+
+def _word(option: str, value: Any, told: Subject, *, words: tuple[str, ...]) -> str:
+    if value in words:
+        return str(value)
+    told.wrong(f"{option}={as_given(value)} must be one of {', '.join(words)}.{did_you_mean(value, words)}")
+    return words[0]
+
+
+def _flag(option: str, value: object, told: Subject) -> bool:
+    if isinstance(value, bool):
+        return value
+    told.wrong(f"{option}={as_given(value)} must be True or False.")
+    return True
+
+
+def _optional(rule: Rule) -> Rule:
+    """The same rule, for an option that may also be None."""
+    return lambda option, value, told: None if value is None else rule(option, value, told)
+
+
+_RULES: dict[str, Rule] = {
+    "reads": name_list,
+    "writes": _writes,
+    "retries": partial(_whole, least=0),
+    "backoff": partial(_seconds, zero=True),
+    "timeout": _optional(partial(_seconds, zero=False)),
+    "on_partial": _optional(partial(_word, words=("redo", "continue", "ask"))),
+    "on_failure": partial(_word, words=("review", "skip")),
+    "version": partial(_whole, least=1),
+    "executor": partial(_word, words=("thread", "process")),
+    "copy": _flag,
+}
+"""The options of a step that can be judged by themselves; the others name something that the pipeline has."""
 
 
 def step_options(
@@ -26,33 +96,22 @@ def step_options(
 ) -> StepSpec:
     """The step with every option sound; its sources are still to be found."""
     _refuse_unknown(step, told)
-    writes = _writes(step.writes, told)
+    found = {option: rule(option, getattr(step, option), told) for option, rule in _RULES.items()}
     appends, material, head = _memory(step, names, told)
     return StepSpec(
         name=step.name,
         title=_title(step, told),
         each=_each(step.each, names, told),
-        reads=name_list("reads", step.reads, told),
-        writes=writes,
         appends=appends,
         material=material,
         head=head,
-        marker=_marker(step, writes is not None or appends is not None, told),
+        marker=_marker(step, found["writes"] is not None or appends is not None, told),
         after=_after(step.after, names, told),
         phase=_phase(step.phase, phases, told),
-        retries=_whole("retries", step.retries, 0, told),
-        backoff=_seconds("backoff", step.backoff, told, zero=True),
-        timeout=None if step.timeout is None else _seconds("timeout", step.timeout, told, zero=False),
         limit=_limit(step.limit, limits, told),
-        on_partial=None
-        if step.on_partial is None
-        else _word("on_partial", step, ("redo", "continue", "ask"), told),
-        on_failure=_word("on_failure", step, ("review", "skip"), told),
-        version=_whole("version", step.version, 1, told),
-        executor=_word("executor", step, ("thread", "process"), told),
-        copy=_flag("copy", step.copy, told),
         was=_was(step, names, told),
         is_async=is_async(step.fn),
+        **found,
     )
 
 
@@ -76,7 +135,7 @@ def gate_options(gate: DeclaredGate, names: Namespace, phases: Collection[str], 
 
 
 def _refuse_unknown(declared: DeclaredStep | DeclaredGate, told: Subject) -> None:
-    """Options that there are not, each with the one that was probably meant."""
+    """Tell options that there are not, each with the one that was probably meant."""
     known = set(declared.__struct_fields__) - {"fn", "where", "unknown"}
     for name in declared.unknown:
         told.wrong(f"there is no option {printable(name)}=.{did_you_mean(name, known)}")
@@ -128,19 +187,6 @@ def _each(each: Any, names: Namespace, told: Subject) -> str | None:
     return None
 
 
-def _writes(writes: object, told: Subject) -> str | dict[str, str] | None:
-    if writes is None or isinstance(writes, str):
-        return writes
-    if not isinstance(writes, Mapping) or not writes:
-        told.wrong('writes= must be a path, or {"key": path} for several files.')
-        return None
-    for key, path in writes.items():
-        if not isinstance(key, str) or not key or not isinstance(path, str):
-            told.wrong(f'writes= must hold a path for each key; look at "{printable(key)}".')
-            return None
-    return dict(writes)
-
-
 def _marker(step: DeclaredStep, writes: bool, told: Subject) -> str | None:
     if step.marker is Unset.UNSET:
         return f"{step.name.upper()}_COMPLETE" if writes else None
@@ -158,7 +204,7 @@ def _marker(step: DeclaredStep, writes: bool, told: Subject) -> str | None:
 
 
 def _memory(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str | None, tuple[str, ...], str | None]:
-    """The file, the steps it is made from and the one that opens it; mistakes are told and left out."""
+    """The memory file, the steps that its sections are made from, and the one that opens it."""
     if step.appends is None:
         for option in ("sources", "head"):
             if getattr(step, option):
@@ -172,7 +218,7 @@ def _memory(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str | 
 
 
 def _check_company(step: DeclaredStep, told: Subject) -> None:
-    """What the other options must be for a step that keeps a memory file."""
+    """Check the options beside appends=."""
     if step.writes is not None:
         told.wrong("has writes= and appends=. A section is a step's only output: leave one of them out.")
     if step.each is None:
@@ -287,37 +333,3 @@ def _was(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str, ...]
 def _old(step: DeclaredStep) -> list[str]:
     was = [step.was] if isinstance(step.was, str) else step.was
     return [name for name in was if isinstance(name, str)] if isinstance(was, list | tuple) else []
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _whole(option: str, value: Any, least: int, told: Subject) -> int:
-    if _is_whole(value) and value >= least:
-        return int(value)
-    told.wrong(f"{option}={as_given(value)} must be a whole number from {least}.")
-    return least
-
-
-def _seconds(option: str, value: Any, told: Subject, *, zero: bool) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and (0 < value <= SECONDS_MAX or (zero and value == 0)):
-        return float(value)
-    told.wrong(f"{option}={as_given(value)} must be seconds, {'0 or more' if zero else 'more than 0'}.")
-    return 1.0
-
-
-def _word(option: str, step: DeclaredStep, words: tuple[str, ...], told: Subject) -> str:
-    value = getattr(step, option)
-    if value in words:
-        return str(value)
-    told.wrong(f"{option}={as_given(value)} must be one of {', '.join(words)}.{did_you_mean(value, words)}")
-    return words[0]
-
-
-def _flag(option: str, value: object, told: Subject) -> bool:
-    if isinstance(value, bool):
-        return value
-    told.wrong(f"{option}={as_given(value)} must be True or False.")
-    return True

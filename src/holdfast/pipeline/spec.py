@@ -111,7 +111,7 @@ class LimitSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PipelineSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything planning needs to know of a pipeline; recorded in the journal whenever it changes."""
+    """All that planning needs to know of a pipeline; recorded in the journal whenever it changes."""
 
     name: str
     params: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ def renamed_steps(old: PipelineSpec, new: PipelineSpec) -> dict[str, str]:
 
 
 def with_names_on_record(old: PipelineSpec, new: PipelineSpec) -> PipelineSpec:
-    """`new`, whose steps go on having the names that `old` knows them by, though nobody says so any more.
+    """`new`, whose steps keep the names that `old` knows them by, even if `was` no longer says so.
 
     Digests use the oldest: a second rename that names only the first one's name, or `was` taken out again, would
     otherwise redo finished work.

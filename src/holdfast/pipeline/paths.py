@@ -1,4 +1,4 @@
-"""Which files the steps write and read: every path stays in the project, and no two tasks share one."""
+"""Checks the files that steps write and read: all stay in the project, and no two tasks write one."""
 
 from __future__ import annotations
 

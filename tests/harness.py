@@ -16,19 +16,25 @@ has imported everything. Both know the documented names of files, and nothing of
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 import holdfast
 from holdfast import CheckpointCorruptionError, EventLog, Pipeline, seals
+from holdfast.project.results import beside
 from holdfast.project.run import RunResult
+from holdfast.stores.lock import LocalLease
 
 if TYPE_CHECKING:
     from forking import Said
@@ -170,6 +176,16 @@ class Folder:
         with EventLog(self.journal(run_id), lock_path=self.state / "append.lock") as log:
             log.append(event)
 
+    @contextmanager
+    def held(self, run_id: str) -> Iterator[None]:
+        """As while an engine is at work on that run."""
+        lease = LocalLease(self.state / "engine.lock")
+        lease.hold(run_id)
+        try:
+            yield
+        finally:
+            lease.release()
+
     def ran(self) -> Counter[str]:
         """The bodies that ran since this was last asked, and how often."""
         log = self.outside / "ran"
@@ -210,16 +226,23 @@ class Harness(Folder):
         return self.project.resume(run_id, **options)
 
     def plan(self, pipeline: Pipeline | str | None = None, **options: Any) -> results.PlanResult:
-        return self.project.plan(pipeline or self.pipeline(), **options)
+        plan = self.project.plan(pipeline or self.pipeline(), **options)
+        tasks = [replace(task, reason=self._here(task.reason)) for task in plan.tasks]
+        return beside(replace(plan, tasks=tasks), plan.found)
 
     def why(self, task: str, run_id: str | None = None) -> str:
-        return "\n".join(self.project.why(task, run_id=run_id).lines)
+        return self._here("\n".join(self.project.why(task, run_id=run_id).lines))
 
     def recover(self, pipeline: Pipeline | str | None = None, **options: Any) -> results.RecoverResult:
         return self.project.recover(pipeline or self.pipeline(), **options)
 
-    def verify(self, run_id: str | None = None, **options: Any) -> results.VerifyResult:
-        return self.project.verify(run_id, **options)
+    def verify(self, run_id: str | None = None, *, pipeline: Pipeline | str | None = None) -> results.VerifyResult:
+        verified = self.project.verify(run_id, pipeline=pipeline or self.pipeline())
+        return replace(verified, findings=[replace(one, fix=self._here(one.fix)) for one in verified.findings])
+
+    def _here(self, words: str) -> str:
+        """As they are said to someone in the project's folder, who need not name it in commands."""
+        return words.replace(f" --dir {shlex.quote(str(self.root))}", "")
 
     def scan(self, pipeline: Pipeline | str | None = None, **options: Any) -> results.ScanResult:
         return self.project.scan(pipeline or self.pipeline(), **options)

@@ -261,8 +261,7 @@ def test_a_damaged_file_is_healed_from_one_in_quarantine(tmp_path: Path) -> None
     assert pipe.run(params={"topic": "kelp"}, dir=tmp_path).status == "completed"
     path.write_bytes(b"\0" * 99)
     report = Harness(tmp_path).verify(run_id)
-    fix = f"holdfast resume {run_id} --dir {tmp_path} puts it back"
-    assert [finding.fix for finding in report.findings] == [fix]
+    assert [finding.fix for finding in report.findings] == [f"holdfast resume {run_id} puts it back"]
     again = pipe.run(params={"topic": "kelp"}, dir=tmp_path)
     assert (again.status, ran, path.read_bytes()) == ("completed", ["kelp"], whole)
 

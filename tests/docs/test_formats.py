@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness import Harness
 from holdfast import Pipeline, events, state
 from holdfast.context import Context
 from holdfast.folding import FOLD_VERSION
 from holdfast.layout import ProjectLayout
-from holdfast.project.people import decide
 from holdfast.runs.history import FORMAT
 from holdfast.runs.listing import read_run
 
@@ -201,7 +201,7 @@ def test_what_is_done_and_spent_can_be_read_after_a_kill_and_a_decision(tmp_path
     for snapshot in run_dir(tmp_path).glob("checkpoint_*"):
         snapshot.unlink()
     assert pipe.run(params={"big": 10}, dir=tmp_path).status == "completed"
-    decide(ProjectLayout(tmp_path), "r1", "table", "redo")
+    Harness(tmp_path).decide("table", "redo", run_id="r1")
     journal = read_journal(path.read_bytes())
     assert "task_adopted" in [event["event"] for event in journal if event.get("step_id") == "note[a]"]
     assert set(done_tasks(journal)) == {"note[a]", "note[b]", "value"}

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from harness import Harness
 from holdfast import HoldfastError, Pipeline
 from holdfast.errors import (
     CheckpointCorruptionError,
@@ -24,7 +25,6 @@ from holdfast.errors import (
 )
 from holdfast.journal.lines import close_line
 from holdfast.journal.read import scan
-from holdfast.project import people
 from holdfast.runs import choosing
 from holdfast.runs.listing import open_project
 from holdfast.runs.traces import LOOKED_AT_MAX
@@ -189,7 +189,7 @@ def test_a_folder_that_a_kill_left_before_the_first_line_is_no_run_to_resume(tmp
     with pytest.raises(UnknownRunError, match="Nothing is on record of run second"):
         writer(calls).run(dir=tmp_path, resume="second")
     with pytest.raises(UnknownRunError, match="Nothing is on record of run second"):
-        people.note(open_project(tmp_path), "second", "hello")
+        Harness(tmp_path).note("hello", run_id="second")
     assert writer(calls).run(dir=tmp_path, run_id="second", force=True).status == "completed"
 
 
@@ -252,7 +252,7 @@ def test_newest_is_by_ordinal_not_by_clock(tmp_path: Path, monkeypatch: pytest.M
     """A clock set back ten years changes neither which run is newest nor any id."""
     import time
 
-    from holdfast.runs.listing import list_runs, open_project
+    from holdfast.runs.listing import list_runs
 
     first = writer([], overwrite=True).run(dir=tmp_path)
     real = time.time()
@@ -412,7 +412,7 @@ def test_a_gate_is_not_asked_again_when_a_task_behind_it_is_whole(tmp_path: Path
 
     waiting = pipe.run(dir=tmp_path)
     assert waiting.status == "paused"
-    people.approve(open_project(tmp_path), waiting.run_id, "ok")
+    Harness(tmp_path).approve("ok", run_id=waiting.run_id)
     assert pipe.run(dir=tmp_path).status == "completed"
     shutil.rmtree(tmp_path / ".holdfast")
     assert pipe.run(dir=tmp_path).status == "completed"

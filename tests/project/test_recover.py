@@ -190,9 +190,9 @@ def test_the_pack_of_a_lost_run_is_proved_by_the_recovery_that_finds_it(tmp_path
     pack.write_bytes(pack.read_bytes().replace(b"kelp kelp", b"kelp help", 1))
     harness = Harness(tmp_path)
     foreseen = harness.recover(pipe, dry_run=True)
-    assert "set aside" in [action.do for action in foreseen.actions if tmp_path / action.path == pack]
+    assert any("is damaged" in words for words in foreseen.remarks)
     harness.recover(pipe)
-    assert any("is damaged" in words for words in Harness(tmp_path).events("state_mended")[0]["findings"])
+    assert any("is damaged" in words for words in harness.events("state_mended")[0]["findings"])
     assert harness.recover(pipe).events == 0
 
 
@@ -289,7 +289,6 @@ def test_a_run_that_only_its_views_know_of_is_foreseen(book: Book) -> None:
     draft.rename(outline)
     foreseen, done = book.recover(dry_run=True), book.recover()
     assert foreseen.run_id
-    assert foreseen.actions
     assert foreseen.tasks == done.tasks
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -16,7 +16,6 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import with_names_on_record
 from holdfast.runs.opening import open_objects
 from holdfast.state import Accepted, RunState
-from holdfast.stores.paper import Paper, PaperObjects, PaperTree
 from holdfast.stores.protocols import Objects
 from holdfast.stores.tree import WorkTree
 from holdfast.values import decode_json
@@ -34,21 +33,14 @@ def objects_of(layout: ProjectLayout, run_id: str) -> Iterator[Objects]:
 
 
 @contextmanager
-def artifacts_of(
-    layout: ProjectLayout, run_id: str, *, paper: Paper | None = None, quick: bool = False
-) -> Iterator[Artifacts]:
-    """The files and objects as a run sees them; what is done to them is on `paper`, or not done at all."""
-    with ExitStack() as stack:
-        tree: WorkTree
-        objects: Objects
-        if paper is None:
-            tree, objects = WorkTree(layout.root, layout.tmp), stack.enter_context(objects_of(layout, run_id))
-        else:
-            tree = PaperTree(layout.root, layout.tmp, paper)
-            objects = PaperObjects(layout.objects, run_id, layout.tmp, layout.run(run_id).quarantine, paper)
-            stack.callback(objects.close)
-        stack.callback(tree.close)
-        yield Artifacts(tree, objects, quick=quick)
+def artifacts_of(layout: ProjectLayout, run_id: str, *, quick: bool = False) -> Iterator[Artifacts]:
+    """The files and objects as a run sees them."""
+    tree = WorkTree(layout.root, layout.tmp)
+    try:
+        with objects_of(layout, run_id) as objects:
+            yield Artifacts(tree, objects, quick=quick)
+    finally:
+        tree.close()
 
 
 def draw_run(layout: ProjectLayout, state: RunState) -> Picture:

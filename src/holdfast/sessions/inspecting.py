@@ -27,8 +27,8 @@ from holdfast.events import FileRecord
 from holdfast.host import Facts
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import Check, CompiledPipeline
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.nodes import Node
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.runs.choosing import Choice, Request
 from holdfast.sessions.judging import judge_for
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState

@@ -27,8 +27,8 @@ from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.nodes import Node
 from holdfast.state import COMPLETED, IN_PROGRESS, RunState, TaskState
 from holdfast.stores import disk
-from holdfast.stores.objects import ObjectStore
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.objects import LocalObjects
+from holdfast.stores.tree import LocalFiles
 from holdfast.values import digest
 
 TEXT = "what was made\n"
@@ -57,8 +57,8 @@ class Project:
         pipe.step(name="terms", each="ch", appends="terms.md")(lambda ch: "")
         self.graph = build_graph(pipe.compile().spec, {})
         tmp = root / ".holdfast" / "tmp"
-        self.tree = WorkTree(root, tmp)
-        self.objects = ObjectStore(root / ".holdfast" / "objects", "R", tmp)
+        self.tree = LocalFiles(root, tmp)
+        self.objects = LocalObjects(root / ".holdfast" / "objects", "R", tmp)
         self.artifacts = Artifacts(self.tree, self.objects)
         self.acceptance = Acceptance(Inputs(self.graph, self.state, self.artifacts, root))
         self.events: list[ev.Event] = []

@@ -9,7 +9,7 @@ import pytest
 from holdfast import Pipeline
 from holdfast.engine.commit import Committer, Entry
 from holdfast.state import RunState
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.objects import LocalObjects
 from holdfast.stores.protocols import START
 from holdfast.testing import MemoryJournal, MemoryLease
 
@@ -25,7 +25,7 @@ class Waiting(Entry):
 
 
 def committer_in(folder: Path) -> Committer:
-    objects = ObjectStore(folder / "objects", "r1", folder / "tmp")
+    objects = LocalObjects(folder / "objects", "r1", folder / "tmp")
     lease = MemoryLease()
     lease.hold("r1")
     return Committer(MemoryJournal(), objects, lease, RunState(), START)

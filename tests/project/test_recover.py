@@ -22,7 +22,7 @@ from holdfast.runs.listing import list_runs, read_picture
 from holdfast.settings import Settings
 from holdfast.stores import disk
 from holdfast.stores.lock import LocalLease
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.tree import LocalFiles
 from holdfast.views import letter
 
 
@@ -601,13 +601,13 @@ def test_of_a_lost_run_each_whole_file_is_read_once(tmp_path: Path, monkeypatch:
     written = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/n*.md"))
     shutil.rmtree(tmp_path / ".holdfast")
     seen: list[str] = []
-    read = WorkTree.read
+    read = LocalFiles.read
 
-    def counted(self: WorkTree, rel: str, limit: int | None = None) -> bytes:
+    def counted(self: LocalFiles, rel: str, limit: int | None = None) -> bytes:
         seen.append(rel)
         return read(self, rel, limit)
 
-    monkeypatch.setattr(WorkTree, "read", counted)
+    monkeypatch.setattr(LocalFiles, "read", counted)
     syncs = disk.syncs
     recovery = recover(pipe.compile(), ProjectLayout(tmp_path), Request())
     assert disk.syncs - syncs < len(written)

@@ -15,7 +15,7 @@ def tree(tmp_path: Path) -> Iterator[PaperTree]:
     for name in ("a.md", "b.md", "c.md"):
         (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "out" / name).write_text("text")
-    made = PaperTree(tmp_path, tmp_path / "tmp", Paper(tmp_path))
+    made = PaperTree(tmp_path, tmp_path / "tmp", tmp_path / "quarantine", Paper(tmp_path))
     yield made
     made.close()
 
@@ -24,8 +24,8 @@ def test_a_folder_lists_what_would_be_in_it(tree: PaperTree, tmp_path: Path) -> 
     """New names and renamed ones are there, removed ones are not, also if the same name comes back."""
     tree.remove("out/a.md")
     tree.rename("out/b.md", "out/deep/b.md")
-    tree.write("new.md", b"text", sync=False)
-    tree.write("out/a.md", b"text", sync=False)
+    tree.land(tree.stage("new.md", b"text", sync=False))
+    tree.land(tree.stage("out/a.md", b"text", sync=False))
     tree.remove("out/c.md")
     assert tree.names("out") == {"a.md"}
     assert tree.names("out/deep") == {"b.md"}
@@ -51,7 +51,7 @@ def test_listing_a_folder_does_not_look_through_all_others(
 
     monkeypatch.setattr(tree, "_new", Counting())
     for number in range(100):
-        tree.write(f"item{number}/x.md", b"text", sync=False)
+        tree.land(tree.stage(f"item{number}/x.md", b"text", sync=False))
     asked.clear()
     assert tree.names("item7") == {"x.md"}
     assert asked == ["item7/x.md"]

@@ -59,7 +59,7 @@ class Considering:
         self.board = board
         self.judge = judge
         self.attempts = attempts
-        self.remembering = Remembering(board.inputs, attempts.quarantine)
+        self.remembering = Remembering(board.inputs)
         self.concurrency = concurrency
         self.budget_usd = budget_usd
         self._is_first = True  # nothing was looked at yet, and nothing has started

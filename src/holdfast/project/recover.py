@@ -282,8 +282,8 @@ def _walk(opened: OpenRun, views: Views) -> Walker:
     """Decide about every task and act on it, in batches."""
 
     def make_judge(inputs: Inputs) -> Judge:
-        recorder = NoRecorder(opened.objects, opened.layout.tmp)
-        attempts = Attempts(inputs, opened.compiled, opened.run_layout.quarantine, recorder)
+        recorder = NoRecorder(opened.objects, opened.tree)
+        attempts = Attempts(inputs, opened.compiled, recorder)
         return opened.judge(inputs, attempts, views.done)
 
     record = opened.committer.record

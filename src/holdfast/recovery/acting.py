@@ -7,9 +7,7 @@ the files in a state from which the same decision, or a more trusting one, follo
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -46,7 +44,6 @@ class Acting:
         gathering: Gathering,
         openings: Openings,
         refusal: Checker,
-        quarantine: Path,
         *,
         may_overwrite: bool,
     ) -> None:
@@ -54,7 +51,6 @@ class Acting:
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.openings = openings
-        self.quarantine = quarantine
         self.may_overwrite = may_overwrite  # other runs' files, if objects/ has them
         self.acceptance = Acceptance(inputs, may_overwrite=may_overwrite)
         self.adopting = Adopting(inputs, self.acceptance, openings)
@@ -161,10 +157,10 @@ class Acting:
         tree, path = self.artifacts.tree, file.path
         events: list[ev.Event] = []
         if seals.is_inline(path):
-            to = tree.copy_aside(path, self.quarantine, label="seal").name
-            events.append(_aside(task, path, f"{self.quarantine.name}/{to}"))
-        elif tree.exists(seals.seal_path(path)):
-            to = tree.set_aside(seals.seal_path(path), self.quarantine)
+            to = tree.copy_aside(path, label="seal")
+            events.append(_aside(task, path, to))
+        elif tree.look(seals.seal_path(path)) is not None:
+            to = tree.set_aside(seals.seal_path(path))
             events.append(_aside(task, seals.seal_path(path), to))
         self._sealed_files.write(file, None, seal)
         return [*events, ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal", resealed=True)]
@@ -172,10 +168,7 @@ class Acting:
     def _copy_away(self, task: str, path: str, found: Look) -> list[ev.Event]:
         """As `_put_away`, of a file that stays where it is until another takes its place."""
         tree = self.artifacts.tree
-        if found.kind == look.CHANGED:
-            to = tree.copy_beside(path)
-        else:
-            to = f"{self.quarantine.name}/{tree.copy_aside(path, self.quarantine, label='damaged').name}"
+        to = tree.copy_aside(path, label="" if found.kind == look.CHANGED else "damaged")
         return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=_described(found))]
 
     def _put_away(self, task: str, path: str, found: Look, why: str = "") -> list[ev.Event]:
@@ -185,23 +178,20 @@ class Acting:
         """
         tree = self.artifacts.tree
         events = self._make_room_for_seal(task, path) if not seals.is_inline(path) else []
-        if found.kind == look.MISSING or tree.stat(path) is None:
+        if found.kind == look.MISSING or tree.look(path) is None:
             return events
         if self.may_overwrite and self.artifacts.is_spare(found, self.state.run_id):
             return events
-        if found.kind in (look.DAMAGED, look.EMPTY):
-            to = tree.set_aside(path, self.quarantine)
-        else:
-            to = tree.back_up(path)
+        to = tree.set_aside(path, beside=found.kind not in (look.DAMAGED, look.EMPTY))
         return [*events, ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=why or _described(found))]
 
     def _make_room_for_seal(self, task: str, path: str) -> list[ev.Event]:
         """Set aside what stands where the seal beside a file belongs, and is no file."""
         beside = seals.seal_path(path)
-        status = self.artifacts.tree.stat(beside)
-        if status is None or stat.S_ISREG(status.st_mode):
+        found = self.artifacts.tree.look(beside)
+        if found is None or found.is_file:
             return []
-        return [_aside(task, beside, self.artifacts.tree.set_aside(beside, self.quarantine))]
+        return [_aside(task, beside, self.artifacts.tree.set_aside(beside))]
 
     def _redo(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         events: list[ev.Event] = []
@@ -234,8 +224,9 @@ class Acting:
     def _continue(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
         """The half-finished text stays as NAME.part: what the step streams is appended to it."""
         final = next(iter(self.inputs.paths(node).values()))
-        if self.artifacts.tree.exists(final) and not self.artifacts.tree.exists(part_path(final)):
-            self.artifacts.tree.rename(final, part_path(final))
+        tree = self.artifacts.tree
+        if tree.look(final) is not None and tree.look(part_path(final)) is None:
+            tree.rename(final, part_path(final))
         return []
 
     def _ask(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:

@@ -56,7 +56,7 @@ class Judge:
         self.checker = checker
         self.living_runs = living_runs
         self.claims = claims  # task -> the view that says it was done, for a run whose record is lost
-        self.sections = SectionJudge(inputs, Remembering(inputs, quarantine), self._refusal, living_runs)
+        self.sections = SectionJudge(inputs, Remembering(inputs), self._refusal, living_runs)
         self.openings = Openings(inputs, self._refusal, living_runs)
         self._gathering = Gathering(
             inputs,
@@ -69,9 +69,7 @@ class Judge:
         )
         is_forced = not policy.adopt or bool(policy.in_the_way)
         may_overwrite = take_over and not is_forced  # --force sets aside whatever it meets
-        self._acting = Acting(
-            inputs, self._gathering, self.openings, self._refusal, quarantine, may_overwrite=may_overwrite
-        )
+        self._acting = Acting(inputs, self._gathering, self.openings, self._refusal, may_overwrite=may_overwrite)
         self._moving = Moving(inputs, self._claimed_by)
         self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
         self._wanted: set[str] = set()

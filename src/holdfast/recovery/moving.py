@@ -141,7 +141,7 @@ class Moving:
         """Whether nothing is lost if only the accepted bytes are taken along."""
         if found.kind == look.SEALED:
             return True
-        has_seal = seals.is_inline(place.path) or self.artifacts.tree.exists(seals.seal_path(place.path))
+        has_seal = seals.is_inline(place.path) or self.artifacts.tree.look(seals.seal_path(place.path))
         return found.is_whole and not has_seal  # else that seal, damaged, is kept by whoever mends it
 
     def _file(self, node: Node, key: str) -> FileRecord:
@@ -235,8 +235,8 @@ class Moving:
     # --- who has its name ----------------------------------------------------------------------------------
 
     def _set_aside(self, node: Node, path: str) -> Iterator[ev.Event]:
-        if self.artifacts.tree.exists(path):
-            to, why = self.artifacts.tree.back_up(path), "in the way of a finished file"
+        if self.artifacts.tree.look(path) is not None:
+            to, why = self.artifacts.tree.set_aside(path, beside=True), "in the way of a finished file"
             yield ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=why)
 
     def _give_way(self, path: str, due: deque[Node]) -> Iterator[ev.Event]:

@@ -72,7 +72,7 @@ class Relocating:
     def park(self, old: FileRecord, new: FileRecord) -> None:
         """Give a file, and the seal beside it, another name, whatever it holds; the seal first."""
         beside = seals.seal_path(old.path)
-        if not seals.is_inline(old.path) and self._tree.exists(beside):
+        if not seals.is_inline(old.path) and self._tree.look(beside) is not None:
             self._tree.rename(beside, seals.seal_path(new.path), sync=not old.stored)
         self._tree.rename(old.path, new.path, sync=not old.stored)
 
@@ -97,7 +97,7 @@ class Relocating:
                 record.path: found.kind == SEALED or found.is_whole,
                 seals.seal_path(record.path): self._has_seal_of(record, tasks),
             }
-        return [path for path, ours in is_ours.items() if not ours and self._tree.exists(path)]
+        return [path for path, ours in is_ours.items() if not ours and self._tree.look(path) is not None]
 
     def _has_seal_of(self, record: FileRecord, tasks: Sequence[str]) -> bool:
         """Whether the seal beside a file is there, and says what the record says."""

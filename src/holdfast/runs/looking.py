@@ -14,11 +14,10 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import with_names_on_record
-from holdfast.runs.opening import open_objects
+from holdfast.runs.opening import open_files, open_objects
 from holdfast.state import Accepted, RunState
 from holdfast.stores.paper import Paper, PaperObjects, PaperTree
-from holdfast.stores.protocols import Objects
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.protocols import Files, Objects
 from holdfast.values import decode_json
 from holdfast.views.picture import Picture, decode_spec
 
@@ -39,13 +38,14 @@ def artifacts_of(
 ) -> Iterator[Artifacts]:
     """The files and objects as a run sees them; what is done to them is on `paper`, or not done at all."""
     with ExitStack() as stack:
-        tree: WorkTree
+        tree: Files
         objects: Objects
         if paper is None:
-            tree, objects = WorkTree(layout.root, layout.tmp), stack.enter_context(objects_of(layout, run_id))
+            tree, objects = open_files(layout), stack.enter_context(objects_of(layout, run_id))
         else:
-            tree = PaperTree(layout.root, layout.tmp, paper)
-            objects = PaperObjects(layout.objects, run_id, layout.tmp, layout.run(run_id).quarantine, paper)
+            quarantine = layout.run(run_id).quarantine
+            tree = PaperTree(layout.root, layout.tmp, quarantine, paper)
+            objects = PaperObjects(layout.objects, run_id, layout.tmp, quarantine, paper)
             stack.callback(objects.close)
         stack.callback(tree.close)
         yield Artifacts(tree, objects, quick=quick)

@@ -7,20 +7,19 @@ that would be written the latest, up to a few megabytes.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import itertools
 import os
-import stat
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from holdfast.stores import asides
+from holdfast.errors import MISSING, UnreadableError
+from holdfast.stores import asides, temporaries
 from holdfast.stores.objects import LocalObjects
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.protocols import FILE, Found, Staged
+from holdfast.stores.tree import LocalFiles
 
 TIME = "TIME"
 """Stands for the moment in the name of a file that is set aside."""
@@ -100,88 +99,75 @@ class Held:
         self._size -= len(self._data.pop(name, b""))
 
 
-class PaperTree(WorkTree):
-    """A work tree that stays as it is."""
+class PaperTree(LocalFiles):
+    """Files that stay as they are."""
 
-    def __init__(self, root: Path, tmp: Path, paper: Paper) -> None:
-        super().__init__(root, tmp)
+    def __init__(self, root: Path, tmp: Path, quarantine: Path, paper: Paper) -> None:
+        super().__init__(root, tmp, quarantine)
+        self._into = quarantine
         self._paper = paper
-        self._new: dict[str, os.stat_result] = {}
+        self._new: dict[str, Found] = {}
         self._gone: set[str] = set()
         self._touched: dict[str, set[str]] = {}  # folder -> names in it that are new or gone
         self._origin: dict[str, str] = {}  # new name -> where the bytes still are
         self._held = Held()
-        self._staged: dict[str, tuple[bytes | None, os.stat_result]] = {}
+        self._staged: dict[str, bytes | None] = {}
         self._numbers = itertools.count(1)
 
-    def write(self, rel: str, data: bytes, *, sync: bool) -> os.stat_result:
-        self._paper.note(WRITE, rel)
-        status = self._appears(rel, len(data))
-        self._held.put(rel, data)
-        return status
-
-    def stage(self, rel: str, data: bytes, *, sync: bool) -> tuple[str, os.stat_result]:
-        return self._staged_as(data)
-
-    def stage_file(self, source: Path, tail: bytes, *, sync: bool) -> tuple[str, os.stat_result]:
-        return self._staged_as(None)
-
-    def _staged_as(self, data: bytes | None) -> tuple[str, os.stat_result]:
+    def stage(self, path: str, body: bytes | Path, tail: bytes = b"", *, sync: bool) -> Staged:
+        data = None if isinstance(body, Path) else body + tail
         number = next(self._numbers)
-        status = _file(-number, len(data or b""))
-        temp = f"staged-{number}"
-        self._staged[temp] = (data, status)
-        return temp, status
+        handle = f"staged-{number}"
+        self._staged[handle] = data
+        return Staged(path, handle, sync, _file(-number, len(data or b"")))
 
-    def land(self, temp: str, rel: str, *, sync: bool) -> None:
-        self._paper.note(WRITE, rel)
-        data, status = self._staged.pop(temp)
-        self._appears(rel, status.st_size)
-        self._new[rel] = status
+    def land(self, staged: Staged) -> None:
+        self._paper.note(WRITE, staged.path)
+        data = self._staged.pop(staged.handle)
+        self._appears(staged.path, staged.found.size)
+        self._new[staged.path] = staged.found
         if data is not None:
-            self._held.put(rel, data)
+            self._held.put(staged.path, data)
 
-    def discard(self, temp: str) -> None:
-        self._staged.pop(temp, None)
+    def discard(self, what: Staged | Path) -> None:
+        if isinstance(what, Staged):
+            self._staged.pop(what.handle, None)
 
-    def fresh_temp(self) -> Path:
-        return self._tmp / "paper"
+    def fresh_path(self, name: str = "") -> Path:
+        return temporaries.fresh_output(self._tmp, name or "paper")
 
-    def make_durable(self, rel: str) -> None:
+    def sync(self, path: str) -> None:
         """Nothing that anybody would see."""
 
-    def remove(self, rel: str, *, sync: bool = False) -> None:
-        if self.exists(rel):
-            self._paper.note(DELETE, rel)
-            self._vanishes(rel)
+    def remove(self, path: str, *, sync: bool = False) -> None:
+        if self.look(path) is not None:
+            self._paper.note(DELETE, path)
+            self._vanishes(path)
 
-    def rename(self, rel: str, new_rel: str, *, sync: bool = False) -> None:
-        self._paper.note(RENAME, rel, new_rel)
-        origin, held = self._origin.pop(rel, rel), self._held.get(rel)
-        self._vanishes(rel)
-        self._appears(new_rel, 0)
-        self._origin[new_rel] = origin
+    def rename(self, path: str, new: str, *, sync: bool = False) -> None:
+        self._paper.note(RENAME, path, new)
+        origin, held = self._origin.pop(path, path), self._held.get(path)
+        self._vanishes(path)
+        self._appears(new, 0)
+        self._origin[new] = origin
         if held is not None:
-            self._held.put(new_rel, held)
+            self._held.put(new, held)
 
-    def back_up(self, rel: str) -> str:
-        self._vanishes(rel)
-        return self._paper.back_up(rel)
+    def copy_aside(self, path: str, *, label: str = "") -> str:
+        if not label:
+            return self._paper.back_up(path, do=COPY)
+        return f"{self._into.name}/{self._paper.copy_aside(path, self._into, label=label).name}"
 
-    def copy_beside(self, rel: str) -> str:
-        return self._paper.back_up(rel, do=COPY)
+    def set_aside(self, path: str, *, beside: bool = False) -> str:
+        self._vanishes(path)
+        if beside:
+            return self._paper.back_up(path)
+        return f"{self._into.name}/{self._paper.set_aside(path, self._into).name}"
 
-    def copy_aside(self, rel: str, into: Path, *, label: str) -> Path:
-        return self._paper.copy_aside(rel, into, label=label)
-
-    def set_aside(self, rel: str, into: Path) -> str:
-        self._vanishes(rel)
-        return f"{into.name}/{self._paper.set_aside(rel, into).name}"
-
-    def stat(self, rel: str) -> os.stat_result | None:
-        if rel in self._gone:
+    def look(self, path: str) -> Found | None:
+        if path in self._gone:
             return None
-        return self._new.get(rel) or super().stat(rel)
+        return self._new.get(path) or super().look(path)
 
     def names(self, folder: str) -> frozenset[str]:
         prefix = f"{folder}/" if folder else ""
@@ -189,20 +175,26 @@ class PaperTree(WorkTree):
         new = frozenset(name for name in touched if prefix + name in self._new)
         return super().names(folder) - touched | new
 
-    def read(self, rel: str, limit: int | None = None) -> bytes:
-        held = self._held.get(rel)
-        return held if held is not None else super().read(self._readable(rel), limit)
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        held = self._held.get(path)
+        return held if held is not None else super().read(self._readable(path), limit)
 
-    def open_read(self, rel: str) -> int:
-        held = self._held.get(rel)
-        return _descriptor_of(held) if held is not None else super().open_read(self._readable(rel))
+    def tail(self, path: str, size: int) -> bytes:
+        held = self._held.get(path)
+        return held[-size:] if held is not None else super().tail(self._readable(path), size)
 
-    def _readable(self, rel: str) -> str:
-        if rel in self._gone:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), rel)
-        return self._origin.get(rel, rel)
+    def blocks(self, path: str | Path) -> Iterator[bytes]:
+        if isinstance(path, Path):
+            return super().blocks(path)
+        held = self._held.get(path)
+        return iter((held,)) if held is not None else super().blocks(self._readable(path))
 
-    def _appears(self, rel: str, size: int) -> os.stat_result:
+    def _readable(self, path: str) -> str:
+        if path in self._gone:
+            raise UnreadableError(path, MISSING, "it would be gone")
+        return self._origin.get(path, path)
+
+    def _appears(self, rel: str, size: int) -> Found:
         self._touch(rel)
         self._gone.discard(rel)
         self._origin.pop(rel, None)
@@ -221,17 +213,9 @@ class PaperTree(WorkTree):
         self._touched.setdefault(folder, set()).add(name)
 
 
-def _file(number: int, size: int) -> os.stat_result:
+def _file(number: int, size: int) -> Found:
     """What a new file looks like; `number` is in place of the inode: each writing gives another file."""
-    fields = (stat.S_IFREG | 0o644, number, 0, 1, 0, 0, size, 0, 0, 0)
-    return os.stat_result(fields, {"st_mtime_ns": 0, "st_ctime_ns": 0})
-
-
-def _descriptor_of(data: bytes) -> int:
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.seek(0)
-        return os.dup(file.fileno())
+    return Found(FILE, size, f"{number}.{size}")
 
 
 class PaperObjects(LocalObjects):

@@ -1,11 +1,14 @@
-"""What can be decided about a task: the words in which `plan`, the engine and recovery speak of it."""
+"""What can be decided about a task, and done: the words in which `plan`, the engine and recovery speak of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
+from holdfast import events as ev
 from holdfast.artifacts.looks import Look
 
 TRUST = "trust"  # finished, intact, made from the inputs that are there now
@@ -117,3 +120,35 @@ PERHAPS = "perhaps"
 
 def public_action(action: str) -> str:
     return PUBLIC.get(action, action)
+
+
+# --- actions ---------------------------------------------------------------------------------------------
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One line of what a dry run lists; paths are relative to the project."""
+
+    do: str
+    path: str
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What an action would record, and how files would look after it."""
+
+    events: Sequence[ev.Event] = ()
+    looks: Mapping[str, Look] = field(default_factory=dict)
+    steps: Sequence[Step] = ()
+
+
+class Action(ABC):
+    """One thing that is done about a task."""
+
+    @abstractmethod
+    def foretell(self) -> Foretold:
+        """What it would do. Touches nothing."""
+
+    @abstractmethod
+    def perform(self) -> Iterable[ev.Event]:
+        """Do it; gives the events that record it, each to be recorded at once."""

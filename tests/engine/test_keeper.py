@@ -14,8 +14,8 @@ from holdfast import Pipeline
 from holdfast import events as ev
 from holdfast.engine import keeper as keeper_module
 from holdfast.engine.commit import Committer, Recorded
-from holdfast.engine.considering import Considering
 from holdfast.engine.keeper import Keeper
+from holdfast.engine.starting import StartingPass
 from holdfast.errors import StorageError
 from holdfast.layout import ProjectLayout
 from holdfast.runs.history import decode_state
@@ -116,7 +116,7 @@ def test_what_a_batch_that_failed_has_left_in_the_state_is_not_kept(
     """It was folded and never written: neither a snapshot nor a view may say that it happened."""
     monkeypatch.setattr(keeper_module, "PAUSE_S", 0.01)
     monkeypatch.setattr(keeper_module, "SNAPSHOT_EVENTS_MIN", 1)
-    advance, exclusively, keeper_waits = Considering.advance, Committer.exclusively, threading.Event()
+    advance, exclusively, keeper_waits = StartingPass.advance, Committer.exclusively, threading.Event()
     pipe = Pipeline("p")
 
     @pipe.step
@@ -127,11 +127,11 @@ def test_what_a_batch_that_failed_has_left_in_the_state_is_not_kept(
     def second(first: int) -> int:
         return first
 
-    def failing_advance(considering: Considering) -> None:
-        if considering.board.state.task("second").status == COMPLETED:
+    def failing_advance(passing: StartingPass) -> None:
+        if passing.board.state.task("second").status == COMPLETED:
             assert keeper_waits.wait(30)
             raise OSError(errno.EIO, "Input/output error")
-        advance(considering)
+        advance(passing)
 
     def noting(committer: Committer, look: Callable[[], Any]) -> Any:
         if threading.current_thread().name not in ("holdfast-keeper", "holdfast-beside"):
@@ -142,7 +142,7 @@ def test_what_a_batch_that_failed_has_left_in_the_state_is_not_kept(
         finally:
             keeper_waits.clear()
 
-    monkeypatch.setattr(Considering, "advance", failing_advance)
+    monkeypatch.setattr(StartingPass, "advance", failing_advance)
     monkeypatch.setattr(Committer, "exclusively", noting)
     assert isinstance(in_thread(lambda: pipe.run(dir=tmp_path)), StorageError)
     run = ProjectLayout(tmp_path).run(journal_of(tmp_path).parent.name)

@@ -201,7 +201,7 @@ def test_the_pack_of_a_lost_run_is_proved_by_the_recovery_that_finds_it(tmp_path
     pack.write_bytes(pack.read_bytes().replace(b"kelp kelp", b"kelp help", 1))
     compiled, layout = pipe.compile(), ProjectLayout(tmp_path)
     foreseen = recover(compiled, layout, Request(), dry_run=True)
-    assert "set aside" in [action.do for action in foreseen.actions if tmp_path / action.path == pack]
+    assert any("is damaged" in words for words in foreseen.remarks)
     recover(compiled, layout, Request())
     assert any("is damaged" in words for words in events_of(tmp_path, "state_mended")[0]["findings"])
     assert recover(compiled, layout, Request()).recorded == 0
@@ -299,7 +299,6 @@ def test_a_run_that_only_its_views_know_of_is_foreseen(book: Book) -> None:
     draft.rename(outline)
     foreseen, done = book.recover(dry_run=True), book.recover()
     assert foreseen.found_anything
-    assert foreseen.actions
     assert foreseen.tasks == done.tasks
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from holdfast.engine.commit import Committer, Entry
 from holdfast.sessions.session import OpenRun
 from holdfast.state import RunState
-from holdfast.stores.objects import ObjectStore
+from holdfast.stores.objects import LocalObjects
 from holdfast.stores.protocols import START
 from holdfast.testing import MemoryJournal, MemoryLease
 
@@ -29,7 +29,7 @@ class Noted(Entry):
 
 def test_an_entry_is_recorded_when_record_returns_also_if_another_thread_commits(tmp_path: Path) -> None:
     """While views are drawn, the committer is taken: the entry is waited for, not left for later."""
-    objects = ObjectStore(tmp_path / "objects", "r", tmp_path / "tmp")
+    objects = LocalObjects(tmp_path / "objects", "r", tmp_path / "tmp")
     lease = MemoryLease()
     lease.hold("r")
     committer = Committer(MemoryJournal(), objects, lease, RunState(), START)

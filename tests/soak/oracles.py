@@ -10,16 +10,10 @@ from forking import Said
 from .artifacts import check_artifacts
 from .pages import check_views
 from .spending import check_cost, check_payments, check_runs
-from .world import BrokenError, World
+from .world import VIEWS, BrokenError, World
 
-FILES = {
-    "keep": ("to",),
-    "set aside": ("path", "to"),
-    "copy": ("to",),
-    "cut": ("path", "to"),
-    "rename": ("path", "to"),
-}
-"""Which of the two names an action of a dry run changes; of those not named here, `path`."""
+CERTAIN = ("set aside", "put back", "move", "seal anew")
+"""What a dry run lists and then certainly changes a file; what is adopted may stay as it is."""
 ANSWERS_MAX = 25
 
 
@@ -46,7 +40,7 @@ def is_fair_refusal(world: World, said: Said) -> bool:
 
 
 def check_recover(world: World) -> None:
-    """`--dry-run` prints exactly what would be done; a second `recover` does nothing."""
+    """`--dry-run` says of each task and its files what is then done; a second `recover` does nothing."""
     before = world.entries()
     words = ["recover", "soak.py", "--json", *(world.param_words() if world.has_others else [])]
     foreseen = world(*words, "--dry-run")
@@ -62,13 +56,13 @@ def check_recover(world: World) -> None:
     if planned["tasks"] != carried_out["tasks"]:
         differ = [pair for pair in zip(planned["tasks"], carried_out["tasks"], strict=False) if pair[0] != pair[1]]
         raise BrokenError(f"planned and done differ: {differ}")
-    listed = {timeless(one[key]) for one in planned["actions"] for key in FILES.get(one["do"], ("path",))}
-    listed = {name for name in listed if name in before or not is_passing(name)}
     after = world.entries()
-    changed = {timeless(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-    if listed != changed:
+    names = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    changed = {file_of(name) for name in names if is_of_a_task(name)}
+    listed, certain = listed_in(planned["actions"]), listed_in(planned["actions"], CERTAIN)
+    if not certain <= changed <= listed:
         raise BrokenError(
-            f"foreseen only: {listed - changed}, done only: {changed - listed}; {planned['actions']}"
+            f"foreseen only: {certain - changed}, done only: {changed - listed}; {planned['actions']}"
         )
     if planned["run_id"] is None:
         return
@@ -88,13 +82,22 @@ def are_items_guessed(world: World) -> bool:
     return is_open and ["lost", "record"] in world.log()
 
 
-def is_passing(name: str) -> bool:
-    """Whether a file is parked under this name while others take its place: it comes, and goes."""
-    return name.rpartition("/")[2].startswith(".moving-")
+def is_of_a_task(name: str) -> bool:
+    """Whether it is no view, nothing of our own, and nothing that was kept of a file or is parked for a moment."""
+    last = name.rpartition("/")[2]
+    return not (name.startswith((".holdfast", *VIEWS)) or ".bak." in last or last.startswith(".moving-"))
 
 
-def timeless(name: str) -> str:
-    return re.sub(r"\.\d{8}T\d{6}Z(\.\d+)?", ".TIME", name)
+def file_of(name: str) -> str:
+    """The file that a seal, or a stream, beside it belongs to."""
+    return name.removesuffix(".seal").removesuffix(".part")
+
+
+def listed_in(actions: list[dict[str, str]], kinds: tuple[str, ...] = ()) -> set[str]:
+    """The files of tasks that a dry run names in actions of these kinds, or of any."""
+    chosen = [one for one in actions if not kinds or one["do"] in kinds]
+    names = {name for one in chosen for name in (one["path"], one["to"]) if name}
+    return {file_of(name) for name in names if is_of_a_task(name)}
 
 
 def check_plan(world: World) -> None:

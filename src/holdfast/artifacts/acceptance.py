@@ -311,6 +311,10 @@ class Acceptance:
         yield from self._clear_streams(offer)
         yield event_of(offer)
 
+    def foretell(self, offer: Offer) -> ev.Event:
+        """The event that would accept an offer, for which nothing needs to be staged yet."""
+        return event_of(offer)
+
     def withdraw(self, offer: Offer) -> None:
         """Remove what is staged of an offer that does not land. What it gave stays in objects/."""
         self.sealed_files.discard(offer.staged)
@@ -333,12 +337,13 @@ class Acceptance:
             raise OvertakenError(f"what {offer.task} is made from has changed since it was begun")
 
     def _make_room(self, offer: Offer) -> Iterator[ev.Event]:
+        """Set aside what stands in the way; an empty file, too, if it has come there while a step ran."""
         landing = {one.path for one in offer.staged}
         for file in offer.files:
             if file.kind == UNWRITTEN:
                 yield from self._obstacles.copy_section(offer.task, file.path)
             elif file.path in landing:
-                yield from self._obstacles.set_aside(offer.task, offer.names, file)
+                yield from self._obstacles.set_aside(offer.task, offer.names, file, also_empty=offer.by == BODY)
 
     def _draw_sections(self, offer: Offer) -> None:
         """Give an edited section a seal over what the person wrote; nothing else in the file moves."""

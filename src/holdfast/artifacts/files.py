@@ -47,6 +47,7 @@ class Files:
         self.quick = quick
         self.unread: set[str] = set()  # the files that were believed so
         self.has_large = False  # whether any file was met that consumers read themselves
+        self.foretold: dict[str, Look] = {}  # how files would look after what a dry run has foretold
         self._proved: dict[str, str] = {}  # the marks of large files that were read in full, and are whole
 
     def look(self, path: str, tasks: Sequence[str], marker: str | None, *, limit: int | None = None) -> Look:
@@ -54,6 +55,8 @@ class Files:
 
         What has more bytes than `limit` is damaged, and is not read.
         """
+        if path in self.foretold:
+            return self.foretold[path]
         try:
             data = self.tree.read(path, limit)
         except UnreadableError as error:
@@ -81,6 +84,9 @@ class Files:
 
     def seal_beside(self, path: str, sha: str = "") -> Seal | None:
         """The seal beside a file; of two, the one of these bytes: the file was about to be replaced."""
+        for known in (path, seals.seal_path(path)):
+            if known in self.foretold:
+                return self.foretold[known].seal
         try:
             lines = self.tree.read(seals.seal_path(path), _SEALS_MAX).strip().splitlines()
             found = [seals.read_seal(line) for line in lines] if 0 < len(lines) <= 2 else [None]
@@ -90,6 +96,10 @@ class Files:
         except UnreadableError:
             return None
 
+    def exists(self, path: str) -> bool:
+        """Whether there is anything at this path."""
+        return self.foretold[path].kind != MISSING if path in self.foretold else self.tree.look(path) is not None
+
     def check(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
         if record.kind in (SECTION, UNWRITTEN):
@@ -97,7 +107,7 @@ class Files:
         self.has_large = self.has_large or record.kind == "path"
         if self.quick and self._is_untouched(record):
             return Look(SEALED)
-        if record.kind == "path":
+        if record.kind == "path" and record.path not in self.foretold:
             return self._check_large(record, tasks)
         return self._check_small(record, tasks)
 
@@ -126,7 +136,7 @@ class Files:
 
     def is_touched(self, record: FileRecord) -> bool:
         """Whether somebody has touched the file since it was written here, as far as its mark can say."""
-        if not record.mark:
+        if not record.mark or record.path in self.foretold:
             return False
         try:
             found = self.tree.look(record.path)
@@ -136,6 +146,8 @@ class Files:
 
     def is_still(self, record: FileRecord) -> bool:
         """Whether a large file is what was accepted; it is read only if somebody has touched it, and once."""
+        if record.path in self.foretold:
+            return self.foretold[record.path].kind == SEALED
         try:
             found = self.tree.look(record.path)
             mark = found.mark if found is not None else ""

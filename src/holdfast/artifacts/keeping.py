@@ -56,6 +56,16 @@ class Artifacts:
             else self.objects.get(record.sha256) is not None
         )
 
+    def can_be_kept(self, record: FileRecord) -> bool:
+        """Whether a lost copy can be made from the file: what was accepted stands there, whatever is below."""
+        if not record.stored or record.kind == "path":
+            return False
+        try:
+            self.body(record)
+        except LostValueError:
+            return False
+        return True
+
     # --- loading -------------------------------------------------------------------------------------------
 
     def load(self, accepted: Accepted) -> Any:

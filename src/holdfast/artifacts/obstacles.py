@@ -28,15 +28,20 @@ class Obstacles:
         self._state = inputs.state
         self._may_overwrite = may_overwrite  # other runs' files, if objects/ has them
 
-    def set_aside(self, task: str, names: Sequence[str], file: FileRecord) -> Iterator[ev.Event]:
-        """Set aside whatever stands in the place of a file, if there is anything in it that nothing else has."""
+    def set_aside(
+        self, task: str, names: Sequence[str], file: FileRecord, *, also_empty: bool
+    ) -> Iterator[ev.Event]:
+        """Set aside what stands in the place of a file and nothing else has; `also_empty`, if nothing is in it."""
         found = self._artifacts.tree.look(file.path)
-        if found is None or (found.is_file and not found.size):
+        if found is None:
+            return
+        is_empty = found.is_file and not found.size
+        if is_empty and not also_empty:
             return
         own = self._own_files(task).get(file.path)
         if self._is_known(names, own) or self._holds(file) or self._is_spare(names, file.path):
             return
-        reason = _why(own)
+        reason = "empty" if is_empty else _why(own)
         to = self._artifacts.tree.set_aside(file.path, beside=True)
         yield ev.ArtifactSetAside(step_id=task, path=file.path, to=to, reason=reason)
 

@@ -17,9 +17,8 @@ from holdfast.streams import stdout_kept
 from holdfast.wording import addressed, counted
 
 if TYPE_CHECKING:
-    from holdfast.decisions import Planned
+    from holdfast.decisions import Planned, Step
     from holdfast.project.recover import Recovery
-    from holdfast.stores.paper import Action
 
 # What needs attention first; what is merely trusted last.
 _DONE = {
@@ -125,11 +124,11 @@ def _line(task: Planned) -> str:
     return f"  {task.id}: {task.reason}{by}"
 
 
-def _actions(actions: Sequence[Action]) -> Iterator[str]:
-    """Every change on the disk, in order; many of one kind are one counted line, where the first stands."""
+def _actions(actions: Sequence[Step]) -> Iterator[str]:
+    """What is done to the files of tasks, in order; many of one kind are one counted line."""
     if not actions:
         return
-    yield "On the disk, in this order (TIME stands for the moment):"
+    yield "To the files, in this order (TIME stands for the moment):"
     alike = Counter(_kind(action) for action in dict.fromkeys(actions))
     told: set[tuple[str, str, str]] = set()
     for action in dict.fromkeys(actions):
@@ -141,11 +140,9 @@ def _actions(actions: Sequence[Action]) -> Iterator[str]:
             yield f"  {do} {alike[kind]} files" + (f" of {folder}" if folder else "") + (f" -> {to}" if to else "")
 
 
-def _kind(action: Action) -> tuple[str, str, str]:
+def _kind(action: Step) -> tuple[str, str, str]:
     """What is done alike: to the files of one folder, or into one place."""
     folder, to = action.path.rpartition("/")[0], action.to
-    if action.do == "keep":
-        return action.do, "", to
     return action.do, folder, to and f"{to.rpartition('/')[0]}/"
 
 

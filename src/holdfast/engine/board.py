@@ -30,7 +30,7 @@ class Asking(msgspec.Struct, eq=False):
 
 
 class Board:
-    """Shared by those who decide (considering), those who record (outcomes) and the runner."""
+    """Shared by those who decide (starting), those who record (outcomes) and the runner."""
 
     def __init__(self, inputs: Inputs, compiled: CompiledPipeline, committer: Committer) -> None:
         self.inputs = inputs

@@ -8,8 +8,8 @@ from holdfast import events as ev
 from holdfast.engine.attempt import Attempt, Verdict
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.commit import Entry
-from holdfast.engine.considering import Considering
 from holdfast.engine.outcomes import Outcomes
+from holdfast.engine.starting import StartingPass
 from holdfast.executors.protocol import Outcome
 from holdfast.state import COMPLETED
 
@@ -21,13 +21,13 @@ class Nudge(Entry):
 class Heard(Entry):
     """What somebody wants, noticed by this process itself: recorded, and acted on as if another had done so."""
 
-    def __init__(self, considering: Considering, events: Sequence[ev.Event]) -> None:
-        self.considering, self.events = considering, events
+    def __init__(self, passing: StartingPass, events: Sequence[ev.Event]) -> None:
+        self.passing, self.events = passing, events
 
     def apply(self) -> None:
         for event in self.events:
-            self.considering.board.committer.record(event)
-            self.considering.heard(event)
+            self.passing.board.committer.record(event)
+            self.passing.heard(event)
 
 
 class Unjudged(Entry):
@@ -115,11 +115,11 @@ class CutOff(Entry):
 class Answered(Entry):
     """What a phase's checklist said."""
 
-    def __init__(self, considering: Considering, asking: Asking) -> None:
-        self.considering, self.asking = considering, asking
+    def __init__(self, passing: StartingPass, asking: Asking) -> None:
+        self.passing, self.asking = passing, asking
 
     def apply(self) -> None:
-        self.considering.answered(self.asking)
+        self.passing.answered(self.asking)
 
 
 class Unasked(Entry):

@@ -2,7 +2,7 @@
 
 run                  the caller's thread: nudges the first batch, then sleeps until nothing is left to do, and
                      looks now and then whether another process has recorded something
-Considering          inside every commit: what may start (considering.py)
+StartingPass         inside every commit: what may start (starting.py)
 _make_ready          while the disk takes a batch: prepare what it starts, if that is a single attempt
 _deliver             once a batch is durable: begin what it started, tell the observers
 Bodies               threads prepare calls and submit them, judge what came of them, and commit (bodies.py)
@@ -20,13 +20,14 @@ import msgspec
 from holdfast import clock
 from holdfast import events as ev
 from holdfast.engine import entries
+from holdfast.engine.advance import Judge
 from holdfast.engine.attempt import Attempt, Attempts
 from holdfast.engine.board import Asking, Board
 from holdfast.engine.bodies import Bodies
 from holdfast.engine.commit import Recorded
-from holdfast.engine.considering import Considering, Judge
 from holdfast.engine.outcomes import Outcomes
 from holdfast.engine.standing import standing
+from holdfast.engine.starting import StartingPass
 from holdfast.errors import StorageError
 from holdfast.pipeline.graph import Graph
 from holdfast.state import IN_PROGRESS
@@ -65,15 +66,15 @@ class Runner:
         self._budget_usd = limits.budget_usd
         self._grace_s = limits.grace_s
         self._outcomes = Outcomes(board, attempts.acceptance)
-        self._considering = considering = Considering(
+        self._pass = passing = StartingPass(
             board, judge, attempts, concurrency=limits.concurrency, budget_usd=limits.budget_usd
         )
         self.bodies = Bodies(board, attempts, self._outcomes, width=limits.concurrency, reference=reference)
         # SimpleQueue.put may be called from a signal handler; an Event may not.
         self._bell: SimpleQueue[None] = SimpleQueue()
         board.on_halt = lambda: self._bell.put(None)
-        self.committer.on_batch = considering.advance
-        self.committer.on_foreign = considering.heard
+        self.committer.on_batch = passing.advance
+        self.committer.on_foreign = passing.heard
         self.committer.on_written = self._make_ready
         self.committer.on_durable = self._deliver
 
@@ -85,7 +86,7 @@ class Runner:
 
     def hear(self, events: Sequence[ev.Event]) -> None:
         """Record what somebody wants while the run goes on, and act on it."""
-        self.committer.commit(entries.Heard(self._considering, events))
+        self.committer.commit(entries.Heard(self._pass, events))
 
     def run(self) -> str:
         """Work until nothing more can be done; gives the run's status. Raises what the disk or a lock said.
@@ -218,9 +219,9 @@ class Runner:
 
     def _ask(self, asking: Asking) -> None:
         try:
-            asking.reasons = self._considering.checklist(asking.phase)
+            asking.reasons = self._pass.checklist(asking.phase)
             self.bodies.threads.almost_done()
-            self.committer.commit(entries.Answered(self._considering, asking))
+            self.committer.commit(entries.Answered(self._pass, asking))
         except (OSError, StorageError) as error:
             self.board.halt(error, "read an input")
             self.committer.commit(entries.Unasked(self.board, asking))

@@ -32,7 +32,7 @@ class Survey:
         action = public_action(decision.action)
         if was_completed or decision.action in (decisions.ADOPT, decisions.HEAL, decisions.ASK):
             self._counts[action] += 1
-        if was_completed and action in decisions.AGAIN:
+        if was_completed and action in decisions.RUNS:
             self._again.append(node)
         if decision.action == decisions.ASK:
             self._asked.append(node)

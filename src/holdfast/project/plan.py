@@ -14,6 +14,7 @@ from holdfast.decisions import Planned
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import all_before
 from holdfast.pipeline.nodes import called_now
 from holdfast.pipeline.spec import PipelineSpec, StepSpec, renamed_steps
 from holdfast.recovery.sources import NO_VIEWS, read_views
@@ -21,8 +22,7 @@ from holdfast.runs.choosing import Choice, Request, choose
 from holdfast.runs.listing import holder_of, read_run
 from holdfast.runs.looking import as_recorded
 from holdfast.sessions.editing import foreseen_wishes, lost_wishes, turned_back
-from holdfast.sessions.mending import mend_objects
-from holdfast.sessions.setting_out import looking
+from holdfast.sessions.plan_pass import looking
 from holdfast.settings import Settings
 from holdfast.state import IN_PROGRESS, RunState
 from holdfast.values import is_same
@@ -81,20 +81,19 @@ def make_plan(
     state.rebuilt = state.rebuilt or is_lost
     state.budget_usd = choice.budget_usd if state.budget_usd is None else state.budget_usd
     views = read_views(layout, compiled.spec, choice.run_id) if state.rebuilt else NO_VIEWS
-    with looking(compiled.spec, layout, state, request, compiled, views) as walker:
-        mend_objects(walker.inputs.artifacts, state, prove=not request.quick)
-        walker.go()
-        walker.foresee_edits()
-        walker.notes.tell_running(running)
+    with looking(compiled.spec, layout, state, request, compiled, views) as passed:
+        passed.go()
+        passed.foresee_edits()
+        passed.report.tell_running(running)
         if state.rebuilt:
-            walker.notes.send_back(turned_back(lost_wishes(layout, compiled.spec, state, views)))
+            passed.report.send_back(turned_back(lost_wishes(layout, compiled.spec, state, views)))
         return Plan(
             None if choice.is_new and not choice.found_again else choice.run_id,
-            list(walker.planned.values()),
-            walker.orphans(),
+            list(passed.planned.values()),
+            passed.orphans(),
             changes,
-            walker.open_fans(),
-            walker.open_gates(),
+            passed.open_fans(),
+            passed.open_gates(),
             state.cost_usd,
             state.budget_usd if request.settings.budget_usd is None else request.settings.budget_usd,
             is_lost,
@@ -147,16 +146,16 @@ def explain(
     for wish in foreseen_wishes(layout, spec, state):
         fold(state, wish, state.seq, clock.now())
     running = _begun(state) if holder_of(layout, state.run_id) is not None else []
-    with looking(spec, layout, state, Request(settings=settings or Settings())) as walker:
-        mend_objects(walker.inputs.artifacts, state, prove=True)
-        walker.go()
-        walker.notes.tell_running(running)
-        needs = [replace(need, command=typed(need.command)) for need in needs_of(walker.state, spec)]
-        now = called_now(task, spec, walker.graph.nodes)
+    with looking(spec, layout, state, Request(settings=settings or Settings())) as passed:
+        now = called_now(task, spec, passed.graph.nodes)
+        node = passed.graph.nodes.get(now)
+        passed.go(all_before(passed.graph, node) if node is not None else ())
+        passed.report.tell_running(running)
+        needs = [replace(need, command=typed(need.command)) for need in needs_of(passed.state, spec)]
         renamed = [f"{task} is now called {now}"] if now != task else []
-        planned = walker.planned.get(now)
+        planned = passed.planned.get(now)
         planned = planned and replace(planned, reason=typed(planned.reason))
-        return renamed + tell(now, walker.state, walker.graph, planned, needs)
+        return renamed + tell(now, passed.state, passed.graph, planned, needs)
 
 
 def _changes(

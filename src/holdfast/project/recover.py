@@ -1,11 +1,11 @@
 """Rebuild a run from whatever evidence is left: journal, snapshots, views, files. What `recover` does.
 
 recover          find the run, go through all its tasks, act, record, refresh the views
-rebuild          the same walk, for `run` and `resume` of a run whose record was lost
+rebuild          the same pass, for `run` and `resume` of a run whose record was lost
 
 Crash story. Recovery only appends events; a doubtful file is set aside before the event that says so. Killed at
-any point, the next recovery (or run) walks again from the start: what is on record by then is trusted, the rest is
-decided anew from the files as they are. Only the last event, `recovered`, says that the walk was finished. A
+any point, the next recovery (or run) begins again: what is on record by then is trusted, the rest is
+decided anew from the files as they are. Only the last event, `recovered`, says that the pass was finished. A
 second recovery finds nothing to do, and records nothing.
 """
 
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from holdfast import clock, decisions
 from holdfast import events as ev
 from holdfast.artifacts.inputs import Inputs
-from holdfast.decisions import Planned
+from holdfast.decisions import Planned, Step
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.commit import Entry
 from holdfast.engine.drawing import draw, draw_graph
@@ -32,21 +32,21 @@ from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.spec import renamed_steps
-from holdfast.project.foresee import Foresight
 from holdfast.recovery.disagreeing import Disagreement, disagreements
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import path_values
 from holdfast.recovery.sources import Views, read_letter, read_views
 from holdfast.recovery.strangers import Strangers
 from holdfast.runs.choosing import Choice, Request, choose
-from holdfast.runs.listing import list_runs, run_ids
+from holdfast.runs.history import damage_before
+from holdfast.runs.listing import list_runs, read_run, refuse_strange_run, run_ids
 from holdfast.runs.looking import as_recorded, loading
 from holdfast.sessions.editing import foreseen_wishes, kept_events, lost_wishes, turned_back, wanted
+from holdfast.sessions.plan_pass import PlanPass, looking, pass_over
 from holdfast.sessions.session import OpenRun, copied, encoded_spec, locked, make_folders
-from holdfast.sessions.setting_out import looking, make_walker
-from holdfast.sessions.walking import Walker
+from holdfast.snapshots import snapshots
 from holdfast.state import COMPLETED, IN_PROGRESS, PAUSED, WAITS_FOR_PERSON, RunState
-from holdfast.stores.paper import Action
+from holdfast.stores import readable
 from holdfast.views.picture import decode_spec, needs_of
 from holdfast.views.shelf import ViewShelf
 from holdfast.views.soundness import note_on_todos
@@ -73,7 +73,7 @@ class Recovery(msgspec.Struct, frozen=True):
     kept: list[str] = []  # views that stood in the way, and where they are now
     recorded: int = 0  # events
     is_complete: bool = False  # after it; nothing is left to do
-    actions: list[Action] = []  # of a dry run: every change on the disk, in order
+    actions: list[Step] = []  # of a dry run: what would be done to the files of tasks, in that order
     not_up_to_date: str = ""  # the view that could not be written, and why
 
     @property
@@ -136,14 +136,14 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
         opened.say((), durable=False)  # what the run begins with is in the inbox
         views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
         before = _statuses(opened.state)
-        walker = _walk(opened, views)
-        wishes = _lost_wishes(opened.layout, walker, views)
-        found = list(disagreements(walker.planned, before, views, turned_back(wishes)))
+        passed = _go_over(opened, views)
+        wishes = _lost_wishes(opened.layout, passed, views)
+        found = list(disagreements(passed.planned, before, views, turned_back(wishes)))
         copies = shelf.copy_pages(_telling_more(opened.layout, found))
-        opened.say([*wishes, *_notes(_elsewhere(walker)), _recovered(walker, found)], durable=True)
+        opened.say([*wishes, *_notes(_elsewhere(passed)), _recovered(passed, found)], durable=True)
         _keep_pages(opened, shelf, copies)
         # At once: as long as a page counts lines of the lost journal, nobody could tell what an edit of it means.
-        opened.say(_refresh_views(opened, walker, shelf), durable=False)
+        opened.say(_refresh_views(opened, passed, shelf), durable=False)
     finally:
         committer.on_batch = advance
 
@@ -152,10 +152,8 @@ def rebuild(opened: OpenRun, shelf: ViewShelf) -> None:
 
 
 def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request, choice: Choice) -> Recovery:
-    """What `_carry_out` would do, in a state of its own and on paper."""
-    foresight = Foresight(layout, choice.run_id)
-    history = foresight.open_record(quick=request.quick)
-    state, damage = (history.state, foresight.damage) if history is not None else (RunState(), [])
+    """What `_carry_out` would do about the tasks, in a state of its own."""
+    state, damage = _read(layout, choice.run_id, quick=request.quick)
     compiled = as_recorded(compiled, state)
     history_end = state.seq
     wishes = foreseen_wishes(layout, compiled.spec, state)
@@ -167,17 +165,23 @@ def _foresee(compiled: CompiledPipeline, layout: ProjectLayout, request: Request
         fold(state, event, state.seq, clock.now())
     views = read_views(layout, compiled.spec, choice.run_id)
     told = views if state.rebuilt else views.newer_than(history_end)
-    with looking(compiled.spec, layout, state, request, compiled, views, foresight.paper) as walker:
-        foresight.mend_objects(walker.inputs.artifacts, state, prove=not request.quick)
-        foresight.begin([*opening, *wishes])
-        walker.go()
-        remarks = [*damage, *_elsewhere(walker).values()]
-        wishes += _lost_wishes(layout, walker, views)
-        report = _report(choice, walker, told, before, remarks, turned_back(wishes))
-        kept = _telling_more(layout, report.disagreements) if state.rebuilt else ()
-        foresight.end(state, walker.recorded, request.settings.snapshots, kept)
-    # Where there is nothing to recover, no run is begun.
-    return replace(report, actions=foresight.actions(state)) if report.found_anything else report
+    with looking(compiled.spec, layout, state, request, compiled, views) as passed:
+        passed.go()
+        remarks = [*damage, *passed.inputs.artifacts.objects.damage, *_elsewhere(passed).values()]
+        wishes += _lost_wishes(layout, passed, views)
+        report = _report(choice, passed, told, before, remarks, turned_back(wishes))
+        return replace(report, actions=list(dict.fromkeys(passed.steps)))
+
+
+def _read(layout: ProjectLayout, run_id: str, *, quick: bool) -> tuple[RunState, list[str]]:
+    """The run as it is on record, if it is; and what is damaged of it."""
+    run = layout.run(run_id)
+    refuse_strange_run(layout, run_id)
+    if not (readable.is_there(run.journal) or snapshots(run.dir)):
+        return RunState(), []
+    history = read_run(layout, run_id, must_begin=False)
+    before = [] if quick else damage_before(run, history)
+    return history.state, [*history.damage, *history.journal_damage, *before]
 
 
 def _opening(compiled: CompiledPipeline, choice: Choice, state: RunState) -> Iterator[ev.Event]:
@@ -206,26 +210,26 @@ def _carry_out(opened: OpenRun) -> Recovery:
     before = _statuses(state)
     opened.say([*wishes, *opened.told()], durable=False)
     views = read_views(opened.layout, opened.compiled.spec, opened.choice.run_id)
-    walker = _walk(opened, views)
+    passed = _go_over(opened, views)
     told = views if state.rebuilt else views.newer_than(begun)
-    elsewhere = _elsewhere(walker)
+    elsewhere = _elsewhere(passed)
     remarks = [*opened.damage, *elsewhere.values()]
-    lost = _lost_wishes(opened.layout, walker, views)
-    report = _report(opened.choice, walker, told, before, remarks, turned_back([*wishes, *lost]))
+    lost = _lost_wishes(opened.layout, passed, views)
+    report = _report(opened.choice, passed, told, before, remarks, turned_back([*wishes, *lost]))
     kept: list[ev.ArtifactSetAside] = []
     has_news = committer.position.seq > begun or state.rebuilt
     if has_news:
         copies = shelf.copy_pages(_telling_more(opened.layout, report.disagreements)) if state.rebuilt else {}
-        notes = [*lost, *_notes(elsewhere), _recovered(walker, report.disagreements)]
-        opened.say([*notes, *_stopped(opened, walker)], durable=bool(copies))
+        notes = [*lost, *_notes(elsewhere), _recovered(passed, report.disagreements)]
+        opened.say([*notes, *_stopped(opened, passed)], durable=bool(copies))
         kept = _keep_pages(opened, shelf, copies)
     with opened.snapshot_beside() if has_news else nullcontext():
         shown = state.seq
-        moved = _refresh_views(opened, walker, shelf)
+        moved = _refresh_views(opened, passed, shelf)
     if moved:
         opened.say(moved, durable=False)
     if state.seq > shown:
-        _refresh_views(opened, walker, shelf)  # no view is older than the journal after a recovery
+        _refresh_views(opened, passed, shelf)  # no view is older than the journal after a recovery
     kept += moved
     words = [f"{view.path} was {view.reason}; kept as {view.to}" for view in kept]
     recorded, is_complete = committer.position.seq - begun, state.status == COMPLETED
@@ -256,29 +260,29 @@ def _wishes(opened: OpenRun, shelf: ViewShelf) -> list[ev.Event]:
     return wanted(opened.layout, edited, picture, opened.compiled.spec)
 
 
-def _lost_wishes(layout: ProjectLayout, walker: Walker, views: Views) -> list[ev.Event]:
-    """What an edited checkpoint.md asks for of a run whose record was lost; the walk is through."""
-    if not walker.state.rebuilt:
+def _lost_wishes(layout: ProjectLayout, passed: PlanPass, views: Views) -> list[ev.Event]:
+    """What an edited checkpoint.md asks for of a run whose record was lost; the pass is through."""
+    if not passed.state.rebuilt:
         return []
-    found = lost_wishes(layout, walker.graph.spec, walker.state, views)
-    walker.notes.send_back(turned_back(found))
+    found = lost_wishes(layout, passed.graph.spec, passed.state, views)
+    passed.report.send_back(turned_back(found))
     return found
 
 
 class _Stretch(Entry):
-    """A part of the walk, as one batch of the journal."""
+    """A part of the pass, as one batch of the journal."""
 
     durable = False
 
-    def __init__(self, walker: Walker) -> None:
-        self.walker = walker
+    def __init__(self, passed: PlanPass) -> None:
+        self.passed = passed
         self.goes_on = True
 
     def apply(self) -> None:
-        self.goes_on = self.walker.advance(STRETCH)
+        self.goes_on = self.passed.advance(STRETCH)
 
 
-def _walk(opened: OpenRun, views: Views) -> Walker:
+def _go_over(opened: OpenRun, views: Views) -> PlanPass:
     """Decide about every task and act on it, in batches."""
 
     def make_judge(inputs: Inputs) -> Judge:
@@ -288,11 +292,11 @@ def _walk(opened: OpenRun, views: Views) -> Walker:
 
     record = opened.committer.record
     spec, artifacts = opened.compiled.spec, opened.artifacts
-    walker = make_walker(spec, opened.state, artifacts, make_judge, views=views, record=record)
-    stretch = _Stretch(walker)
+    passed = pass_over(spec, opened.state, artifacts, make_judge, views=views, record=record)
+    stretch = _Stretch(passed)
     while stretch.goes_on:
         opened.record(stretch)
-    return walker
+    return passed
 
 
 def _notes(elsewhere: Mapping[str, str]) -> Iterator[ev.Event]:
@@ -303,47 +307,47 @@ def _notes(elsewhere: Mapping[str, str]) -> Iterator[ev.Event]:
         yield ev.NoteAdded(text=f"and {len(elsewhere) - RECORDED_MAX} more such files: holdfast scan lists them")
 
 
-def _elsewhere(walker: Walker) -> dict[str, str]:
+def _elsewhere(passed: PlanPass) -> dict[str, str]:
     """Tasks of a lost run that are still to run, and a file that each seems to have written at another path."""
-    state, inputs = walker.state, walker.inputs
-    is_over = walker.notes.counts().keys().isdisjoint(decisions.RUNS)
-    if not state.rebuilt or (is_over and not walker.open_fans()):
+    state, inputs = passed.state, passed.inputs
+    is_over = passed.report.counts().keys().isdisjoint(decisions.RUNS)
+    if not state.rebuilt or (is_over and not passed.open_fans()):
         return {}
-    paths = {path for node in walker.graph.tasks() for path in inputs.paths(node).values()}
-    found = Strangers(walker.graph.spec, inputs.artifacts.tree, path_values(state), paths).find()
+    paths = {path for node in passed.graph.tasks() for path in inputs.paths(node).values()}
+    found = Strangers(passed.graph.spec, inputs.artifacts.tree, path_values(state), paths).find()
     return {stranger.task: f"{stranger.path} {stranger.detail}" for stranger in found if stranger.task}
 
 
-def _recovered(walker: Walker, found: list[Disagreement]) -> ev.Recovered:
+def _recovered(passed: PlanPass, found: list[Disagreement]) -> ev.Recovered:
     words = tuple(one.words() for one in found[:RECORDED_MAX])
     more = (f"and {len(found) - RECORDED_MAX} more",) if len(found) > RECORDED_MAX else ()
-    return ev.Recovered(counts=walker.notes.counts(), disagreements=(*words, *more))
+    return ev.Recovered(counts=passed.report.counts(), disagreements=(*words, *more))
 
 
-def _stopped(opened: OpenRun, walker: Walker) -> Iterator[ev.Event]:
+def _stopped(opened: OpenRun, passed: PlanPass) -> Iterator[ev.Event]:
     """A run that was complete, or is found again, and has something left to do, is no longer complete."""
     state = opened.state
-    is_over = walker.notes.counts().keys() <= {decisions.TRUST, decisions.HEAL}
+    is_over = passed.report.counts().keys() <= {decisions.TRUST, decisions.HEAL}
     is_open = state.rebuilt or state.status == IN_PROGRESS or (state.status == COMPLETED and not is_over)
-    if is_open and _only_waits(opened, walker):
+    if is_open and _only_waits(opened, passed):
         yield ev.RunStopped(status=PAUSED, reason=WAITS_FOR_PERSON)
     elif is_open and (state.rebuilt or state.status == COMPLETED):
         yield ev.RunStopped(status=IN_PROGRESS, reason="recovered, and not continued yet")
 
 
-def _only_waits(opened: OpenRun, walker: Walker) -> bool:
+def _only_waits(opened: OpenRun, passed: PlanPass) -> bool:
     """Whether nothing can start before a person has spoken."""
     if not needs_of(opened.state, opened.compiled.spec):
         return False
-    return not draw_graph(walker.recorded_graph(), opened.state).next_steps()
+    return not draw_graph(passed.recorded_graph(), opened.state).next_steps()
 
 
-def _refresh_views(opened: OpenRun, walker: Walker, shelf: ViewShelf) -> list[ev.ArtifactSetAside]:
+def _refresh_views(opened: OpenRun, passed: PlanPass, shelf: ViewShelf) -> list[ev.ArtifactSetAside]:
     """Draw all views, with the items that are only inferred so far: a view must not know less than before.
 
     Gives what was moved out of their way.
     """
-    state, graph = copied(opened.state), walker.recorded_graph()
+    state, graph = copied(opened.state), passed.recorded_graph()
     picture = replace(draw_graph(graph, state), is_left=True)
     # A view never knows more than the journal keeps.
     return kept_events(opened.layout, shelf.write(picture, graph, sync=True, first=opened.committer.make_durable))
@@ -358,7 +362,7 @@ def _statuses(state: RunState) -> dict[str, str]:
 
 def _report(
     choice: Choice,
-    walker: Walker,
+    passed: PlanPass,
     views: Views,
     before: Mapping[str, str],
     remarks: Sequence[str],
@@ -368,9 +372,9 @@ def _report(
         choice.run_id,
         choice.is_new,
         choice.is_new and not choice.found_again,
-        list(walker.planned.values()),
-        walker.orphans(),
-        list(disagreements(walker.planned, before, views, wished)),
+        list(passed.planned.values()),
+        passed.orphans(),
+        list(disagreements(passed.planned, before, views, wished)),
         (*remarks, *views.problems),
-        walker.open_fans(),
+        passed.open_fans(),
     )

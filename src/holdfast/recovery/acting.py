@@ -1,13 +1,9 @@
-"""Carries out what was decided about a task: on its files first, then as the events that record it.
-
-Crash story: a doubtful file is set aside, or a file put back, before the event that says so is recorded. Killed
-in between, the next run finds the new state of the files and decides again from there: every action leaves
-the files in a state from which the same decision, or a more trusting one, follows.
-"""
+"""Says what is done about a task, as actions: on its files first, then what is recorded of it (actions.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,13 +15,14 @@ from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.offers import MIGRATED, PERSON
+from holdfast.artifacts.offers import MIGRATED, PERSON, Offer, offer_of, with_files
 from holdfast.artifacts.parts import Ingredients
 from holdfast.artifacts.products import OutputRefusedError, part_path, seal_of
-from holdfast.decisions import Decision
+from holdfast.decisions import Action, Decision, Foretold, Step
 from holdfast.errors import ValueRefusedError
 from holdfast.pipeline.nodes import Node
-from holdfast.recovery.adopting import Adopting, as_known
+from holdfast.recovery.actions import Accept, Do, PutBack, Say, SealAnew, SetAside, performed
+from holdfast.recovery.adopting import Adopting, as_known, taken
 from holdfast.recovery.evidence import Checker
 from holdfast.recovery.gathering import Gathering
 from holdfast.recovery.migrating import migrated, mistake
@@ -44,6 +41,7 @@ class Acting:
         gathering: Gathering,
         openings: Openings,
         refusal: Checker,
+        quarantine: Path,
         *,
         may_overwrite: bool,
     ) -> None:
@@ -51,13 +49,14 @@ class Acting:
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.openings = openings
+        self.quarantine = quarantine
         self.may_overwrite = may_overwrite  # other runs' files, if objects/ has them
         self.acceptance = Acceptance(inputs, may_overwrite=may_overwrite)
         self.adopting = Adopting(inputs, self.acceptance, openings)
         self._sealed_files = self.acceptance.sealed_files
         self._gathering = gathering
         self._refusal = refusal
-        self._acts: dict[str, Callable[[Node, Decision, Ingredients], list[ev.Event]]] = {
+        self._acts: dict[str, Callable[[Node, Decision, Ingredients], Iterable[Action]]] = {
             decisions.HEAL: self._heal,
             decisions.ADOPT: self.adopting.adopt,
             decisions.REDO: self._redo,
@@ -69,8 +68,8 @@ class Acting:
             decisions.WRITE: self._write,
         }
 
-    def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Sequence[ev.Event]:
-        """Carry the decision out on the files; gives the events that record it."""
+    def actions(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[Action]:
+        """What carries the decision out. Each is to be done before the next is asked for."""
         return self._acts[decision.action](node, decision, made_of)
 
     def refusal_of_edit(self, node: Node, decision: Decision) -> str:
@@ -95,118 +94,106 @@ class Acting:
             files.append(record)
         return Accepted(tuple(files), accepted.value, accepted.value_ref)
 
-    def _heal(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
+    def _heal(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
         if not accepted.files:
-            self.openings.keep(decision)
+            yield self.openings.keep(decision)
             words = f"the value of {node.id} was missing from objects/ and was made again from {decision.paths[0]}"
-            return [ev.StateMended(findings=(words,))]
-        events: list[ev.Event] = []
+            yield Say(ev.StateMended(findings=(words,)))
         for file in accepted.files:
             if file.path not in decision.paths:
                 continue
             found = decision.looks.get(file.path) or self._gathering.check(file, node)
-            mended, is_whole = self._make_whole(node, file, found)
-            events += mended
+            is_whole = yield from self._make_whole(node, file, found)
             if not is_whole:
                 reason = f"{file.path} is {found.kind}, and the copy in objects/ is damaged"
-                return [*events, ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=True)]
-        return events
+                yield Say(ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=True))
+                return
 
-    def put_back(self, node: Node, decision: Decision) -> tuple[list[ev.Event], bool]:
-        """Put files that no record knows back as their seals name them; also says whether that could be done.
+    def put_back(self, node: Node, decision: Decision) -> Iterator[Action]:
+        """Put files that no record knows back as their seals name them, as far as that can be done.
 
         Killed in between, the next run finds some more of them whole, and what their seals say of the others.
         """
-        events: list[ev.Event] = []
         for path in decision.paths:
             found = decision.looks[path]
             assert found.seal is not None, "a file that no seal speaks for"
-            if seals.is_inline(
-                path
-            ):  # until it is replaced: without its seal nobody would know which copy is meant
-                events += self._copy_away(node.id, path, found)
-            else:
-                events += self._put_away(node.id, path, found)
-            if not self._sealed_files.put_back(as_sealed(path, found.seal), found.seal):
-                return events, False
-            events.append(ev.ArtifactHealed(step_id=node.id, path=path, problem=found.kind))
-        return events, True
+            # Until it is replaced, nothing but its seal says which copy is meant.
+            yield from self._put_away(node.id, path, found, is_copied=seals.is_inline(path))
+            file, body = as_sealed(path, found.seal), b""
+            if file.kind != "path":
+                body = self.artifacts.objects.get(file.sha256) or b""
+            back = PutBack(self.artifacts, self._sealed_files, node.id, file, found.seal, found.kind, body=body)
+            yield back
+            if not back.is_done:
+                return
 
-    def _make_whole(self, node: Node, file: ev.FileRecord, found: Look) -> tuple[list[ev.Event], bool]:
+    def _make_whole(self, node: Node, file: ev.FileRecord, found: Look) -> Generator[Action, None, bool]:
         """Set a damaged file aside and put the accepted one back; also says whether that could be done."""
-        record = self.state.task(node.id)
-        seal = seal_of(self.state.run_id, node, record)
+        seal = seal_of(self.state.run_id, node, self.state.task(node.id))
         if found.is_whole:
-            return self._mend_seal(node.id, file, seal), True
-        events = self._put_away(node.id, file.path, found)
-        source = self._put_back(file, seal)
-        if source is None:
-            return events, False
+            yield from self._mend_seal(node.id, file, seal)
+            return True
+        yield from self._put_away(node.id, file.path, found)
         problem = _described(found) if found.kind == look.FOREIGN else found.kind
-        healed = ev.ArtifactHealed(step_id=node.id, path=file.path, problem=problem, source=source)
-        return [*events, healed], True
+        backups = self._gathering.backups
+        back = PutBack(self.artifacts, self._sealed_files, node.id, file, seal, problem, backups)
+        yield back
+        return back.is_done
 
-    def _put_back(self, file: ev.FileRecord, seal: Seal) -> str | None:
-        """Put an accepted file back; gives what had been set aside, if it was that; None if nothing is whole."""
-        return "" if self._sealed_files.put_back(file, seal) else self._gathering.backups.heal(file, seal) or None
-
-    def _mend_seal(self, task: str, file: ev.FileRecord, seal: Seal) -> list[ev.Event]:
+    def _mend_seal(self, task: str, file: ev.FileRecord, seal: Seal) -> Iterator[Action]:
         """Seal a file anew of which only the seal is damaged; what was there is kept, the bytes need no copy."""
-        tree, path = self.artifacts.tree, file.path
-        events: list[ev.Event] = []
+        path, beside = file.path, seals.seal_path(file.path)
         if seals.is_inline(path):
-            to = tree.copy_aside(path, label="seal")
-            events.append(_aside(task, path, to))
-        elif tree.look(seals.seal_path(path)) is not None:
-            to = tree.set_aside(seals.seal_path(path))
-            events.append(_aside(task, seals.seal_path(path), to))
-        self._sealed_files.write(file, None, seal)
-        return [*events, ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal", resealed=True)]
+            yield self._to_quarantine(task, path, label="seal", is_copied=True)
+        elif self.artifacts.files.exists(beside):
+            yield self._to_quarantine(task, beside)
+        healed = ev.ArtifactHealed(step_id=task, path=path, problem="damaged in its seal", resealed=True)
+        yield SealAnew(self._sealed_files, file, seal, healed)
 
-    def _copy_away(self, task: str, path: str, found: Look) -> list[ev.Event]:
-        """As `_put_away`, of a file that stays where it is until another takes its place."""
-        tree = self.artifacts.tree
-        to = tree.copy_aside(path, label="" if found.kind == look.CHANGED else "damaged")
-        return [ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=_described(found))]
+    def _to_quarantine(self, task: str, path: str, *, label: str = "", is_copied: bool = False) -> SetAside:
+        return SetAside(self.artifacts, task, path, look.DAMAGED, self.quarantine, label, is_copied)
 
-    def _put_away(self, task: str, path: str, found: Look, why: str = "") -> list[ev.Event]:
+    def _put_away(
+        self, task: str, path: str, found: Look, why: str = "", *, is_copied: bool = False
+    ) -> Iterator[Action]:
         """Set a doubtful file aside: a person's beside the original, damage in quarantine.
 
-        It is told by how it looks, if `why` does not say more.
+        It is told by how it looks, if `why` does not say more. `is_copied`: it stays where it is until another
+        takes its place.
         """
-        tree = self.artifacts.tree
-        events = self._make_room_for_seal(task, path) if not seals.is_inline(path) else []
-        if found.kind == look.MISSING or tree.look(path) is None:
-            return events
+        why = why or _described(found)
+        if is_copied:
+            where, label = (None, "") if found.kind == look.CHANGED else (self.quarantine, "damaged")
+            yield SetAside(self.artifacts, task, path, why, where, label, is_copied=True)
+            return
+        if not seals.is_inline(path):
+            yield from self._make_room_for_seal(task, path)
+        if found.kind == look.MISSING or not self.artifacts.files.exists(path):
+            return
         if self.may_overwrite and self.artifacts.is_spare(found, self.state.run_id):
-            return events
-        to = tree.set_aside(path, beside=found.kind not in (look.DAMAGED, look.EMPTY))
-        return [*events, ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=why or _described(found))]
+            return
+        is_damage = found.kind in (look.DAMAGED, look.EMPTY)
+        yield SetAside(self.artifacts, task, path, why, self.quarantine if is_damage else None)
 
-    def _make_room_for_seal(self, task: str, path: str) -> list[ev.Event]:
+    def _make_room_for_seal(self, task: str, path: str) -> Iterator[Action]:
         """Set aside what stands where the seal beside a file belongs, and is no file."""
         beside = seals.seal_path(path)
         found = self.artifacts.tree.look(beside)
-        if found is None or found.is_file:
-            return []
-        return [_aside(task, beside, self.artifacts.tree.set_aside(beside))]
+        if found is not None and not found.is_file:
+            yield self._to_quarantine(task, beside)
 
-    def _redo(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
-        events: list[ev.Event] = []
+    def _redo(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
         record = self.state.task(node.id)
         for path in dict.fromkeys((*decision.paths, *self._new_paths(node, record))):
             found = decision.looks.get(path) or self._look(node, record, path)
-            events += self._put_away(node.id, path, found, _why_whole(decision, found))
+            yield from self._put_away(node.id, path, found, _why_whole(decision, found))
         if record.status == COMPLETED:
             is_lost = decision.about in (decisions.DAMAGED, decisions.VALUE)
             is_stale = decision.about == decisions.STALE
-            invalidated = ev.TaskInvalidated(
-                step_id=node.id, reason=decision.reason, damaged=is_lost, stale=is_stale
-            )
-            events.append(invalidated)
-        return events
+            reason = decision.reason
+            yield Say(ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=is_lost, stale=is_stale))
 
     def _new_paths(self, node: Node, record: TaskState) -> list[str]:
         """Where a finished task has no file yet, and will write: nobody has looked at what stands there."""
@@ -221,62 +208,71 @@ class Acting:
                 return self.artifacts.files.check(file, node.names)
         return self.artifacts.files.look(path, node.names, node.spec.marker)
 
-    def _continue(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
+    def _continue(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
         """The half-finished text stays as NAME.part: what the step streams is appended to it."""
         final = next(iter(self.inputs.paths(node).values()))
         tree = self.artifacts.tree
-        if tree.look(final) is not None and tree.look(part_path(final)) is None:
+
+        def rename() -> Iterable[ev.Event]:
             tree.rename(final, part_path(final))
-        return []
+            return ()
 
-    def _ask(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
-        if self.state.task(node.id).question == decision.about:
-            return []
-        return [ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason)]
+        if tree.look(final) is not None and tree.look(part_path(final)) is None:
+            yield Do(Foretold(steps=[Step("rename", final, part_path(final))]), rename)
 
-    def _keep(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
+    def _ask(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
+        if self.state.task(node.id).question != decision.about:
+            yield Say(ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason))
+
+    def _keep(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
         """Accept the files as they are now, against the inputs as they are now."""
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
-        events, is_whole = self._mend_siblings(node, decision, accepted)
+        is_whole = yield from self._mend_siblings(node, decision, accepted)
         if not is_whole:
             reason = "a file beside the one that is kept is damaged, and objects/ has no whole copy"
-            redo = replace(decision, reason=reason, paths=tuple(decision.looks))
-            return [*events, *self._redo(node, redo, made_of)]
+            yield from self._redo(node, replace(decision, reason=reason, paths=tuple(decision.looks)), made_of)
+            return
         found = [self._kept_file(node, decision, file) for file in accepted.files]
         kept = replace(accepted, files=tuple([file for file, _ in found]))
         refusal = self._refusal(node, lambda: self._given(node, kept))
         if refusal:
-            return self._redo(node, replace(decision, reason=f"its check refuses it as it is: {refusal}"), made_of)
+            reason = f"its check refuses it as it is: {refusal}"
+            yield from self._redo(node, replace(decision, reason=reason), made_of)
+            return
         made_from = {"input_digest": made_of.comparable, "inputs": as_known(record, made_of.parts)}
         known = record.output_digest if kept == accepted else ""
-        offer = self.acceptance.offer_found(
+        made = replace(record, output_digest=known, **made_from)
+        ref, reason = accepted.value_ref, decision.reason
+        yield taken(
+            self.acceptance,
+            "keep",
             node,
             found,
-            replace(record, output_digest=known, **made_from),
-            by=PERSON,
-            value_ref=accepted.value_ref,
-            reason=decision.reason,
+            with_files(offer_of(node, PERSON, made, reason=reason), node, kept.files, ref),
+            lambda: self.acceptance.offer_found(node, found, made, by=PERSON, value_ref=ref, reason=reason),
         )
-        return [*events, *self.acceptance.land(offer)]
 
-    def _mend_siblings(self, node: Node, decision: Decision, accepted: Accepted) -> tuple[list[ev.Event], bool]:
+    def _mend_siblings(self, node: Node, decision: Decision, accepted: Accepted) -> Generator[Action, None, bool]:
         """Make whole what is damaged beside a file that is kept; also says whether that could be done."""
         looks = [(file, decision.looks.get(file.path)) for file in accepted.files]
         bad = [(f, seen) for f, seen in looks if seen is not None and seen.kind not in (look.SEALED, look.CHANGED)]
         if not all(seen.is_whole or self._gathering.can_heal(file) for file, seen in bad):
-            return [], False
-        made = [self._make_whole(node, file, found) for file, found in bad]
-        return [event for events, _ in made for event in events], all(is_whole for _, is_whole in made)
+            return False
+        for file, found in bad:
+            is_whole = yield from self._make_whole(node, file, found)
+            if not is_whole:
+                return False
+        return True
 
-    def _mark_anew(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
+    def _mark_anew(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
         """Give whole files the marker that the pipeline names now. Killed in between, each has one of the two."""
         record = self.state.task(node.id)
-        accepted = record.accepted or Accepted()
-        for file in accepted.files:
+        seal = seal_of(self.state.run_id, node, record)
+        for file in record.accepted.files if record.accepted is not None else ():
             if file.path in decision.paths:
-                self._sealed_files.write(file, None, seal_of(self.state.run_id, node, record))
-        return [ev.TaskKept(step_id=node.id, reason=decision.reason)]
+                yield SealAnew(self._sealed_files, file, seal)
+        yield Say(ev.TaskKept(step_id=node.id, reason=decision.reason))
 
     def _kept_file(
         self, node: Node, decision: Decision, file: ev.FileRecord
@@ -286,7 +282,13 @@ class Acting:
         record, body = edited_file(node, file, found)
         return record, None if record is file else body
 
-    def _migrate(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
+    def _migrate(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
+        """What the pipeline's own function makes of an output is seen when it is called."""
+        accepted = self.state.task(node.id).accepted or Accepted()
+        steps = [Step("migrate", file.path) for file in accepted.files]
+        yield Do(Foretold(steps=steps), lambda: self._migrated(node, decision, made_of))
+
+    def _migrated(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[ev.Event]:
         record = self.state.task(node.id)
         accepted = record.accepted or Accepted()
         made_from = {"input_digest": made_of.comparable, "inputs": as_known(record, made_of.parts)}
@@ -294,20 +296,22 @@ class Acting:
         left, version = self._left_by_migration(node, decision, accepted)
         events = _decided_before(node, decision, record, is_left=left is not None)
         try:
-            landed = self._migrated(node, left or accepted, version or record.version, now)
+            landed = self._in_new_form(node, left or accepted, version or record.version, now)
         except LostValueError as error:  # cut off before, and the old form has no copy
             reason = f"its migration was cut off: {error}"
             paths = tuple(file.path for file in accepted.files)
-            return self._redo(node, replace(decision, reason=reason, paths=paths), made_of)
+            return performed(self._redo(node, replace(decision, reason=reason, paths=paths), made_of))
         return [*events, *landed]
 
-    def _write(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
+    def _write(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
         """Have a finished value in the files that its step names by now; its consumers know it as before."""
-        record = self.state.task(node.id)
-        output = self.artifacts.load(record.accepted or Accepted())
-        made = replace(record, accepted=None)
-        offer = self.acceptance.offer(node, output, made, by=MIGRATED, reason=decision.reason)
-        return list(self.acceptance.land(offer))
+        made = replace(self.state.task(node.id), accepted=None)
+
+        def make() -> Offer:
+            output = self.artifacts.load(self.state.task(node.id).accepted or Accepted())
+            return self.acceptance.offer(node, output, made, by=MIGRATED, reason=decision.reason)
+
+        yield Accept(self.acceptance, "write", make, None, decision.paths)
 
     def _left_by_migration(
         self, node: Node, decision: Decision, accepted: Accepted
@@ -333,7 +337,7 @@ class Acting:
             files.append(file if is_same else record)
         return Accepted(tuple(files), value_ref=rests.pop() or ""), versions.pop()
 
-    def _migrated(self, node: Node, accepted: Accepted, version: int, now: TaskState) -> list[ev.Event]:
+    def _in_new_form(self, node: Node, accepted: Accepted, version: int, now: TaskState) -> list[ev.Event]:
         """Have the output of that version in the form of the step's; gives the events that record it."""
         now = replace(now, accepted=accepted)
         if version == node.spec.version:
@@ -361,10 +365,6 @@ _WHY_ASIDE = {
     look.MARKED: "not proved to be complete",
 }
 """Why a file is set aside, where the kind of file does not say it."""
-
-
-def _aside(task: str, path: str, to: str) -> ev.Event:
-    return ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=look.DAMAGED)
 
 
 def _described(found: Look) -> str:

@@ -5,7 +5,7 @@ What is taken over, and how it looks, is said here; acceptance.py does it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,15 +16,17 @@ from holdfast.artifacts import looks as look
 from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.offers import ADOPTED, Offer, Stream
+from holdfast.artifacts.offers import ADOPTED, Offer, Stream, offer_of, with_files
 from holdfast.artifacts.parts import UNKNOWN, Ingredients, shorten
-from holdfast.artifacts.products import no_rest, output_digest, part_path, spend_told
-from holdfast.decisions import Decision
+from holdfast.artifacts.products import for_file, no_rest, output_digest, part_path, seal_of, spend_told
+from holdfast.decisions import Action, Decision
 from holdfast.pipeline.nodes import Node
+from holdfast.recovery.actions import Accept
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.seeing import file_seen
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
+from holdfast.values import digest
 
 _LEFT_OVER = (look.HALF, look.EMPTY, look.DAMAGED)
 
@@ -39,14 +41,12 @@ class Adopting:
         self.acceptance = acceptance
         self.openings = openings
 
-    def adopt(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
-        """Take over what was found; gives the events that record it."""
-        return list(self.acceptance.land(self._offer(node, decision, made_of)))
-
-    def _offer(self, node: Node, decision: Decision, made_of: Ingredients) -> Offer:
+    def adopt(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
+        """Take over what was found."""
         paths = self.inputs.paths(node)
         if not paths:
-            return self._without_files(node, decision, made_of)
+            yield self._without_files(node, decision, made_of)
+            return
         found = self._found(node, decision, paths)
         seen = [file_seen(node, *one) for one in found]
         seal = _seal_of(found)
@@ -55,16 +55,30 @@ class Adopting:
         is_sealed = decision.about == "sealed"
         known_as = seal.known_as if seal is not None and is_sealed else ""
         rest = seal.value_digest if seal else no_rest(node)
-        return self.acceptance.offer_found(
+        made = replace(made, output_digest=known_as or output_digest(files, rest))
+        sealed_as = None if is_sealed else self._sealed_as(node, made, seal, made_of)
+        edited = frozenset([path for _, path, how in found if how.kind == look.CHANGED])
+        streams = tuple(self._streams(node, decision, found)) if "ctx" in node.spec.sources else ()
+        ref = seal.value_digest if seal else ""
+        outline = with_files(offer_of(node, ADOPTED, made, streams=streams), node, files, ref)
+        yield taken(
+            self.acceptance,
+            "adopt",
             node,
             seen,
-            replace(made, output_digest=known_as or output_digest(files, rest)),
-            by=ADOPTED,
-            is_sealed=is_sealed,
-            sealed_as=None if is_sealed else self._sealed_as(node, made, seal, made_of),
-            edited=frozenset([path for _, path, how in found if how.kind == look.CHANGED]),
-            streams=tuple(self._streams(node, decision, found)) if "ctx" in node.spec.sources else (),
-            value_ref=seal.value_digest if seal else "",
+            outline,
+            lambda: self.acceptance.offer_found(
+                node,
+                seen,
+                made,
+                by=ADOPTED,
+                is_sealed=is_sealed,
+                sealed_as=sealed_as,
+                edited=edited,
+                streams=streams,
+                value_ref=ref,
+            ),
+            looks={path: how for _, path, how in found} if is_sealed else {},
         )
 
     def _made(self, node: Node, decision: Decision, seal: Seal | None, made_of: Ingredients) -> TaskState:
@@ -108,13 +122,17 @@ class Adopting:
             found.append((key, path, seen or self.artifacts.files.look(path, node.names, node.spec.marker)))
         return found
 
-    def _without_files(self, node: Node, decision: Decision, made_of: Ingredients) -> Offer:
+    def _without_files(self, node: Node, decision: Decision, made_of: Ingredients) -> Action:
         """A task of which nothing is left but that it was done; or the text that opens a memory file."""
         if decision.looks:
             made, text = self.openings.made(node, decision, made_of)
-            return self.acceptance.offer_value(node, text, made)
+            ref = digest(text)
+            known = replace(made, accepted=Accepted(value_ref=ref), output_digest=ref)
+            outline = offer_of(node, ADOPTED, known)
+            return Accept(self.acceptance, "adopt", lambda: self.acceptance.offer_value(node, text, made), outline)
         made = replace(self._made(node, decision, None, made_of), round=0, output_digest=UNKNOWN, value_lost=True)
-        return self.acceptance.offer_found(node, (), made, by=ADOPTED, is_sealed=True)
+        offer = with_files(offer_of(node, ADOPTED, made), node, (), "")
+        return Accept(self.acceptance, "adopt", lambda: offer, offer)
 
     def _streams(self, node: Node, decision: Decision, found: Sequence[tuple[str, str, Look]]) -> Iterator[Stream]:
         """What lies beside the output as NAME.part: a stream that has become it goes, any other is set aside."""
@@ -135,6 +153,23 @@ class Adopting:
             rest = (self.artifacts.rest_of(found.seal) or "") if found.seal else rest
             files.append(record)
         return self.artifacts.load(Accepted(tuple(files), value_ref=rest))
+
+
+def taken(
+    acceptance: Acceptance,
+    do: str,
+    node: Node,
+    seen: Sequence[tuple[ev.FileRecord, bytes | None]],
+    outline: Offer,
+    make: Callable[[], Offer],
+    looks: Mapping[str, Look] | None = None,
+) -> Action:
+    """Files that lie there as the task's output: as they look, or with the seal that they get."""
+    if looks:  # they stay as they are
+        return Accept(acceptance, do, make, outline, [one.part for one in outline.streams], looks)
+    seal = seal_of(acceptance.state.run_id, node, outline.made)
+    sealed = {file.path: Look(look.SEALED, body=body or b"", seal=for_file(seal, file)) for file, body in seen}
+    return Accept(acceptance, do, make, outline, list(sealed), sealed)
 
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:

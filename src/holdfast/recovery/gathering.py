@@ -162,8 +162,8 @@ class Gathering:
         return any(seal.value_digest and self.artifacts.rest_of(seal) is None for seal in seals)
 
     def can_heal(self, file: ev.FileRecord) -> bool:
-        """Whether the accepted bytes are in objects/, or in what was set aside."""
-        return self.artifacts.can_heal(file) or bool(self.backups.find(file))
+        """Whether the accepted bytes are in objects/, or can be put there from the file, or were set aside."""
+        return self.artifacts.can_heal(file) or self.artifacts.can_be_kept(file) or bool(self.backups.find(file))
 
     def _unmixed(self, file: ev.FileRecord, files: Sequence[ev.FileRecord], found: Look) -> Look:
         """How a file looks: if it holds another one of its step, whole, it is no edit. A copy puts that right."""

@@ -17,24 +17,25 @@ from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
-from holdfast.artifacts.parts import Ingredients, digest_of_given
+from holdfast.artifacts.parts import UNKNOWN, Ingredients, digest_of_given
 from holdfast.artifacts.remembering import Remembering
-from holdfast.decisions import BACK_AGAIN, Decision
+from holdfast.decisions import BACK_AGAIN, Action, Decision
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
 from holdfast.recovery.acting import Acting
+from holdfast.recovery.actions import Say
 from holdfast.recovery.backups import Backups
 from holdfast.recovery.evidence import Checker, Evidence, Policy
 from holdfast.recovery.gathering import Gathering, Migrations
 from holdfast.recovery.moving import Moving
 from holdfast.recovery.openings import Openings
 from holdfast.recovery.sections import SectionJudge, as_refused_edit, is_memory, other_form
-from holdfast.state import COMPLETED, LEFT_OUT, NEEDS_REVIEW, PENDING
+from holdfast.state import LEFT_OUT, NEEDS_REVIEW, PENDING, TaskState
 
 
 class Judge:
-    """Decides about the tasks of one run. `decide` only reads; `apply` acts."""
+    """Decides about the tasks of one run. `decide` only reads; `actions` says what to do about it."""
 
     def __init__(
         self,
@@ -69,7 +70,9 @@ class Judge:
         )
         is_forced = not policy.adopt or bool(policy.in_the_way)
         may_overwrite = take_over and not is_forced  # --force sets aside whatever it meets
-        self._acting = Acting(inputs, self._gathering, self.openings, self._refusal, may_overwrite=may_overwrite)
+        self._acting = Acting(
+            inputs, self._gathering, self.openings, self._refusal, quarantine, may_overwrite=may_overwrite
+        )
         self._moving = Moving(inputs, self._claimed_by)
         self._lacking: set[str] = set()  # finished tasks of which something is lost, and left alone so far
         self._wanted: set[str] = set()
@@ -214,65 +217,43 @@ class Judge:
             return evidence if self.sections.is_back(node, record.before) else None
         return evidence if reconcile.may_be_back(evidence) else None
 
-    def bring_home(self, node: Node) -> Iterable[ev.Event]:
-        """Have a finished task's files where the pipeline names them now, before they are judged.
-
-        Gives the events that record it, each to be recorded at once.
-        """
+    def bring_home(self, node: Node) -> Iterable[Action]:
+        """Have a finished task's files where the pipeline names them now, before they are judged."""
         if node.id not in self.state.tasks or not self._moving.is_away(node):
             return ()
         return self._moving.bring_home(node)
 
-    def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[ev.Event]:
-        """Carry the decision out on the files; gives the events that record it, each to be recorded at once."""
+    def actions(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterable[Action]:
+        """What carries the decision out. Each is to be done before the next is asked for."""
         if decision.action == decisions.TRUST and self.state.task(node.id).decided:
             # An answer holds for one time: it must not lie in wait for an edit that nobody has seen yet.
-            return [ev.TaskKept(step_id=node.id, reason="there was nothing to decide")]
+            return [Say(ev.TaskKept(step_id=node.id, reason="there was nothing to decide"))]
         if decision.action in _NO_ACT:
             return ()
         if is_memory(node.spec):
-            return self.sections.apply(node, decision, made_of)
-        if decision.action == decisions.ADOPT and not self._may_be_older(node, decision):
-            return self._acting.apply(node, decision, made_of)  # and there is nothing to do behind it
-        return self._applied(node, decision, made_of)
-
-    def _applied(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[ev.Event]:
+            return self.sections.actions(node, decision, made_of)
         if decisions.is_unrecorded(decision):
-            yield from self._put_back(node, decision, made_of)
-            return
-        yield from self._make_room(node, decision)
-        if decision.action not in _NO_ACT:
-            yield from self._acting.apply(node, decision, made_of)
-        yield from self.bring_home(node)
-        if decision.action in _BRINGS_BACK and self.state.task(node.id).status == COMPLETED:
-            yield from self._brought_up(node, decision, made_of)
+            return self._acting.put_back(node, decision)
+        if decision.action in _MAKES_ROOM:
+            return self._make_room(node, decision, made_of)
+        return self._acting.actions(node, decision, made_of)
 
-    def _put_back(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[ev.Event]:
-        """Have files whole again that no record knows: then they are adopted like any, if `check` lets them."""
-        events, is_whole = self._acting.put_back(node, decision)
-        yield from events
-        again = self.decide(node, made_of) if is_whole else None
-        if again is not None and not decisions.is_unrecorded(again):  # on paper no large file is put back
-            yield from self.apply(node, again, made_of)
+    def _make_room(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
+        """Have finished files of other tasks out of the way of those that this one is going to write, then act."""
+        for path in self.inputs.paths(node).values():
+            yield from self._moving.free(path)
+        yield from self._acting.actions(node, decision, made_of)
 
-    def _make_room(self, node: Node, decision: Decision) -> Iterator[ev.Event]:
-        """Have finished files of other tasks out of the way of those that this one is going to write."""
-        if decision.action in decisions.AGAIN or decision.action == decisions.WRITE:
-            for path in self.inputs.paths(node).values():
-                yield from self._moving.free(path)
-
-    def _brought_up(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[ev.Event]:
-        """What else is to be done about work that is whole again: to migrate, seal anew, keep or write it."""
-        is_older = self._gathering.chain(node, self.state.task(node.id).version) is not None
-        may_be_more = decision.action in (decisions.HEAL, decisions.MIGRATE)
-        if may_be_more or is_older or _has_other_marker(node, decision):
-            again = self.decide(node, made_of)
-            yield from self._make_room(node, again)
-            yield from self._acting.apply(node, again, made_of) if again.action not in _NO_ACT else ()
-
-    def _may_be_older(self, node: Node, decision: Decision) -> bool:
-        """Whether what is adopted may be in the form of an older pipeline: of another version, or marker."""
-        return node.spec.name in self._gathering.migrations or _has_other_marker(node, decision)
+    def may_be_more(self, node: Node, decision: Decision, made_of: Ingredients) -> bool:
+        """Whether work that is whole again may have to be adopted, migrated, sealed anew or asked about now."""
+        if is_memory(node.spec):
+            return False
+        if decision.action != decisions.ADOPT:
+            return decision.action in _LOOKED_AT_AGAIN
+        if node.spec.name in self._gathering.migrations or _has_other_marker(node, decision):
+            return True
+        # What a lost run has left is believed first, and then compared.
+        return self.state.rebuilt and _is_misfit(self.state.task(node.id), made_of)
 
     def _refusal(self, node: Node, load: Callable[[], Any]) -> str:
         """What `check` objects to; nothing if what it would look at is lost."""
@@ -294,6 +275,15 @@ def _has_other_marker(node: Node, decision: Decision) -> bool:
     return not markers <= {node.spec.marker or ""}
 
 
-_BRINGS_BACK = frozenset({decisions.HEAL, decisions.ADOPT, decisions.KEEP, decisions.MIGRATE})
+def _is_misfit(record: TaskState, made_of: Ingredients) -> bool:
+    """Whether an input is known that is not on record as what it is now: the work says that it was another."""
+    return any(
+        part.startswith(UNKNOWN) and made_of.parts.get(name, UNKNOWN) != UNKNOWN
+        for name, part in record.inputs.items()
+    )
+
+
+_LOOKED_AT_AGAIN = frozenset({decisions.HEAL, decisions.KEEP, decisions.MIGRATE, decisions.MOVE, decisions.WRITE})
+_MAKES_ROOM = decisions.AGAIN | {decisions.WRITE}
 _NOT_STARTED = Decision(decisions.RUN, "not started")
 _NO_ACT = frozenset({decisions.RUN, decisions.TRUST, decisions.HOLD, decisions.SKIP, decisions.LEAVE})

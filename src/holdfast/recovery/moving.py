@@ -16,7 +16,8 @@ path, at its new one or where it is parked: `_locate` looks at all three, and go
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -25,11 +26,13 @@ from holdfast import seals
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.products import SECTION, UNWRITTEN, parked_path, seal_of
+from holdfast.artifacts.products import SECTION, UNWRITTEN, for_file, is_parked, parked_path, seal_of
 from holdfast.artifacts.sealed_files import SealedFiles
+from holdfast.decisions import Action, Foretold, Step
 from holdfast.events import FileRecord
 from holdfast.pipeline.names import fold
 from holdfast.pipeline.nodes import Node
+from holdfast.recovery.actions import GONE, Do, Say, SetAside
 from holdfast.recovery.relocating import Relocating
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
@@ -53,8 +56,8 @@ class Moving:
         self._claimed_by = claimed_by
         self._homes: dict[str, str] | None = None  # path -> the task whose finished file was there at first
 
-    def bring_home(self, node: Node) -> Iterator[ev.Event]:
-        """Move the files of a finished task; gives the events that record it, each to be recorded at once."""
+    def bring_home(self, node: Node) -> Iterator[Action]:
+        """What moves the files of a finished task. Each is to be done before the next is asked for."""
         yield from self._bring_all(deque([node]))
 
     def is_away(self, node: Node) -> bool:
@@ -68,27 +71,27 @@ class Moving:
                 return bool(self._away(node))
         return False
 
-    def free(self, path: str) -> Iterator[ev.Event]:
+    def free(self, path: str) -> Iterator[Action]:
         """Have the finished file at this path brought where it belongs now, if that is elsewhere."""
         due: deque[Node] = deque()
         yield from self._give_way(path, due)
         yield from self._bring_all(due)
 
-    def _bring_all(self, due: deque[Node]) -> Iterator[ev.Event]:
+    def _bring_all(self, due: deque[Node]) -> Iterator[Action]:
         while due:
             node = due.popleft()
             if not self._claimed_by(node, self.inputs.paths(node)):
                 yield from self._bring_files(node, due)
 
-    def _bring_files(self, node: Node, due: deque[Node]) -> Iterator[ev.Event]:
+    def _bring_files(self, node: Node, due: deque[Node]) -> Iterator[Action]:
         """Move the files of one task until none can go on: a damaged one can when a sibling has taken its path."""
         is_moving = True
         while is_moving:
             is_moving = False
             for file, target in self._away(node):
-                for event in self._bring(node, file.key, target, due):
+                for action in self._bring(node, file.key, target, due):
                     is_moving = True
-                    yield event
+                    yield action
 
     def _away(self, node: Node) -> list[tuple[FileRecord, str]]:
         """The finished files of a task that are not where the pipeline names them, and where that is."""
@@ -100,7 +103,7 @@ class Moving:
         found = [(file, paths.get(file.key, file.path)) for file in files]
         return [(file, to) for file, to in found if to != file.path and file.kind not in _SECTIONS]
 
-    def _bring(self, node: Node, key: str, target: str, due: deque[Node]) -> Iterator[ev.Event]:
+    def _bring(self, node: Node, key: str, target: str, due: deque[Node]) -> Iterator[Action]:
         """Move one file; whose file gives way to it is due next."""
         if fold(self._file(node, key).path) == fold(target):
             yield from self._give_way(self._file(node, key).path, due)
@@ -109,12 +112,14 @@ class Moving:
         is_edited = found.kind == look.CHANGED and seals.is_inline(place.path) and seals.is_inline(target)
         if place.path == target:  # moved before, and not recorded
             if found.is_whole:
-                place = self._end(node, place)
+                place = yield from self._end(node, place)
             elif place.stored and place.sha256 != file.sha256:
-                self.artifacts.keep_again(place)
+                yield Do(Foretold(), partial(self._keep_again, place))
         elif found.kind == look.MISSING or self._is_taken(node, place, found):
             yield from self._give_way(target, due)
-            place = self._files.lost_at(file, target)  # from now on that is where it is missing
+            place, body = self._files.lost_at(file, target)  # from now on that is where it is missing
+            if body is not None:
+                yield Do(Foretold(), partial(self._keep, place, body))
             for path in self._files.in_the_way(place, node.names):
                 yield from self._set_aside(node, path)
         elif is_edited or self._is_proved(place, found):
@@ -122,26 +127,35 @@ class Moving:
             yield from self._give_way(target, due)
             for path in [target] if is_edited else self._files.in_the_way(new, node.names):
                 yield from self._set_aside(node, path)
-            place = self._move(node, place, new, body)
+            place = yield from self._move(node, place, new, body, found)
         elif place.path == file.path:
             return
-        yield self._moved(node, file, place)
+        yield Say(self._moved(node, file, place))
         if place.path == target:
-            self._clear_up(node, file)
+            yield Do(Foretold(), partial(self._clear_up, node, file))
 
-    def _clear_up(self, node: Node, file: FileRecord) -> None:
+    def _keep_again(self, file: FileRecord) -> Sequence[ev.Event]:
+        self.artifacts.keep_again(file)
+        return ()
+
+    def _keep(self, file: FileRecord, body: bytes) -> Sequence[ev.Event]:
+        self.artifacts.objects.put(body, file.sha256)
+        return ()
+
+    def _clear_up(self, node: Node, file: FileRecord) -> Sequence[ev.Event]:
         """Delete what a kill has left of a file that is in its place: where it was parked, and seals beside it."""
         parked = replace(file, path=parked_path(node.id, file.path))
         if self.artifacts.files.check(parked, node.names).kind == look.SEALED:
             self.artifacts.tree.remove(parked.path, sync=True)
         for place in (file, parked) if not seals.is_inline(file.path) else ():
             self._files.remove_seal(place, node.names)
+        return ()
 
     def _is_proved(self, place: FileRecord, found: Look) -> bool:
         """Whether nothing is lost if only the accepted bytes are taken along."""
         if found.kind == look.SEALED:
             return True
-        has_seal = seals.is_inline(place.path) or self.artifacts.tree.look(seals.seal_path(place.path))
+        has_seal = seals.is_inline(place.path) or self.artifacts.files.exists(seals.seal_path(place.path))
         return found.is_whole and not has_seal  # else that seal, damaged, is kept by whoever mends it
 
     def _file(self, node: Node, key: str) -> FileRecord:
@@ -211,17 +225,30 @@ class Moving:
 
     # --- moving it -----------------------------------------------------------------------------------------
 
-    def _move(self, node: Node, place: FileRecord, new: FileRecord, body: bytes | None) -> FileRecord:
-        seal = self._seal(node, new)
-        moved = self._files.move(place, new, body, seal)
-        if new.sha256 != place.sha256:  # the seals of a set name each other's hashes
-            self._seal_siblings(node, new, seal)
-        return moved
+    def _move(
+        self, node: Node, place: FileRecord, new: FileRecord, body: bytes | None, found: Look
+    ) -> Generator[Action, None, FileRecord]:
+        """Move one file, or write it anew where it is; gives its record as it is then."""
+        seal, moved = self._seal(node, new), [new]
 
-    def _end(self, node: Node, place: FileRecord) -> FileRecord:
+        def move() -> Sequence[ev.Event]:
+            moved[0] = self._files.move(place, new, body, seal)
+            if new.sha256 != place.sha256:  # the seals of a set name each other's hashes
+                self._seal_siblings(node, new, seal)
+            return ()
+
+        seen = found if body is None else Look(look.SEALED, body=body, seal=for_file(seal, new))
+        is_seen = place.path != new.path and not is_parked(place.path)
+        step = Step("move", place.path, new.path) if is_seen else Step("write", new.path)
+        yield Do(Foretold((), {place.path: GONE, new.path: seen}, [step]), move)
+        return moved[0]
+
+    def _end(self, node: Node, place: FileRecord) -> Generator[Action, None, FileRecord]:
         """A file that came to its new path without a seal, by hand or torn, and may lack the newline above one."""
         new, body = self._files.ended(place, self.artifacts.body(place))
-        return place if new.sha256 == place.sha256 else self._move(node, place, new, body)
+        if new.sha256 == place.sha256:
+            return place
+        return (yield from self._move(node, place, new, body, GONE))
 
     def _seal(self, node: Node, new: FileRecord) -> Seal:
         record, accepted = self.state.task(node.id), self._with(node, new)
@@ -234,12 +261,11 @@ class Moving:
 
     # --- who has its name ----------------------------------------------------------------------------------
 
-    def _set_aside(self, node: Node, path: str) -> Iterator[ev.Event]:
-        if self.artifacts.tree.look(path) is not None:
-            to, why = self.artifacts.tree.set_aside(path, beside=True), "in the way of a finished file"
-            yield ev.ArtifactSetAside(step_id=node.id, path=path, to=to, reason=why)
+    def _set_aside(self, node: Node, path: str) -> Iterator[Action]:
+        if self.artifacts.files.exists(path):
+            yield SetAside(self.artifacts, node.id, path, "in the way of a finished file")
 
-    def _give_way(self, path: str, due: deque[Node]) -> Iterator[ev.Event]:
+    def _give_way(self, path: str, due: deque[Node]) -> Iterator[Action]:
         """Park the finished file at this path, if there is one that belongs elsewhere; its task is due next."""
         owner = self._owner(path)
         if owner is None:
@@ -248,9 +274,14 @@ class Moving:
         to = replace(file, path=parked_path(node.id, path))
         for name in self._files.in_the_way(to, node.names):
             yield from self._set_aside(node, name)
-        self._files.park(file, to)
-        yield self._moved(node, file, to)
+        found = self.artifacts.files.check(file, node.names)
+        yield Do(Foretold((), {file.path: GONE, to.path: found}), partial(self._park, file, to))
+        yield Say(self._moved(node, file, to))
         due.append(node)
+
+    def _park(self, file: FileRecord, to: FileRecord) -> Sequence[ev.Event]:
+        self._files.park(file, to)
+        return ()
 
     def _owner(self, path: str) -> tuple[Node, FileRecord] | None:
         """The finished file that is found at a path which its step no longer names, and its task."""

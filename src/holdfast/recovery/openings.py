@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast import decisions
+from holdfast import events as ev
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, Ingredients, shorten
 from holdfast.artifacts.products import spend_told
-from holdfast.decisions import Decision
+from holdfast.decisions import Action, Decision, Foretold
 from holdfast.pipeline import templates
 from holdfast.pipeline.nodes import Node
+from holdfast.recovery.actions import Do
 from holdfast.recovery.evidence import Checker
 from holdfast.recovery.sections import section_text
 from holdfast.state import TaskState
@@ -81,7 +83,12 @@ class Openings:
         )
         return made, encode_json(section_text(found))
 
-    def keep(self, decision: Decision) -> None:
+    def keep(self, decision: Decision) -> Action:
         """Put the text into objects/, as the value it was."""
         (found,) = decision.looks.values()
-        self.inputs.artifacts.objects.put(encode_json(section_text(found)))
+
+        def put() -> Iterable[ev.Event]:
+            self.inputs.artifacts.objects.put(encode_json(section_text(found)))
+            return ()
+
+        return Do(Foretold(), put)

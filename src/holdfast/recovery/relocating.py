@@ -42,14 +42,11 @@ class Relocating:
         body, added = seals.with_newline(body)
         return replace(file, size=len(body), sha256=digest(body), newline_added=added), body
 
-    def lost_at(self, file: FileRecord, path: str) -> FileRecord:
-        """The record of a file that is missing, as it would be put back at `path`."""
+    def lost_at(self, file: FileRecord, path: str) -> tuple[FileRecord, bytes | None]:
+        """The record of a missing file as it would be put back at `path`; and its bytes if they change."""
         if seals.is_inline(file.path) == seals.is_inline(path) or not self._artifacts.can_heal(file):
-            return replace(file, path=path)
-        new, body = self.at_another_path(file, path, as_it_is=False)
-        if body is not None:
-            self._artifacts.objects.put(body, new.sha256)
-        return new
+            return replace(file, path=path), None
+        return self.at_another_path(file, path, as_it_is=False)
 
     def move(self, old: FileRecord, new: FileRecord, body: bytes | None, seal: Seal) -> FileRecord:
         """A file at its new path, sealed, as `at_another_path` has it; the old name disappears last.
@@ -97,7 +94,7 @@ class Relocating:
                 record.path: found.kind == SEALED or found.is_whole,
                 seals.seal_path(record.path): self._has_seal_of(record, tasks),
             }
-        return [path for path, ours in is_ours.items() if not ours and self._tree.look(path) is not None]
+        return [path for path, ours in is_ours.items() if not ours and self._artifacts.files.exists(path)]
 
     def _has_seal_of(self, record: FileRecord, tasks: Sequence[str]) -> bool:
         """Whether the seal beside a file is there, and says what the record says."""

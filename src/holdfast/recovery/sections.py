@@ -7,7 +7,7 @@ of what was there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,14 +19,15 @@ from holdfast.artifacts.acceptance import Acceptance
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import Look
-from holdfast.artifacts.offers import ADOPTED, PERSON
+from holdfast.artifacts.offers import ADOPTED, PERSON, Offer, offer_of, with_files
 from holdfast.artifacts.parts import Ingredients, shorten
 from holdfast.artifacts.products import SECTION, UNWRITTEN, spend_told
 from holdfast.artifacts.remembering import Remembering
-from holdfast.decisions import Decision
+from holdfast.decisions import Action, Decision, Foretold, Step
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.recovery import reconcile
+from holdfast.recovery.actions import Accept, Do, Say
 from holdfast.recovery.evidence import Checker, Evidence, Policy
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
@@ -137,28 +138,33 @@ class SectionJudge:
 
     # --- acting --------------------------------------------------------------------------------------------
 
-    def apply(self, node: Node, decision: Decision, made_of: Ingredients) -> Sequence[ev.Event]:
-        """Carry the decision out on the file; gives the events that record it."""
-        if decision.action == decisions.HEAL:
-            return self._heal(node, decision)
-        if decision.action == decisions.MOVE:
-            return self._move(node, decision)
-        if decision.action == decisions.ADOPT:
-            return self._adopt(node, decision, made_of)
-        if decision.action == decisions.KEEP:
-            return self._keep(node, decision)
-        return self._events(node, decision)
-
-    def _events(self, node: Node, decision: Decision) -> Sequence[ev.Event]:
-        """The events that record a decision about which nothing is done to the file."""
+    def actions(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
+        """What carries the decision out."""
         record = self.inputs.state.task(node.id)
-        if decision.action == decisions.REDO and record.status == COMPLETED:
+        if decision.action == decisions.HEAL:
+            yield Do(self._healing(node, decision), lambda: self._heal(node, decision))
+        elif decision.action == decisions.MOVE:
+            moved = self._moved(node, decision.reason, "")
+            (old,) = decision.paths
+            steps = [Step("move", old, self.path(node))]
+            yield Do(Foretold([moved], steps=steps), lambda: self._move(node, decision))
+        elif decision.action == decisions.ADOPT:
+            yield self._adopt(node, decision, made_of)
+        elif decision.action == decisions.KEEP:
+            yield self._keep(node, decision)
+        elif decision.action == decisions.REDO and record.status == COMPLETED:
             is_lost = decision.about in (decisions.DAMAGED, decisions.VALUE)
-            is_stale = decision.about == decisions.STALE
-            return [ev.TaskInvalidated(step_id=node.id, reason=decision.reason, damaged=is_lost, stale=is_stale)]
-        if decision.action == decisions.ASK and record.question != decision.about:
-            return [ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason)]
-        return []
+            is_stale, reason = decision.about == decisions.STALE, decision.reason
+            yield Say(ev.TaskInvalidated(step_id=node.id, reason=reason, damaged=is_lost, stale=is_stale))
+        elif decision.action == decisions.ASK and record.question != decision.about:
+            yield Say(ev.QuestionAsked(step_id=node.id, about=decision.about, detail=decision.reason))
+
+    def _healing(self, node: Node, decision: Decision) -> Foretold:
+        (path,) = decision.paths
+        if path != self.path(node):
+            return Foretold([self._moved(node, decision.reason, UNWRITTEN)])
+        healed = ev.ArtifactHealed(step_id=node.id, path=path, problem=decision.looks[path].kind)
+        return Foretold([healed], steps=[Step("put back", path)])
 
     def _heal(self, node: Node, decision: Decision) -> list[ev.Event]:
         (path,) = decision.paths
@@ -187,7 +193,7 @@ class SectionJudge:
                     found[other.id] = decision
         return found
 
-    def _adopt(self, node: Node, decision: Decision, made_of: Ingredients) -> list[ev.Event]:
+    def _adopt(self, node: Node, decision: Decision, made_of: Ingredients) -> Action:
         ((path, found),) = decision.looks.items()
         assert found.seal is not None
         cost_usd, tokens = spend_told(found.seal, self.inputs.state.run_id)
@@ -200,18 +206,34 @@ class SectionJudge:
             cost_usd=cost_usd,
             input_tokens=tokens,
         )
-        is_sealed = decision.about == "sealed"
-        section = (section_seen(path, found), section_body(found))
-        offer = self.acceptance.offer_found(node, [section], made, by=ADOPTED, is_sealed=is_sealed)
-        return list(self.acceptance.land(offer))
+        return self._take(node, "adopt", path, found, made, by=ADOPTED, is_sealed=decision.about == "sealed")
 
-    def _keep(self, node: Node, decision: Decision) -> list[ev.Event]:
+    def _keep(self, node: Node, decision: Decision) -> Action:
         """Accept what a person wrote; what it was made from does not change with it."""
         ((path, found),) = decision.looks.items()
-        section = (section_seen(path, found), section_body(found))
         made = replace(self.inputs.state.task(node.id), output_digest="")
-        offer = self.acceptance.offer_found(node, [section], made, by=PERSON, reason=decision.reason)
-        return list(self.acceptance.land(offer))
+        return self._take(node, "keep", path, found, made, by=PERSON, reason=decision.reason)
+
+    def _take(
+        self,
+        node: Node,
+        do: str,
+        path: str,
+        found: Look,
+        made: TaskState,
+        *,
+        by: str,
+        is_sealed: bool = False,
+        reason: str = "",
+    ) -> Action:
+        """A section as it stands there as its task's output."""
+        section = (section_seen(path, found), section_body(found))
+
+        def make() -> Offer:
+            return self.acceptance.offer_found(node, [section], made, by=by, is_sealed=is_sealed, reason=reason)
+
+        outline = with_files(offer_of(node, by, made, reason=reason), node, [section[0]], "")
+        return Accept(self.acceptance, do, make, outline, [] if is_sealed else [path])
 
     def _move(self, node: Node, decision: Decision) -> list[ev.Event]:
         """The pipeline names another file: the first section to be asked for takes the whole file there."""

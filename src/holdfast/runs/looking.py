@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import msgspec
@@ -16,8 +16,7 @@ from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import with_names_on_record
 from holdfast.runs.opening import open_files, open_objects
 from holdfast.state import Accepted, RunState
-from holdfast.stores.paper import Paper, PaperObjects, PaperTree
-from holdfast.stores.protocols import Files, Objects
+from holdfast.stores.protocols import Objects
 from holdfast.values import decode_json
 from holdfast.views.picture import Picture, decode_spec
 
@@ -33,21 +32,9 @@ def objects_of(layout: ProjectLayout, run_id: str) -> Iterator[Objects]:
 
 
 @contextmanager
-def artifacts_of(
-    layout: ProjectLayout, run_id: str, *, paper: Paper | None = None, quick: bool = False
-) -> Iterator[Artifacts]:
-    """The files and objects as a run sees them; what is done to them is on `paper`, or not done at all."""
-    with ExitStack() as stack:
-        tree: Files
-        objects: Objects
-        if paper is None:
-            tree, objects = open_files(layout), stack.enter_context(objects_of(layout, run_id))
-        else:
-            quarantine = layout.run(run_id).quarantine
-            tree = PaperTree(layout.root, layout.tmp, quarantine, paper)
-            objects = PaperObjects(layout.objects, run_id, layout.tmp, quarantine, paper)
-            stack.callback(objects.close)
-        stack.callback(tree.close)
+def artifacts_of(layout: ProjectLayout, run_id: str, *, quick: bool = False) -> Iterator[Artifacts]:
+    """The files and objects as a run sees them."""
+    with closing(open_files(layout)) as tree, objects_of(layout, run_id) as objects:
         yield Artifacts(tree, objects, quick=quick)
 
 

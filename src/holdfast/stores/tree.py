@@ -93,8 +93,9 @@ class LocalFiles:
     # --- writing -------------------------------------------------------------------------------------------
 
     def fresh_path(self, name: str = "") -> Path:
-        with _naming(os.fspath(self._tmp), "make"):
-            atomic.make_dirs(self._tmp, sync=False)
+        if self._quarantine is not None:
+            with _naming(os.fspath(self._tmp), "make"):
+                atomic.make_dirs(self._tmp, sync=False)
         return temporaries.fresh_output(self._tmp, name or "file")
 
     def claim(self, path: Path, *, ends_line: bool = False) -> Claimed | None:

@@ -49,7 +49,6 @@ class Obstacle(msgspec.Struct, frozen=True):
     why: str
     is_damage: bool = False  # it goes to quarantine, everything else stays beside its place
     is_wish: bool = False  # an edit, that must have been told before
-    is_copied: bool = False  # it stays, and a copy is kept
 
 
 def is_page(path: Path) -> bool:
@@ -132,24 +131,6 @@ class ViewShelf:
             self._turn(resume_page, resume.render(picture), sync)
         if picture.state.sections and self._is_free(progress_page):
             self._turn(progress_page, progress.render(picture), sync)
-
-    def obstacles(self) -> list[Obstacle]:
-        """What `write` would move out of the way, in that order. Read-only."""
-        summary = self._run.summary
-        found = [Obstacle(summary, _NO_FILE, is_damage=True)] if readable.is_no_file(summary) else []
-        found += filter(None, map(self._obstacle, self._pages))
-        return [*found, *self._todos_obstacle()]
-
-    def _todos_obstacle(self) -> Iterator[Obstacle]:
-        path = self._layout.todos_db
-        if not readable.is_there(path):
-            return
-        from holdfast.views.todofile import is_edited, is_of_no_use
-
-        if is_of_no_use(path):
-            yield Obstacle(path, "of no use", is_damage=True)
-        elif is_edited(path):
-            yield Obstacle(path, "edited", is_copied=True)
 
     def copy_pages(self, paths: Sequence[Path]) -> dict[Path, Path]:
         """Copies of these pages beside themselves: a kill after the recovery is on record must not cost them."""

@@ -266,35 +266,6 @@ def _is_ours(connection: sqlite3.Connection) -> bool:
     return ours and connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
 
 
-def is_of_no_use(path: Path) -> bool:
-    """Whether what lies there cannot be written to: no database, a damaged one, or somebody else's. Read-only."""
-    try:
-        if identity(path) is None:
-            return False
-        with closing(open_to_read(path)) as connection:
-            return _has_tables(connection) and not _is_ours(connection)
-    except UnusableError:
-        return True
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        return not is_passing(error, path) and code != sqlite3.SQLITE_READONLY  # whoever writes puts that right
-    except OSError as error:
-        if error.errno not in _UNREADABLE:
-            raise
-        return True
-
-
-def is_edited(path: Path) -> bool:
-    """Whether somebody changed what is in it; False also if it cannot be read now. Read-only."""
-    try:
-        if identity(path) is None:
-            return False
-        with closing(open_to_read(path)) as connection:
-            return look(connection).is_edited
-    except (UnusableError, sqlite3.Error, OSError):
-        return False
-
-
 def is_passing(error: Exception, path: Path) -> bool:
     """Whether nothing is wrong with the file itself: another time will do."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

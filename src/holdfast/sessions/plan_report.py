@@ -1,4 +1,4 @@
-"""The plan that a walk writes down: for every task the word, the reason, the evidence and the cost.
+"""What a pass tells of each task: for every task the word, the reason, the evidence and the cost.
 
 The words of `Planned` are for people and for `--json`; nothing is decided by them.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -30,8 +30,8 @@ _EVIDENCE = {
 }
 
 
-class Notes:
-    """What was decided about each task, in the order of the walk; `claims` is what views say is done."""
+class PlanReport:
+    """What was decided about each task, in the order in which it was; `claims` is what views say is done."""
 
     def __init__(self, state: RunState, claims: Mapping[str, str]) -> None:
         self.planned: dict[str, Planned] = {}
@@ -69,13 +69,13 @@ class Notes:
             return _EVIDENCE[decision.about]
         return "journal" if node.id in self._state.tasks else ""
 
-    def note_unreached(self, graph: Graph) -> None:
-        """What was never reached stands behind something that waits for a person, or for unknown items."""
-        missing = graph.nodes.keys() - self.planned.keys()
-        if not missing:
+    def note_unreached(self, graph: Graph, wanted: Collection[Node]) -> None:
+        """Of what is wanted, what was not reached stands behind something that waits for a person or for items."""
+        unreached = [node for node in wanted if node.is_task and node.id not in self.planned]
+        if not unreached:
             return
         held = _held_by(graph)
-        unreached = [node for node in graph.tasks() if node.id in missing]
+        unreached.sort(key=lambda node: node.order)
         loop = find_standstill(graph) if any(node.id not in held for node in unreached) else []
         for node in unreached:
             record = self._state.task(node.id)

@@ -16,11 +16,11 @@ from holdfast.pipeline.nodes import Node, split_task_id, task_id
 from holdfast.recovery.judge import Judge
 
 
-class Guesses:
+class InferredItems:
     """The inferred items of one graph; each look at a task may prove one."""
 
     def __init__(self, graph: Graph, judge: Judge, inferred: Items, sure: frozenset[tuple[str, ...]]) -> None:
-        self.inferred = inferred  # by the items function that would have made them
+        self.by_maker = inferred  # the items, by the function that would have made them
         self._graph = graph
         self._judge = judge
         self._sure = sure  # paths of items that a view or the record names
@@ -28,7 +28,7 @@ class Guesses:
 
     def covers(self, node: Node) -> bool:
         """Whether the item of this task is only inferred."""
-        return bool(self.inferred) and is_inferred(self._graph, node, self.inferred)
+        return bool(self.by_maker) and is_inferred(self._graph, node, self.by_maker)
 
     def may_act(self, node: Node, decision: Decision) -> bool:
         """What is sealed proves its item; what left no file is believed if something else proves the item."""
@@ -55,16 +55,16 @@ class Guesses:
 
     def unproved(self, tasks: Iterable[str]) -> list[str]:
         """Which of these tasks are of no item: only a file's name suggested it."""
-        if not self.inferred:
+        if not self.by_maker:
             return []
         believed = self._believed()
         nodes = (self._graph.nodes[task] for task in tasks)
         return [node.id for node in nodes if node.path not in believed and self.covers(node)]
 
     def items(self) -> Items:
-        """The inferred items that something proves or a view names; after the walk."""
+        """The inferred items that something proves or a view names; after the pass."""
         believed, found = self._believed(), {}
-        for maker, listed in self.inferred.items():
+        for maker, listed in self.by_maker.items():
             parent = split_task_id(maker)[1]
             found[maker] = [item for item in listed if (*parent, item["id"]) in believed]
         return found

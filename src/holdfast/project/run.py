@@ -277,12 +277,11 @@ class _Session:
             self.committer,
             self.open.objects,
             self.open.tree,
-            self.layout.tmp,
             self._call_committer,
             board.halt,
         )
-        looking = LookingRecorder(self.open.objects, self.layout.tmp, recorder)
-        attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, recorder, looking)
+        looking = LookingRecorder(self.open.objects, self.open.tree, recorder)
+        attempts = Attempts(inputs, self.compiled, recorder, looking)
         self.judge = self.open.judge(inputs, attempts, claims={})
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(

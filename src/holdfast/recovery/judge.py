@@ -57,7 +57,7 @@ class Judge:
         self.checker = checker
         self.living_runs = living_runs
         self.claims = claims  # task -> the view that says it was done, for a run whose record is lost
-        self.sections = SectionJudge(inputs, Remembering(inputs, quarantine), self._refusal, living_runs)
+        self.sections = SectionJudge(inputs, Remembering(inputs), self._refusal, living_runs)
         self.openings = Openings(inputs, self._refusal, living_runs)
         self._gathering = Gathering(
             inputs,

@@ -77,7 +77,7 @@ class Inspection:
         self._taken = {file.path for task in state.tasks for file in self._files(task)} if self._orphans else set()
         self._checks = compiled.checks if compiled is not None else {}
         if compiled is not None:
-            self._attempts = Attempts(self._inputs, compiled, layout.root, _NO_RECORDER)
+            self._attempts = Attempts(self._inputs, compiled, _NO_RECORDER)
 
     def findings(self, task: str) -> Iterator[Finding]:
         """All that is off about one finished task."""

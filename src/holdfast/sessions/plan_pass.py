@@ -361,8 +361,8 @@ def looking(
     choice = Choice(state.run_id, False, state.params)
 
     def make_judge(inputs: Inputs) -> Judge:
-        recorder = NoRecorder(inputs.artifacts.objects, layout.tmp)
-        attempts = Attempts(inputs, compiled, quarantine, recorder) if compiled else None
+        recorder = NoRecorder(inputs.artifacts.objects, inputs.artifacts.tree)
+        attempts = Attempts(inputs, compiled, recorder) if compiled else None
         return judge_for(inputs, layout, request, choice, quarantine, attempts, views.done)
 
     with artifacts_of(layout, state.run_id, quick=request.quick) as artifacts:

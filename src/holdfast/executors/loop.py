@@ -16,6 +16,8 @@ from holdfast.executors.protocol import Call, CancelledCallError, Handle, Outcom
 from holdfast.executors.threads import ThreadExecutor
 from holdfast.host import Host
 
+_DROP_S = 0.2  # how long a cancelled body may take when the loop is closed
+
 
 class LoopExecutor:
     """Coroutines on one loop. Their outcomes are told by a thread of `pool`: nothing may hold up the loop.
@@ -118,12 +120,19 @@ class LoopExecutor:
         asyncio.set_event_loop(loop)
         try:
             self._serve_all(loop)
-            for coroutine in list(self.running):
-                coroutine.cancel_task()
-            loop.run_until_complete(asyncio.sleep(0))
+            loop.run_until_complete(self._drop())
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
+
+    async def _drop(self) -> None:
+        """Cancel what is still there, twice: after the first time it may wait for its calls in flight."""
+        for _ in range(2):
+            tasks = [coroutine.task for coroutine in self.running if coroutine.task is not None]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=_DROP_S)
 
     def _serve_all(self, loop: asyncio.AbstractEventLoop) -> None:
         """Run the loop until it is stopped: a task of a body's own that exits ends only itself."""
@@ -148,7 +157,7 @@ class _Coroutine(Handle):
     def __init__(self, executor: LoopExecutor) -> None:
         super().__init__(executor._pool.run)
         self._executor = executor
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._is_cancelled = False
         self._is_told = False
 
@@ -160,19 +169,19 @@ class _Coroutine(Handle):
         self.end(Outcome(error=CancelledCallError("cancelled before it began"), cancelled=True))
 
     def cancel_task(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
     def begin(self, loop: asyncio.AbstractEventLoop, call: Call, context: contextvars.Context) -> None:
         context.run(current_task.set, call.task)
-        self._task = loop.create_task(self._run(call), context=context)
-        self._task.add_done_callback(self._is_through)
+        self.task = loop.create_task(self._run(call), context=context)
+        self.task.add_done_callback(self._is_through)
         self._executor.running.add(self)
         if self._is_cancelled:
-            self._task.cancel()
+            self.task.cancel()
 
     def _is_through(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        self.task = None
         self._executor.running.discard(self)
         if not self._is_told:  # cancelled before its first step: nothing of `_run` was done
             error = CancelledCallError("cancelled before it began")
@@ -187,6 +196,8 @@ class _Coroutine(Handle):
             if deadline.expired():  # it swallowed its cancellation: what it gives comes too late all the same
                 raise TimeoutError
             outcome = Outcome(value=value, duration=monotonic() - started)
+        except GeneratorExit:  # dropped with the loop: nothing may be awaited any more
+            raise
         except asyncio.CancelledError as error:
             outcome = Outcome(error=error, duration=monotonic() - started, cancelled=True)
         except BaseException as error:

@@ -90,7 +90,7 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
     going_on = open_lease(layout).holder() is not None
     _require_answerable(picture, task, choice, going_on=going_on)
     _require_effect(layout, picture, task, choice)
-    if choice == "redo" and picture.status(task) == COMPLETED and not picture.record(task).question:
+    if choice == "redo" and picture.record(task).status == COMPLETED:
         # Finished and in use, perhaps right now: it is sent back, so that whoever takes it ends first.
         behind = _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))
     else:
@@ -143,7 +143,7 @@ def _require_answerable(picture: Picture, task: str, choice: str, *, going_on: b
         raise UsageError(f"{task} was never accepted: there is nothing to restore.", fix="Use redo, or skip.")
     if choice == "skip" and status == COMPLETED and not record.question:
         raise UsageError(f"{task} is finished: there is nothing to skip.")
-    runs_anyway = record.before is None  # else it counts again if its inputs come back
+    runs_anyway = record.before is None and not record.decided  # else it counts again if its inputs come back
     if choice == "redo" and status in (PENDING, BLOCKED) and not record.question and runs_anyway:
         raise UsageError(f"{task} is not done yet: it runs anyway.", fix=f"holdfast resume {picture.state.run_id}")
 

@@ -57,6 +57,6 @@ def _row(run: RunEntry, params: list[str], tags: list[str]) -> list[str]:
         run.pipeline,
         *values,
         shown_status(run.status, run.found.error, running=run.running).replace("_", " "),
-        f"{run.done}/{run.total}",
+        f"{run.done}/{run.total}" + (f", {run.skipped} skipped" if run.skipped else ""),
         money(run.total_cost_usd),
     ]

@@ -57,7 +57,8 @@ def left_out_with(layout: ProjectLayout, state: RunState, task: str) -> tuple[li
     with _looked_at(layout, state) as (graph, _):
         gone, gathers = {graph.nodes[task]}, set[Node]()
         for node in in_order(graph):
-            if node.is_task and (gone.intersection(node.parents) or _lacks_all(node, gone)):
+            before = node.goes_with(is_finished=state.task(node.id).status == COMPLETED)
+            if node.is_task and (gone.intersection(before) or _lacks_all(node, gone)):
                 gone.add(node)
             if node in gone or node in gathers:
                 gathers.update(consumer for consumer, _ in node.consumers if consumer.kind == "gather")

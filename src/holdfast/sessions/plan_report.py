@@ -92,8 +92,8 @@ class PlanReport:
                 self.note(node, Decision(decisions.RUN, _once_through(held.get(node.id))))
 
     def _left_out_before(self, node: Node) -> str:
-        """A task whose output this one takes, and which is left out; "" if there is none."""
-        taken = (self.planned.get(parent.id) for parent in node.parents)
+        """A task with which this one is left out; "" if there is none."""
+        taken = (self.planned.get(before.id) for before in node.goes_with(is_finished=False))
         return next((task.id for task in taken if task is not None and task.told_as == decisions.SKIP), "")
 
     def send_back(self, wished: Mapping[str, str]) -> None:

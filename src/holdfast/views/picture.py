@@ -154,7 +154,7 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
     @property
     def batch(self) -> int | None:
         """The lowest batch of the first fan-out that still has something to do."""
-        if self.done == self.total:
+        if self.done + self.skipped == self.total:
             return None
         for fan in self.spec.items:
             steps = [step.name for step in self.spec.steps if step.each == fan.var]
@@ -169,7 +169,11 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def done(self) -> int:
-        return self.counts.get(COMPLETED, 0) + self.counts.get(STATUS_SKIPPED, 0)
+        return self.counts.get(COMPLETED, 0)
+
+    @property
+    def skipped(self) -> int:
+        return self.counts.get(STATUS_SKIPPED, 0)
 
     @property
     def total(self) -> int:

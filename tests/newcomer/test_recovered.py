@@ -177,9 +177,6 @@ def glossary(c: str, source: str) -> str:
 """
 
 
-TORN = "the half sentence stays below the section that was made again, as if a person had written it"
-
-
 @pytest.fixture
 def remembered(project: Project) -> Project:
     """A finished run with a memory file of three sections; from now on they come out differently."""
@@ -189,7 +186,6 @@ def remembered(project: Project) -> Project:
     return project
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=TORN)
 @pytest.mark.parametrize("rest", ["gone", "there"])
 def test_a_torn_section_is_replaced_whole(remembered: Project, rest: str) -> None:
     """The record lost and the second section cut in mid-sentence, no half of a sentence stays in the file."""

@@ -96,11 +96,11 @@ def test_the_command_that_a_dry_run_names_does_what_it_said(notes: Project) -> N
 def test_a_long_list_of_changes_is_folded_for_people_only(notes: Project) -> None:
     """What is done to many files of one folder is one counted line; --json has each of them."""
     assert notes.run("-p", "topic=tides", "-p", "n=60", "--resume", "first").code == 0
-    lose(notes)
+    shutil.rmtree(notes.root / "notes")
     said = notes("recover", "--dry-run").out
-    assert "  adopt 60 files of notes\n" in said
+    assert "  put back 60 files of notes\n" in said
     listed = document(notes, "recover", "--dry-run")["actions"]
-    assert {"do": "adopt", "path": "notes/n59.md", "to": None} in listed
+    assert {"do": "put back", "path": "notes/n59.md", "to": None} in listed
 
 
 def test_recover_json_has_actions_reasons_and_evidence(notes: Project) -> None:

@@ -613,3 +613,18 @@ def test_of_a_lost_run_each_whole_file_is_read_once(tmp_path: Path, monkeypatch:
     assert {task.action for task in recovery.tasks} == {"adopt"}
     assert sorted(seen) == written
     assert len(events_of(tmp_path, "task_adopted")) == len(written)
+
+
+@pytest.mark.parametrize("first", ["lost", "whole"])
+def test_what_is_adopted_is_told_also_if_a_lost_value_before_it_comes_back(tmp_path: Path, first: str) -> None:
+    """A task that must run wants the value back; whichever is looked at first, the other one was adopted."""
+    pipe = Pipeline("p")
+    pipe.step(name="plan")(lambda: "kelp " * 1000)
+    for name in (first, *{"lost", "whole"} - {first}):
+        pipe.step(name=name, writes=f"{name}.md")(lambda plan: plan)
+    pipe.run(dir=tmp_path)
+    shutil.rmtree(tmp_path / ".holdfast")
+    (tmp_path / "lost.md").unlink()
+    compiled, layout = pipe.compile(), ProjectLayout(tmp_path)
+    foreseen, done = recover(compiled, layout, Request(), dry_run=True), recover(compiled, layout, Request())
+    assert actions(foreseen) == actions(done) == {"plan": "redo", "lost": "run", "whole": "adopt"}

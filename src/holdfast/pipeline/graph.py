@@ -365,3 +365,17 @@ def in_order(graph: Graph) -> list[Node]:
             if not unmet[consumer.order]:
                 ordered.append(consumer)
     return ordered
+
+
+def all_before(graph: Graph, node: Node) -> set[Node]:
+    """What has to be through before a node, however far back; and the node."""
+    before: dict[Node, list[Node]] = {}
+    for producer in graph.nodes.values():
+        for consumer, _ in producer.consumers:
+            before.setdefault(consumer, []).append(producer)
+    found, stack = {node}, [node]
+    while stack:
+        fresh = [producer for producer in before.get(stack.pop(), ()) if producer not in found]
+        found.update(fresh)
+        stack += fresh
+    return found

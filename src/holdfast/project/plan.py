@@ -14,6 +14,7 @@ from holdfast.decisions import Planned
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
+from holdfast.pipeline.graph import all_before
 from holdfast.pipeline.nodes import called_now
 from holdfast.pipeline.spec import PipelineSpec, StepSpec, renamed_steps
 from holdfast.recovery.sources import NO_VIEWS, read_views
@@ -146,10 +147,11 @@ def explain(
         fold(state, wish, state.seq, clock.now())
     running = _begun(state) if holder_of(layout, state.run_id) is not None else []
     with looking(spec, layout, state, Request(settings=settings or Settings())) as passed:
-        passed.go()
+        now = called_now(task, spec, passed.graph.nodes)
+        node = passed.graph.nodes.get(now)
+        passed.go(all_before(passed.graph, node) if node is not None else ())
         passed.report.tell_running(running)
         needs = [replace(need, command=typed(need.command)) for need in needs_of(passed.state, spec)]
-        now = called_now(task, spec, passed.graph.nodes)
         renamed = [f"{task} is now called {now}"] if now != task else []
         planned = passed.planned.get(now)
         planned = planned and replace(planned, reason=typed(planned.reason))

@@ -60,7 +60,7 @@ class Adopting:
         edited = frozenset([path for _, path, how in found if how.kind == look.CHANGED])
         streams = tuple(self._streams(node, decision, found)) if "ctx" in node.spec.sources else ()
         ref = seal.value_digest if seal else ""
-        outline = with_files(offer_of(node, ADOPTED, made), node, files, ref)
+        outline = with_files(offer_of(node, ADOPTED, made, streams=streams), node, files, ref)
         yield taken(
             self.acceptance,
             "adopt",
@@ -165,10 +165,11 @@ def taken(
     looks: Mapping[str, Look] | None = None,
 ) -> Action:
     """Files that lie there as the task's output: as they look, or with the seal that they get."""
-    if not looks:
-        seal = seal_of(acceptance.state.run_id, node, outline.made)
-        looks = {file.path: Look(look.SEALED, body=body or b"", seal=for_file(seal, file)) for file, body in seen}
-    return Accept(acceptance, do, make, outline, [file.path for file, _ in seen], looks)
+    if looks:  # they stay as they are
+        return Accept(acceptance, do, make, outline, [one.part for one in outline.streams], looks)
+    seal = seal_of(acceptance.state.run_id, node, outline.made)
+    sealed = {file.path: Look(look.SEALED, body=body or b"", seal=for_file(seal, file)) for file, body in seen}
+    return Accept(acceptance, do, make, outline, list(sealed), sealed)
 
 
 def _seal_of(found: Sequence[tuple[str, str, Look]]) -> Seal | None:

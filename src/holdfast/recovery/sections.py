@@ -233,7 +233,7 @@ class SectionJudge:
             return self.acceptance.offer_found(node, [section], made, by=by, is_sealed=is_sealed, reason=reason)
 
         outline = with_files(offer_of(node, by, made, reason=reason), node, [section[0]], "")
-        return Accept(self.acceptance, do, make, outline, [path])
+        return Accept(self.acceptance, do, make, outline, [] if is_sealed else [path])
 
     def _move(self, node: Node, decision: Decision) -> list[ev.Event]:
         """The pipeline names another file: the first section to be asked for takes the whole file there."""

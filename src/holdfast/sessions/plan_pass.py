@@ -11,7 +11,7 @@ suffice to adopt what is sealed; everything else about them waits until their fu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from msgspec.structs import replace
@@ -79,6 +79,7 @@ class PlanPass(Pass):
         self._edited: dict[Node, None] = {}  # somebody's edits, that count as soon as their items are known again
         self._recorder = record
         self._scheduler = Scheduler(self.graph)
+        self._only: Collection[Node] | None = None
 
     @property
     def scheduler(self) -> Scheduler:
@@ -93,8 +94,9 @@ class PlanPass(Pass):
 
     # --- going ---------------------------------------------------------------------------------------------
 
-    def go(self) -> None:
-        """Go over all of it."""
+    def go(self, only: Collection[Node] | None = None) -> None:
+        """Go over all of it, or `only` over these nodes."""
+        self._only = only
         while self.advance(1000):
             pass
 
@@ -105,11 +107,16 @@ class PlanPass(Pass):
             if not queue:
                 self._finish()
                 return False
-            self.consider(queue.popleft())
+            node = queue.popleft()
+            if self._only is None or node in self._only:
+                self.consider(node)
         return True
 
     def _finish(self) -> None:
-        self.report.note_unreached(self.graph)
+        if self._only is None:
+            self.report.note_unreached(self.graph, self.graph.nodes.values())
+        else:
+            self.report.note_unreached(self.graph, self._only)
         for task in self._inferred.unproved(self.planned):
             del self.planned[task]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from holdfast.pipeline.standstill import find_standstill, loop_told
 from holdfast.state import COMPLETED, SKIPPED, RunState
 
 _TOLD = (decisions.WAIT, decisions.NEVER, decisions.PERHAPS)
+_DONE = (decisions.ADOPT, decisions.HEAL)
 _WORDS = {FOREIGN: "another task's", MARKED: "not sealed"}
 _EVIDENCE = {
     "sealed": "sealed artifact",
@@ -40,10 +41,15 @@ class PlanReport:
         self._costs = _average_costs(state)
 
     def note(self, node: Node, decision: Decision) -> None:
-        """Write down what was decided about a task; a later decision about it replaces an earlier one."""
+        """Write down what was decided about a task; a later decision about it replaces an earlier one.
+
+        What was done about it stays told if it is only trusted when it is looked at again.
+        """
         action = public_action(decision.action)
+        noted = self.planned.get(node.id)
+        if noted is not None and noted.action in _DONE and action == decisions.TRUST:
+            return
         cost = self._costs.get(node.spec.name) if action in decisions.RUNS else None
-        noted = self.planned.get(node.id)  # if so, what is lost of it is needed after all
         evidence = noted.evidence if noted is not None else self._evidence(node, decision)
         if decision.action == decisions.ADOPT:
             self.planned[node.id] = Planned(node.id, action, decision.reason, None, evidence)
@@ -69,13 +75,13 @@ class PlanReport:
             return _EVIDENCE[decision.about]
         return "journal" if node.id in self._state.tasks else ""
 
-    def note_unreached(self, graph: Graph) -> None:
-        """What was never reached stands behind something that waits for a person, or for unknown items."""
-        missing = graph.nodes.keys() - self.planned.keys()
-        if not missing:
+    def note_unreached(self, graph: Graph, wanted: Collection[Node]) -> None:
+        """Of what is wanted, what was not reached stands behind something that waits for a person or for items."""
+        unreached = [node for node in wanted if node.is_task and node.id not in self.planned]
+        if not unreached:
             return
         held = _held_by(graph)
-        unreached = [node for node in graph.tasks() if node.id in missing]
+        unreached.sort(key=lambda node: node.order)
         loop = find_standstill(graph) if any(node.id not in held for node in unreached) else []
         for node in unreached:
             record = self._state.task(node.id)

@@ -49,7 +49,7 @@ class PlanReport:
         noted = self.planned.get(node.id)
         if noted is not None and noted.action in _DONE and action == decisions.TRUST:
             return
-        cost = self._costs.get(node.spec.name) if action in decisions.RUNS else None
+        cost = self._cost(node) if action in decisions.RUNS else None
         evidence = noted.evidence if noted is not None else self._evidence(node, decision)
         if decision.action == decisions.ADOPT:
             self.planned[node.id] = Planned(node.id, action, decision.reason, None, evidence)
@@ -61,6 +61,13 @@ class PlanReport:
             told_as = decisions.SKIP
         reason = decision.reason + _gives_way(decision)
         self.planned[node.id] = Planned(node.id, action, reason, cost, evidence, problem, is_behind, told_as)
+
+    def _cost(self, node: Node) -> float | None:
+        """What its step costs on average, without the calls that are on record and replayed."""
+        average, record = self._costs.get(node.spec.name), self._state.task(node.id)
+        if average is None or node.id not in self._state.once:
+            return average
+        return max(0.0, average - (record.round_cost_usd - record.loose_cost_usd))
 
     def counts(self) -> dict[str, int]:
         """How many tasks got which decision."""

@@ -130,7 +130,7 @@ def _overview(picture: Picture) -> str:
     lines += [f"- {letter.PARAMETER}{markdown_code(key)}: {_json(value)}" for key, value in state.params.items()]
     if state.budget_usd is not None:
         lines.append(f"- {letter.BUDGET}{_json(state.budget_usd)}")
-    lines += [f"- Tag {letter.exact(key)}: {_json(value)}" for key, value in state.tags.items()]
+    lines += [f"- {letter.TAG}{letter.exact(key)}: {_json(value)}" for key, value in state.tags.items()]
     for fan in picture.spec.items:
         known = len(picture.rows(fan.var))
         more = "" if matrix.is_expanded(picture, fan.var) else " so far; the others are not known yet"

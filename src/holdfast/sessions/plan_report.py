@@ -49,7 +49,7 @@ class PlanReport:
         noted = self.planned.get(node.id)
         if noted is not None and noted.action in _DONE and action == decisions.TRUST:
             return
-        cost = self._costs.get(node.spec.name) if action in decisions.RUNS else None
+        cost = self._cost(node) if action in decisions.RUNS else None
         evidence = noted.evidence if noted is not None else self._evidence(node, decision)
         if decision.action == decisions.ADOPT:
             self.planned[node.id] = Planned(node.id, action, decision.reason, None, evidence)
@@ -61,6 +61,13 @@ class PlanReport:
             told_as = decisions.SKIP
         reason = decision.reason + _gives_way(decision)
         self.planned[node.id] = Planned(node.id, action, reason, cost, evidence, problem, is_behind, told_as)
+
+    def _cost(self, node: Node) -> float | None:
+        """What its step costs on average, without the calls that are on record and replayed."""
+        average, record = self._costs.get(node.spec.name), self._state.task(node.id)
+        if average is None or node.id not in self._state.once:
+            return average
+        return max(0.0, average - (record.round_cost_usd - record.loose_cost_usd))
 
     def counts(self) -> dict[str, int]:
         """How many tasks got which decision."""
@@ -98,8 +105,8 @@ class PlanReport:
                 self.note(node, Decision(decisions.RUN, _once_through(held.get(node.id))))
 
     def _left_out_before(self, node: Node) -> str:
-        """A task whose output this one takes, and which is left out; "" if there is none."""
-        taken = (self.planned.get(parent.id) for parent in node.parents)
+        """A task with which this one is left out; "" if there is none."""
+        taken = (self.planned.get(before.id) for before in node.goes_with(is_finished=False))
         return next((task.id for task in taken if task is not None and task.told_as == decisions.SKIP), "")
 
     def send_back(self, wished: Mapping[str, str]) -> None:

@@ -182,10 +182,8 @@ PLACES = {
     "event_of": {ACCEPTS},
     "seals.write_seal": {ACCEPTS, "artifacts.sealed_files", "artifacts.memory"},
     "Seal": {"artifacts.products"},
-    "tree.stage": {"artifacts.sealed_files"},
-    "tree.stage_file": {"artifacts.sealed_files"},
-    "tree.land": {"artifacts.sealed_files"},
-    "tree.write": {"artifacts.bookshelf"},  # memory files, drawn from their accepted sections
+    "tree.stage": {"artifacts.sealed_files", "artifacts.bookshelf"},  # which draws from accepted sections
+    "tree.land": {"artifacts.sealed_files", "artifacts.bookshelf"},
     "ev.TaskAdopted": {OFFERS},
     "ev.ValueMigrated": {OFFERS},
 }

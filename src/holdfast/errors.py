@@ -11,6 +11,7 @@
     │   └── LockLostError                5    this process did, and no longer does
     └── StorageError                     6    disk full, I/O error, no descriptors: nothing is lost
         ├── ForbiddenError               6    a file that this user may not read, or not change
+        ├── UnreadableError              6    a file that is missing, forbidden, no file at all, or far too large
         ├── InTheWayError                6    a link, or no folder, where a folder of artifacts belongs
         └── UnprintableError             6    stdout cannot take what was to be printed
 
@@ -129,6 +130,26 @@ class StorageError(HoldfastError):
 
 class ForbiddenError(StorageError):
     """What is kept there may not be read, or not be changed, by this user. It may be whole all the same."""
+
+
+MISSING, FORBIDDEN, STRANGE, TOO_LARGE = "missing", "forbidden", "strange", "too large"
+"""Why the content of a file is not to be had. STRANGE: a link, a folder, a pipe; TOO_LARGE: over the limit."""
+
+
+class UnreadableError(StorageError):
+    """The content at a name is not to be had: a fact about what stands there, and nothing is wrong with the disk.
+
+    `why` is one of the four above, `words` says it for people.
+    """
+
+    def __init__(self, path: str, why: str, words: str) -> None:
+        super().__init__(
+            f"Could not read {path}: {words}.",
+            fix="What was recorded is safe: mend that, then run the same command.",
+        )
+        self.path = path
+        self.why = why
+        self.words = words
 
 
 class InTheWayError(StorageError):

@@ -23,12 +23,13 @@ from holdfast.artifacts.products import UNWRITTEN, OutputRefusedError
 from holdfast.errors import ValueRefusedError
 from holdfast.events import FileRecord
 from holdfast.folding import fold
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.nodes import Node
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.state import COMPLETED, IN_PROGRESS, RunState, TaskState
 from holdfast.stores import disk
 from holdfast.stores.objects import LocalObjects
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.protocols import Files, Objects
+from holdfast.stores.tree import LocalFiles
 from holdfast.values import digest
 
 TEXT = "what was made\n"
@@ -40,11 +41,16 @@ class Killed(BaseException):
     """The process is gone."""
 
 
+def local_stores(root: Path) -> tuple[Files, Objects]:
+    root.mkdir(exist_ok=True)
+    tmp = root / ".holdfast" / "tmp"
+    return LocalFiles(root, tmp), LocalObjects(root / ".holdfast" / "objects", "R", tmp)
+
+
 class Project:
     """The stores of one process, and the state that what it records is folded into."""
 
-    def __init__(self, root: Path, state: RunState | None = None) -> None:
-        root.mkdir(exist_ok=True)
+    def __init__(self, root: Path, state: RunState | None = None, *, stores: Any = None) -> None:
         self.root = root
         self.state = state or RunState(run_id="R")
         pipe = Pipeline("p")
@@ -56,9 +62,7 @@ class Project:
         pipe.step(name="loose", writes="loose.md", copy=False)(lambda: "")
         pipe.step(name="terms", each="ch", appends="terms.md")(lambda ch: "")
         self.graph = build_graph(pipe.compile().spec, {})
-        tmp = root / ".holdfast" / "tmp"
-        self.tree = WorkTree(root, tmp)
-        self.objects = LocalObjects(root / ".holdfast" / "objects", "R", tmp)
+        self.tree, self.objects = stores or local_stores(root)
         self.artifacts = Artifacts(self.tree, self.objects)
         self.acceptance = Acceptance(Inputs(self.graph, self.state, self.artifacts, root))
         self.events: list[ev.Event] = []

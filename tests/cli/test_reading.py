@@ -312,7 +312,7 @@ def test_events_as_json_deceive_no_terminal(project: Project, monkeypatch: pytes
     project("note", "up \x9b2A and \u202eback")
     written = project("events", "--json").out
     assert "\x9b" in written
-    monkeypatch.setattr("holdfast.cli.events.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr("holdfast.cli.show.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     shown = project("events", "--json").out
     assert not {"\x9b", "\u202e"} & set(shown)
     assert [json.loads(line) for line in shown.splitlines()] == [

@@ -28,7 +28,7 @@ from holdfast.errors import InTheWayError, StorageError
 from holdfast.executors.processes import ProcessExecutor
 from holdfast.stores import disk
 from holdfast.stores.objects import LocalObjects
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.tree import LocalFiles
 
 
 class Shop:
@@ -69,16 +69,17 @@ def test_a_paid_call_that_is_under_way_is_kept(
 ) -> None:
     """It ends within the grace period, and is on record with its step; nothing new begins, nothing is used up."""
     shop = Shop(is_async=is_async)
-    reals = {"stage": WorkTree.stage, "land": WorkTree.land}
+    reals = {"stage": LocalFiles.stage, "land": LocalFiles.land}
 
-    def all_but_one(tree: WorkTree, *args: Any, **how: Any) -> Any:
-        return shop.fail() if "out.md" in args else reals[place](tree, *args, **how)
+    def all_but_one(tree: LocalFiles, *args: Any, **how: Any) -> Any:
+        is_hit = args[0] == "out.md" or getattr(args[0], "path", "") == "out.md"
+        return shop.fail() if is_hit else reals[place](tree, *args, **how)
 
     with monkeypatch.context() as patch:
         if place == "input":
             patch.setattr(Artifacts, "load", shop.fail)
         else:
-            patch.setattr(WorkTree, place, all_but_one)
+            patch.setattr(LocalFiles, place, all_but_one)
         with pytest.raises(StorageError, match=r"source\.md: Input/output error"):
             shop.pipe.run(dir=tmp_path)
     assert [exit_["status"] for exit_ in Harness(tmp_path).events("node_exit", task="buyer")] == ["completed"]
@@ -131,7 +132,7 @@ def a_stream(shop: Shop, patch: pytest.MonkeyPatch) -> None:
         return source
 
     shop.pipe.step(name="hit", writes="story.md", retries=0)(tell)
-    only_for("hit", patch, WorkTree, "append_open", shop.fail)
+    only_for("hit", patch, LocalFiles, "append", shop.fail)
 
 
 def room_to_pay(shop: Shop, patch: pytest.MonkeyPatch) -> None:
@@ -330,8 +331,8 @@ def hit_itself(shop: Shop, ctx: Context) -> Path:
     ("end", "hit"),
     [
         (cut_off_by_the_stop, (Artifacts, "load")),
-        (hit_itself, (WorkTree, "stage_file")),
-        (hit_itself, (WorkTree, "land")),
+        (hit_itself, (LocalFiles, "stage")),
+        (hit_itself, (LocalFiles, "land")),
     ],
     ids=["cut off", "not staged", "not landed"],
 )

@@ -266,7 +266,7 @@ def test_a_stream_becomes_the_output(tmp_path: Path) -> None:
     [
         (Path.unlink, "is gone: No such file"),
         (lambda part: part.write_bytes(b"\xff" * 5), "is no text any more"),
-        (lambda part: (part.unlink(), part.mkdir()), "is gone: Is a directory"),
+        (lambda part: (part.unlink(), part.mkdir()), "is gone: it is a folder"),
     ],
 )
 def test_a_step_that_spoils_its_own_stream_has_failed(

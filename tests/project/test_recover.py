@@ -15,7 +15,7 @@ from holdfast.errors import LockedError
 from holdfast.pipeline.nodes import Node
 from holdfast.project.results import RecoverResult
 from holdfast.stores import disk
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.tree import LocalFiles
 
 
 class Book:
@@ -584,13 +584,13 @@ def test_of_a_lost_run_each_whole_file_is_read_once(tmp_path: Path, monkeypatch:
     written = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/n*.md"))
     shutil.rmtree(tmp_path / ".holdfast")
     seen: list[str] = []
-    read = WorkTree.read
+    read = LocalFiles.read
 
-    def counted(self: WorkTree, rel: str, limit: int | None = None) -> bytes:
+    def counted(self: LocalFiles, rel: str, limit: int | None = None) -> bytes:
         seen.append(rel)
         return read(self, rel, limit)
 
-    monkeypatch.setattr(WorkTree, "read", counted)
+    monkeypatch.setattr(LocalFiles, "read", counted)
     syncs = disk.syncs
     recovery = Harness(tmp_path).recover(pipe)
     assert disk.syncs - syncs < len(written)

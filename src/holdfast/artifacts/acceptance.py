@@ -42,21 +42,21 @@ from holdfast.artifacts.products import (
     UNWRITTEN,
     OutputRefusedError,
     for_file,
+    large_file,
     part_path,
     plain_output,
     prepare_file,
     seal_of,
     split_output,
 )
-from holdfast.artifacts.sealed_files import SealedFiles, Staged
+from holdfast.artifacts.sealed_files import SealedFiles
 from holdfast.events import FileRecord
 from holdfast.layout import PART_SUFFIX
-from holdfast.pipeline.memories import heads
 from holdfast.pipeline.nodes import Node
-from holdfast.pipeline.spec import StepSpec
+from holdfast.pipeline.spec import StepSpec, heads
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
-from holdfast.stores import readable
+from holdfast.stores.protocols import Staged
 from holdfast.values import INLINE_VALUE_MAX, digest, encode_json
 
 Body = bytes | Path | None
@@ -197,8 +197,11 @@ class Acceptance:
         seal = seal_of(self.state.run_id, node, offer.made)
         # After a power cut, an earlier version that is still in its place would look like somebody's edit; and a
         # text that grew in its NAME.part is nowhere else once that is removed.
-        sync = offer.by != BODY or is_streamed or any(map(self.artifacts.tree.exists, paths.values()))
+        sync = offer.by != BODY or is_streamed or any(self._is_taken(path) for path in paths.values())
         return self._staged(offer, found, seal, sync=sync)
+
+    def _is_taken(self, path: str) -> bool:
+        return self.artifacts.tree.look(path) is not None
 
     def _prepared(
         self, spec: StepSpec, key: str, path: str, piece: Any, before: FileRecord | None
@@ -208,9 +211,12 @@ class Acceptance:
             if piece != self.artifacts.tree.root / before.path:
                 raise OutputRefusedError(f"the file {piece.name}, which cannot take the place of {before.path}")
             return before, None
+        body: Body
         if isinstance(piece, Path):
-            self.artifacts.tree.make_own(piece)  # before anything is written to it
-        record, body = prepare_file(spec, path, piece)
+            claimed = self.artifacts.tree.claim(piece, ends_line=seals.is_inline(path))
+            record, body = large_file(path, piece, claimed)
+        else:
+            record, body = prepare_file(spec, path, piece)
         return replace(record, key=key, stored=spec.copy), body
 
     def _keep(self, record: FileRecord, body: bytes | Path) -> None:
@@ -218,8 +224,7 @@ class Acceptance:
         if isinstance(body, Path):
             self.artifacts.files.has_large = True
             if record.stored:
-                with readable.opened(body) as reader:
-                    self.artifacts.objects.put_blocks(readable.blocks(reader))
+                self.artifacts.objects.put_blocks(self.artifacts.tree.blocks(body))
         elif record.stored:
             self.artifacts.objects.put(body, record.sha256)
             self.artifacts.recent.keep(record.sha256, body)
@@ -239,7 +244,7 @@ class Acceptance:
     def _streams(self, path: str, output: Any) -> tuple[Stream, ...]:
         """What is left of the stream that has become the output, or has not: then it is a person's to look at."""
         part, tree = part_path(path), self.artifacts.tree
-        if not tree.exists(part):
+        if tree.look(part) is None:
             return ()
         return (Stream(part, isinstance(output, str) and output.encode().startswith(tree.read(part))),)
 
@@ -354,9 +359,9 @@ class Acceptance:
         for stream in offer.streams:
             if stream.is_within:
                 if not offer.staged:  # what has its text may be of a step that was killed a moment ago
-                    tree.make_durable(stream.part.removesuffix(PART_SUFFIX))
+                    tree.sync(stream.part.removesuffix(PART_SUFFIX))
                 tree.remove(stream.part, sync=True)  # else it would look half-finished after a power cut
             else:
-                to = tree.back_up(stream.part)
+                to = tree.set_aside(stream.part, beside=True)
                 if stream.reason:
                     yield ev.ArtifactSetAside(step_id=offer.task, path=stream.part, to=to, reason=stream.reason)

@@ -6,49 +6,46 @@ or the disk did to the old one is durable before that. A kill in between leaves 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from holdfast.artifacts import memory
 from holdfast.artifacts.looks import refuse_newer
 from holdfast.artifacts.memory import Book
-from holdfast.stores.readable import Fingerprint, fingerprint
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.protocols import Files, Found
 
 
 class Bookshelf:
     """The memory files of one project. Safe to use from several threads."""
 
-    def __init__(self, tree: WorkTree) -> None:
+    def __init__(self, tree: Files) -> None:
         self._tree = tree
-        self._books: dict[str, tuple[Fingerprint, Book]] = {}
+        self._books: dict[str, tuple[Found | None, Book]] = {}
 
     def read(self, path: str) -> Book:
-        """The file taken apart, unless a newer Holdfast sealed it; the OSErrors are those of `WorkTree.read`.
+        """The file taken apart, unless a newer Holdfast sealed it; UnreadableError as of `Files.read`.
 
         Each of a thousand sections asks for it: as long as nothing has touched the file, it is read once.
         """
-        mark = self._mark(path)
+        mark = self._tree.look(path)
         known = self._books.get(path)
         if known is not None and known[0] == mark:
             return known[1]
         book = memory.take_apart(self._tree.read(path))
         refuse_newer(path, memory.format_if_newer(book))
-        if self._mark(path) == mark:
+        if self._tree.look(path) == mark:
             self._books[path] = (mark, book)
         return book
 
     def replace(self, path: str, data: bytes) -> None:
         """Put other bytes in the file's place. Synced: a person's words between the sections are nowhere else."""
-        written, now = fingerprint(self._tree.write(path, data, sync=True)), self._mark(path)
-        if now[:-1] == written[:-1]:  # still ours; the rename itself has set the last
+        staged = self._tree.stage(path, data, sync=True)
+        try:
+            self._tree.land(staged)
+        except BaseException:
+            self._tree.discard(staged)
+            raise
+        now = self._tree.look(path)
+        if now is not None and now.mark == staged.found.mark:  # still ours
             self._books[path] = (now, memory.take_apart(data))
 
-    def keep_copy(self, path: str, quarantine: Path, *, damaged: bool) -> str:
+    def keep_copy(self, path: str, *, damaged: bool) -> str:
         """Keep the file as it is now: damage in quarantine, a person's edit beside it. Gives where."""
-        if not damaged:
-            return self._tree.copy_beside(path)
-        return f"{quarantine.name}/{self._tree.copy_aside(path, quarantine, label='memory').name}"
-
-    def _mark(self, path: str) -> Fingerprint:
-        status = self._tree.stat(path)
-        return fingerprint(status) if status is not None else ()
+        return self._tree.copy_aside(path, label="memory" if damaged else "")

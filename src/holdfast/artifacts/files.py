@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 
 import msgspec
@@ -26,12 +25,11 @@ from holdfast.artifacts.looks import (
 )
 from holdfast.artifacts.products import SECTION, UNWRITTEN
 from holdfast.artifacts.sections import Sections
-from holdfast.errors import InTheWayError
+from holdfast.errors import InTheWayError, StorageError, UnreadableError
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
-from holdfast.stores import readable
-from holdfast.stores.readable import NOT_TO_BE_HAD
-from holdfast.stores.tree import WorkTree
+from holdfast.stores import protocols
+from holdfast.stores.readable import HELD_MAX
 from holdfast.values import digest
 
 _TAIL_BYTES = 1 << 16  # longer than any seal
@@ -43,7 +41,7 @@ ADDED_MAX = 256 << 20
 class Files:
     """Looks at the work tree for one run; `quick` believes accepted files whose mark is unchanged, unread."""
 
-    def __init__(self, tree: WorkTree, sections: Sections, *, quick: bool) -> None:
+    def __init__(self, tree: protocols.Files, sections: Sections, *, quick: bool) -> None:
         self.tree = tree
         self.sections = sections
         self.quick = quick
@@ -55,14 +53,13 @@ class Files:
     def look(self, path: str, tasks: Sequence[str], marker: str | None, *, limit: int | None = None) -> Look:
         """What lies at `path`, read in full, for the task of these names (its own, and those it had before).
 
-        What has more bytes than `limit` is damaged, and is not read. Raises OSError where "cannot read" is the
-        machine's fault.
+        What has more bytes than `limit` is damaged, and is not read.
         """
         if path in self.foretold:
             return self.foretold[path]
         try:
             data = self.tree.read(path, limit)
-        except OSError as error:
+        except UnreadableError as error:
             return look_unread(error)
         if seals.is_inline(path):
             sealed = seals.take_apart(data)
@@ -96,14 +93,12 @@ class Files:
             if found[-1] is None and lines:
                 refuse_newer(seals.seal_path(path), seals.format_if_newer(lines[-1]))
             return next((seal for seal in found if seal is not None and seal.sha256 == sha), found[-1])
-        except OSError as error:
-            if error.errno not in NOT_TO_BE_HAD:
-                raise
+        except UnreadableError:
             return None
 
     def exists(self, path: str) -> bool:
         """Whether there is anything at this path."""
-        return self.foretold[path].kind != MISSING if path in self.foretold else self.tree.exists(path)
+        return self.foretold[path].kind != MISSING if path in self.foretold else self.tree.look(path) is not None
 
     def check(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """An accepted file as it is now: SEALED if intact, else CHANGED, MISSING or DAMAGED."""
@@ -144,25 +139,22 @@ class Files:
         if not record.mark or record.path in self.foretold:
             return False
         try:
-            status = self.tree.stat(record.path)
-        except (OSError, InTheWayError):  # what that means is said where the file is read
+            found = self.tree.look(record.path)
+        except StorageError:  # what that means is said where the file is read
             return True
-        return status is None or mark_of(status) != record.mark
+        return found is None or found.mark != record.mark
 
     def is_still(self, record: FileRecord) -> bool:
         """Whether a large file is what was accepted; it is read only if somebody has touched it, and once."""
         if record.path in self.foretold:
             return self.foretold[record.path].kind == SEALED
         try:
-            status = self.tree.stat(record.path)
-            mark = mark_of(status) if status is not None else ""
+            found = self.tree.look(record.path)
+            mark = found.mark if found is not None else ""
             if not mark or mark in (record.mark, self._proved.get(record.path)):
                 return bool(mark)
             sha, tail = hash_above(self.tree, record)
-        except InTheWayError:  # a folder on the way is a link, or no folder
-            return False
-        except OSError as error:
-            look_unread(error)  # what is the machine's fault is raised
+        except (InTheWayError, UnreadableError):  # also where a folder on the way is a link, or no folder
             return False
         is_whole = sha == record.sha256 and (not tail or seals.read_seal(tail) is not None)
         if is_whole:
@@ -176,11 +168,11 @@ class Files:
     def _check_large(self, record: FileRecord, tasks: Sequence[str]) -> Look:
         """Like `check`, without holding the whole file in memory, unless somebody may have edited it."""
         try:
-            status = self.tree.stat(record.path)
-            if status is not None and mark_of(status) == self._proved.get(record.path):
+            found = self.tree.look(record.path)
+            if found is not None and found.mark == self._proved.get(record.path):
                 return Look(SEALED)
             sha, tail = hash_above(self.tree, record)
-        except OSError as error:
+        except UnreadableError as error:
             return look_unread(error)
         is_inline = seals.is_inline(record.path)
         seal = seals.read_seal(tail) if is_inline else self.seal_beside(record.path, sha)
@@ -194,41 +186,27 @@ class Files:
         return Look(DAMAGED, SEAL_DAMAGED, seal=seal, is_whole=True)
 
     def _can_be_held(self, path: str) -> bool:
-        status = self.tree.stat(path)
-        return status is not None and status.st_size <= readable.HELD_MAX
+        found = self.tree.look(path)
+        return found is not None and found.size <= HELD_MAX
 
 
-def hash_above(tree: WorkTree, record: FileRecord, path: str = "") -> tuple[str, bytes]:
+def hash_above(tree: protocols.Files, record: FileRecord, path: str = "") -> tuple[str, bytes]:
     """The hash of the first `size` bytes (what was accepted), and the rest (newline and seal).
 
     They are read from `path`, if the file does not lie where the record says.
     """
-    hasher, left = hashlib.sha256(), record.size
-    descriptor = tree.open_read(path or record.path)
-    try:
-        with readable.naming(path or record.path):
-            while left and (block := os.read(descriptor, min(1 << 20, left))):
-                hasher.update(block)
-                left -= len(block)
-            tail = os.read(descriptor, _TAIL_BYTES)
-    finally:
-        os.close(descriptor)
+    hasher, left, tail = hashlib.sha256(), record.size, b""
+    for block in tree.blocks(path or record.path):
+        hasher.update(block[:left])
+        tail += block[left:]
+        left -= min(left, len(block))
+        if len(tail) >= _TAIL_BYTES:
+            break
     expected_tail = seals.is_inline(record.path)
     whole = left == 0 and (expected_tail or not tail)
     return (hasher.hexdigest() if whole else ""), tail
 
 
-def _seal_at_end(tree: WorkTree, path: str) -> Seal | None:
+def _seal_at_end(tree: protocols.Files, path: str) -> Seal | None:
     """The seal inside a large file that is not the accepted one: it may be another's."""
-    descriptor = tree.open_read(path)
-    try:
-        with readable.naming(path):
-            os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - _TAIL_BYTES), os.SEEK_SET)
-            return seals.take_apart(os.read(descriptor, _TAIL_BYTES)).seal
-    finally:
-        os.close(descriptor)
-
-
-def mark_of(status: os.stat_result) -> str:
-    """What changes whenever somebody writes to a file or puts another in its place; as short text."""
-    return f"{status.st_ino:x}.{status.st_mtime_ns:x}.{status.st_size:x}"
+    return seals.take_apart(tree.tail(path, _TAIL_BYTES)).seal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -18,21 +18,19 @@ from holdfast.artifacts.products import (
 )
 from holdfast.artifacts.recent import Recent
 from holdfast.artifacts.sections import Sections
-from holdfast.errors import InTheWayError
+from holdfast.errors import InTheWayError, UnreadableError
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
 from holdfast.state import Accepted
-from holdfast.stores import readable
+from holdfast.stores import protocols
 from holdfast.stores.protocols import Objects
-from holdfast.stores.readable import NOT_TO_BE_HAD, naming
-from holdfast.stores.tree import WorkTree
 from holdfast.values import decode_json, digest
 
 
 class Artifacts:
     """Reads the outputs of one run's tasks; what writes them is acceptance.py."""
 
-    def __init__(self, tree: WorkTree, objects: Objects, *, quick: bool = False) -> None:
+    def __init__(self, tree: protocols.Files, objects: Objects, *, quick: bool = False) -> None:
         self.tree = tree
         self.objects = objects
         self.recent = Recent()
@@ -109,9 +107,7 @@ class Artifacts:
             return recent
         try:
             data = self.tree.read(record.path, record.size + ADDED_MAX)
-        except OSError as error:
-            if error.errno not in NOT_TO_BE_HAD:
-                raise
+        except UnreadableError:
             data = b""
         for candidate in (*above_any_seal(record.path, data), data[: record.size]):  # there may be more below
             if digest(candidate) == record.sha256:
@@ -133,18 +129,10 @@ class Artifacts:
             if record.kind != "path":
                 self.objects.put(self.body(record), record.sha256)
                 return True
-            reader = self.tree.open_read(record.path)
-        except (LostValueError, InTheWayError):
+            above = first_bytes(self.tree.blocks(record.path), record.size)
+            return self.objects.put_blocks(above, record.sha256) is not None
+        except (LostValueError, InTheWayError, UnreadableError):
             return False
-        except OSError as error:
-            if error.errno not in NOT_TO_BE_HAD:
-                raise
-            return False
-        try:
-            with naming(record.path):
-                return self.objects.put_blocks(readable.blocks(reader, record.size), record.sha256) is not None
-        finally:
-            os.close(reader)
 
     def is_spare(self, found: Look, run_id: str) -> bool:
         """Whether a file is another run's, whole, and in objects/: with `overwrite`, nothing is lost with it."""
@@ -155,6 +143,15 @@ class Artifacts:
     def is_stored(self, accepted: Accepted) -> bool:
         """Whether a value kept by hash is still there."""
         return not accepted.value_ref or self.objects.has(accepted.value_ref)
+
+
+def first_bytes(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The first `size` bytes of a file."""
+    for block in blocks:
+        yield block[:size]
+        size -= min(size, len(block))
+        if not size:
+            return
 
 
 class LostValueError(Exception):

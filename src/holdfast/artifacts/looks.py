@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 
 import msgspec
 
-from holdfast import seals
+from holdfast import errors, seals
 from holdfast.artifacts import memory
-from holdfast.errors import FormatTooNewError
+from holdfast.errors import FormatTooNewError, UnreadableError
 from holdfast.pipeline.names import printable
 from holdfast.seals import Seal, Sealed
-from holdfast.stores.readable import UNREADABLE, why_unreadable
 from holdfast.values import digest, is_text
 
 SEAL_DAMAGED = "its seal is; the rest is whole"
@@ -55,15 +53,13 @@ def _without_last_line(body: bytes) -> list[bytes]:
     return [body[: text.rfind(b"\n") + 1]] if text else []
 
 
-def look_unread(error: OSError) -> Look:
-    """What a file is that could not be read; raises the error where that is the machine's fault."""
-    if isinstance(error, FileNotFoundError):
+def look_unread(error: UnreadableError) -> Look:
+    """What a file is whose content is not to be had."""
+    if error.why == errors.MISSING:
         return Look(MISSING)
-    if error.errno == errno.EFBIG:
+    if error.why == errors.TOO_LARGE:
         return Look(DAMAGED, "far larger than what was accepted")
-    if error.errno not in UNREADABLE:
-        raise error
-    return Look(DAMAGED, why_unreadable(error))
+    return Look(DAMAGED, error.words)
 
 
 def refuse_newer(path: str, number: int) -> None:

@@ -5,13 +5,13 @@ A step that wrote there itself what it returns is not told off for it.
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterator, Sequence
 
 from holdfast import events as ev
 from holdfast import seals
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.looks import SEALED, above_any_seal
+from holdfast.errors import StorageError
 from holdfast.events import FileRecord
 from holdfast.stores.readable import HELD_MAX
 from holdfast.values import digest
@@ -32,24 +32,24 @@ class Obstacles:
         self, task: str, names: Sequence[str], file: FileRecord, *, also_empty: bool
     ) -> Iterator[ev.Event]:
         """Set aside what stands in the place of a file and nothing else has; `also_empty`, if nothing is in it."""
-        status = self._artifacts.tree.stat(file.path)
-        if status is None:
+        found = self._artifacts.tree.look(file.path)
+        if found is None:
             return
-        is_empty = stat.S_ISREG(status.st_mode) and not status.st_size
+        is_empty = found.is_file and not found.size
         if is_empty and not also_empty:
             return
         own = self._own_files(task).get(file.path)
         if self._is_known(names, own) or self._holds(file) or self._is_spare(names, file.path):
             return
         reason = "empty" if is_empty else _why(own)
-        to = self._artifacts.tree.back_up(file.path)
+        to = self._artifacts.tree.set_aside(file.path, beside=True)
         yield ev.ArtifactSetAside(step_id=task, path=file.path, to=to, reason=reason)
 
     def copy_section(self, task: str, path: str) -> Iterator[ev.Event]:
         """Keep a copy of a memory file in which an output will take the place of what a person wrote."""
         is_by_hand = any(file.by_hand for file in self._own_files(task).values())
-        if is_by_hand and self._artifacts.tree.exists(path):
-            to = self._artifacts.tree.copy_beside(path)
+        if is_by_hand and self._artifacts.tree.look(path) is not None:
+            to = self._artifacts.tree.copy_aside(path)
             yield ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=_BY_HAND)
 
     def _own_files(self, task: str) -> dict[str, FileRecord]:
@@ -74,7 +74,7 @@ class Obstacles:
         """Whether what stands there is what lands, sealed or not."""
         try:
             data = self._artifacts.tree.read(file.path, min(file.size + _SEAL_BYTES_MAX, HELD_MAX))
-        except OSError:
+        except StorageError:
             return False  # whatever it is, it is set aside
         bodies = above_any_seal(file.path, data)
         if seals.is_inline(file.path):

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from holdfast import events as ev
 from holdfast.artifacts.products import EMPTY_REST, OutputRefusedError, output_digest, value_digest
-from holdfast.artifacts.sealed_files import Staged
 from holdfast.events import NO_VALUE, FileRecord
 from holdfast.pipeline.nodes import Node
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
+from holdfast.stores.protocols import Staged
 
 BODY, ADOPTED, PERSON, MIGRATED = "body", "adopted", "person", "migrated"
 """Who offers: a step that ran, a file that proves itself, a person who keeps what is there, a change of form."""

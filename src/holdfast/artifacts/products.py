@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
 from holdfast.seals import Seal
 from holdfast.state import Accepted, TaskState
-from holdfast.stores import atomic, readable
+from holdfast.stores.protocols import Claimed
 from holdfast.values import digest, encode_json
 
 EMPTY_REST = digest(b"{}")
@@ -68,7 +66,7 @@ def _plain_key(key: Any) -> str:
 
 def _plain_path(path: Path) -> Path:
     try:
-        return Path(os.fspath(path))
+        return Path(path.__fspath__())
     except Exception as error:
         name = type(error).__name__
         raise OutputRefusedError(f"returned a {type(path).__name__} that gives no path ({name})") from error
@@ -102,10 +100,8 @@ def _listed(names: Any) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def prepare_file(step: StepSpec, path: str, piece: Any) -> tuple[FileRecord, bytes | Path]:
-    """The record of one file and the bytes above its seal (or the path of a large one)."""
-    if isinstance(piece, Path):
-        return _prepare_large(path, piece)
+def prepare_file(step: StepSpec, path: str, piece: Any) -> tuple[FileRecord, bytes]:
+    """The record of one file and the bytes above its seal."""
     if isinstance(piece, str):
         kind, body = "text", _encode_text(piece)
     elif isinstance(piece, bytes):
@@ -128,20 +124,11 @@ def _encode_text(text: str) -> bytes:
         raise OutputRefusedError("returned text with a lone surrogate, which no file can hold") from None
 
 
-def _prepare_large(path: str, source: Path) -> tuple[FileRecord, Path]:
-    if source.is_symlink() or not source.is_file():
+def large_file(path: str, source: Path, claimed: Claimed | None) -> tuple[FileRecord, Path]:
+    """The record of a large file that a step wrote at `source`."""
+    if claimed is None:
         raise OutputRefusedError(f"returned the path {source.name}, where no regular file is")
-    hasher, size, last = hashlib.sha256(), 0, b"\n"
-    with readable.naming(source), source.open("rb") as file:
-        while block := file.read(1 << 20):
-            hasher.update(block)
-            size += len(block)
-            last = block[-1:]
-    added = seals.is_inline(path) and size > 0 and last != b"\n"
-    if added:  # the seal covers every byte above it, so the newline goes in before anything is recorded
-        atomic.extend(source, b"\n")
-        hasher.update(b"\n")
-    return FileRecord("", path, size + added, hasher.hexdigest(), "path", added), source
+    return FileRecord("", path, claimed.size, claimed.sha256, "path", claimed.newline_added), source
 
 
 def set_digest(files: Sequence[FileRecord]) -> str:

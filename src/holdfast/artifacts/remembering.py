@@ -9,9 +9,7 @@ bytes, finds them there, and records it. What the old file held, and nobody else
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -22,12 +20,11 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.memory import Block, Book, Rewriting, Section
 from holdfast.artifacts.products import SECTION, UNWRITTEN, for_file, output_digest, seal_of
+from holdfast.errors import MISSING, UnreadableError
 from holdfast.events import FileRecord
-from holdfast.pipeline.nodes import Node, step_of, task_id
-from holdfast.pipeline.past import batch_of
+from holdfast.pipeline.nodes import Node, batch_of, step_of, task_id
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import COMPLETED, Accepted, TaskState
-from holdfast.stores.readable import UNREADABLE
 from holdfast.values import digest
 
 EMPTY = Book(b"", {}, {})
@@ -39,9 +36,8 @@ PROBLEMS = {memory.BROKEN: "damaged", memory.EDITED: "changed", memory.INTACT: "
 class Remembering:
     """Keeps the memory files of one run. Called by whoever holds the commit."""
 
-    def __init__(self, inputs: Inputs, quarantine: Path) -> None:
+    def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
-        self.quarantine = quarantine
 
     def turn(self, page: Node) -> list[ev.Event]:
         """A batch is through, or the head is there: have it in the file; gives the events that record it."""
@@ -63,12 +59,12 @@ class Remembering:
         Its sections notice that, one by one, when they are judged.
         """
         tree = self.inputs.artifacts.tree
-        if tree.exists(path):
+        if tree.look(path) is not None:
             return
         records = [self.inputs.state.task(node.id) for node in self.inputs.remembered(step, path)]
         written = [record.accepted for record in records if record.accepted and _kind(record) == SECTION]
         for old in dict.fromkeys(accepted.files[0].path for accepted in written):
-            if old != path and tree.exists(old):
+            if old != path and tree.look(old) is not None:
                 tree.rename(old, path, sync=True)
                 return
 
@@ -128,7 +124,7 @@ class Remembering:
         wanted = self._wanted(place, path, due, book)
         change = memory.rewrite(book, wanted, replace | _heads_replaced(step, wanted, book))
         events += self._keep_what_vanishes(step, path, change)
-        was_empty = not book.data and self.inputs.artifacts.tree.exists(path)
+        was_empty = not book.data and self.inputs.artifacts.tree.look(path) is not None
         if change.data != book.data:
             self.inputs.artifacts.books.replace(path, change.data)
         events += self._healed(step, path, change, due, was_empty)
@@ -144,12 +140,10 @@ class Remembering:
             book = self.inputs.artifacts.books.read(path)
             if not (book.is_garbage or _is_strangers(step, book)):
                 return book, []
-        except OSError as error:
-            if error.errno == errno.ENOENT:
+        except UnreadableError as error:
+            if error.why == MISSING:
                 return EMPTY, []
-            if error.errno not in UNREADABLE:
-                raise
-        to = self.inputs.artifacts.tree.set_aside(path, self.quarantine)
+        to = self.inputs.artifacts.tree.set_aside(path)
         return EMPTY, [ev.ArtifactSetAside(step_id=step.name, path=path, to=to, reason="damaged")]
 
     def _keep_what_vanishes(self, step: StepSpec, path: str, change: Rewriting) -> list[ev.Event]:
@@ -158,7 +152,7 @@ class Remembering:
         if not lost:
             return []
         damaged = any(block.kind == memory.BROKEN for block in lost)
-        to = self.inputs.artifacts.books.keep_copy(path, self.quarantine, damaged=damaged)
+        to = self.inputs.artifacts.books.keep_copy(path, damaged=damaged)
         return [ev.ArtifactSetAside(step_id=step.name, path=path, to=to, reason=PROBLEMS[lost[0].kind])]
 
     def _is_kept(self, block: Block) -> bool:

@@ -9,23 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from holdfast import seals
-from holdfast.artifacts.files import mark_of
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.products import for_file
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
-
-
-class Staged(msgspec.Struct, frozen=True):
-    """Bytes that are ready beside the place where they are going to be."""
-
-    path: str
-    temp: str
-    sync: bool  # of its name; its bytes are synced already, if they are to be
+from holdfast.stores.protocols import Staged
 
 
 class SealedFiles:
@@ -60,26 +51,22 @@ class SealedFiles:
     def _stage(
         self, record: FileRecord, body: bytes | Path, tail: bytes, *, sync: bool
     ) -> tuple[FileRecord, tuple[Staged, ...]]:
-        if isinstance(body, Path):
-            temp, status = self._tree.stage_file(body, tail, sync=sync)
-        else:
-            temp, status = self._tree.stage(record.path, body + tail, sync=sync)
-        return replace(record, mark=mark_of(status)), (Staged(record.path, temp, sync),)
+        staged = self._tree.stage(record.path, body, tail, sync=sync)
+        return replace(record, mark=staged.found.mark), (staged,)
 
     def stage_beside(self, path: str, lines: bytes, *, sync: bool) -> Staged:
         """Have the seal beside a file ready to land."""
-        beside = seals.seal_path(path)
-        return Staged(beside, self._tree.stage(beside, lines, sync=sync)[0], sync)
+        return self._tree.stage(seals.seal_path(path), lines, sync=sync)
 
     def land(self, staged: Iterable[Staged]) -> None:
         """Rename what is staged into its place, one after the other."""
         for one in staged:
-            self._tree.land(one.temp, one.path, sync=one.sync)
+            self._tree.land(one)
 
     def discard(self, staged: Iterable[Staged]) -> None:
         """Remove what is staged and is not going to land."""
         for one in staged:
-            self._tree.discard(one.temp)
+            self._tree.discard(one)
 
     def write(
         self, record: FileRecord, body: bytes | Path | None, seal: Seal, *, sync: bool = False
@@ -115,7 +102,7 @@ class SealedFiles:
 
     def _put_back_large(self, record: FileRecord, seal: Seal) -> bool:
         self._artifacts.files.has_large = True
-        temp = self._tree.fresh_temp()
+        temp = self._tree.fresh_path()
         if not self._objects.copy_to(record.sha256, temp):
             return False
         self._artifacts.files.note_proved(record, self.write(record, temp, seal).mark)

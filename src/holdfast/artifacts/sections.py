@@ -14,9 +14,9 @@ from holdfast.artifacts.bookshelf import Bookshelf
 from holdfast.artifacts.looks import CHANGED, EMPTY, MISSING, OF_SECTIONS, SEALED, Look, look_unread
 from holdfast.artifacts.products import UNWRITTEN
 from holdfast.artifacts.recent import Recent
+from holdfast.errors import UnreadableError
 from holdfast.events import FileRecord
 from holdfast.stores.protocols import Objects
-from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.values import digest
 
 
@@ -32,7 +32,7 @@ class Sections:
         """What a memory file says of one task's section."""
         try:
             book = self._shelf.read(path)
-        except OSError as error:
+        except UnreadableError as error:
             return look_unread(error)
         if not book.data:
             return Look(EMPTY)
@@ -59,9 +59,7 @@ class Sections:
         if body is None:
             try:
                 blocks = self._shelf.read(record.path).blocks
-            except OSError as error:
-                if error.errno not in NOT_TO_BE_HAD:
-                    raise
+            except UnreadableError:
                 return None
             body = next((block.body for block in blocks if block.sha256 == record.sha256), None)
         return body

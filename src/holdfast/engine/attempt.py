@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,7 +27,6 @@ from holdfast.pipeline.names import normalise_items
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.rewind import Rewind
 from holdfast.state import COMPLETED, Accepted, OnceRecord, TaskState
-from holdfast.stores import temporaries
 from holdfast.values import digest
 from holdfast.wording import message_of, raised_at, writable
 
@@ -79,7 +77,6 @@ class Attempts:
         self,
         inputs: Inputs,
         compiled: CompiledPipeline,
-        quarantine: Path,
         recorder: Recorder,
         looking: Recorder | None = None,
     ) -> None:
@@ -87,11 +84,15 @@ class Attempts:
         self.inputs = inputs
         self.artifacts = inputs.artifacts
         self.compiled = compiled
-        self.quarantine = quarantine
         self._recorder = recorder
         self._looking = looking or recorder  # of checks that are asked within a commit
         self.acceptance = Acceptance(inputs, may_overwrite=compiled.spec.overwrite)
-        self._refused = Refused(inputs, quarantine)
+        self._refused = Refused(inputs)
+
+    def discard_rest(self, attempt: Attempt) -> None:
+        """Remove what a step has left at `ctx.out`: no attempt is ever given that, and it may fill the disk."""
+        if attempt.host is not None and attempt.host.given_out is not None:
+            self.artifacts.tree.discard(attempt.host.given_out)
 
     # --- before --------------------------------------------------------------------------------------------
 
@@ -100,7 +101,7 @@ class Attempts:
         node = attempt.node
         spec = node.spec
         for path in self.inputs.paths(node).values():
-            self.artifacts.tree.require_writable(path)
+            self.artifacts.tree.require_room(path)
         if "ctx" in spec.sources or self.compiled.checks.get(spec.name):
             attempt.host = self._host(attempt, self._recorder, self.state.once.get(node.id, {}))
             attempt.ctx = Context(attempt.host, attempt.host.facts)
@@ -314,12 +315,6 @@ class Attempts:
             if objection:
                 return objection
         return ""
-
-
-def discard_rest(attempt: Attempt) -> None:
-    """Remove what a step has left at `ctx.out`: no attempt is ever given that, and it may fill the disk."""
-    if attempt.host is not None and attempt.host.given_out is not None:
-        temporaries.discard_output(attempt.host.given_out)
 
 
 def _weight(output: Any) -> int:

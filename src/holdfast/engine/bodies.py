@@ -17,7 +17,7 @@ from holdfast import clock
 from holdfast.artifacts.keeping import LostValueError
 from holdfast.context import current_task
 from holdfast.engine import entries
-from holdfast.engine.attempt import Attempt, Attempts, describe, discard_rest
+from holdfast.engine.attempt import Attempt, Attempts, describe
 from holdfast.engine.board import Board
 from holdfast.engine.commit import Entry
 from holdfast.engine.outcomes import Outcomes
@@ -207,7 +207,7 @@ class Bodies:
     def _judged(self, attempt: Attempt, outcome: Outcome) -> Entry:
         """What an outcome comes to, as an entry. Whatever goes wrong here stops the run, and is told."""
         entry = self._entry_of(attempt, outcome)
-        discard_rest(attempt)
+        self.attempts.discard_rest(attempt)
         return entry
 
     def _entry_of(self, attempt: Attempt, outcome: Outcome) -> Entry:

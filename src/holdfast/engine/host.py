@@ -14,13 +14,12 @@ import msgspec
 from holdfast import events as ev
 from holdfast.artifacts.products import OutputRefusedError
 from holdfast.engine.recorder import Recorder
-from holdfast.errors import StorageError
+from holdfast.errors import StorageError, UnreadableError
 from holdfast.executors.protocol import RemoteError
 from holdfast.host import ContextEndedError, Facts, KeptCall, PaidCall, Receipt, used_twice
 from holdfast.state import OnceRecord
 from holdfast.stores import disk
-from holdfast.stores.readable import NOT_TO_BE_HAD
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.protocols import Files
 from holdfast.values import INLINE_VALUE_MAX
 
 
@@ -176,7 +175,7 @@ class StepHost:
             )
 
 
-def read_stream(tree: WorkTree, path: str, size: int | None) -> str:
+def read_stream(tree: Files, path: str, size: int | None) -> str:
     """The text that has grown at `path`. Somebody may have spoilt it: that is no failure of the disk."""
     try:
         data = tree.read(path)
@@ -185,7 +184,5 @@ def read_stream(tree: WorkTree, path: str, size: int | None) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise OutputRefusedError(f"what it streamed to {path} is no text any more") from None
-    except OSError as error:
-        if error.errno not in NOT_TO_BE_HAD:
-            raise
-        raise OutputRefusedError(f"what it streamed to {path} is gone: {error.strerror}") from None
+    except UnreadableError as error:
+        raise OutputRefusedError(f"what it streamed to {path} is gone: {error.words}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -15,9 +14,7 @@ from holdfast.engine.commit import Committer, Entry
 from holdfast.errors import StorageError
 from holdfast.host import Receipt
 from holdfast.layout import PART_SUFFIX
-from holdfast.stores import disk, readable, temporaries
-from holdfast.stores.protocols import Objects
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.protocols import Files, Objects
 from holdfast.values import digest
 
 ROOM_TO_PAY = 16 << 20
@@ -59,9 +56,9 @@ class Recorder(Protocol):
 class NoRecorder:
     """For a `check` that is asked outside a run: what it says goes nowhere, what it keeps is not kept."""
 
-    def __init__(self, objects: Objects, tmp: Path) -> None:
+    def __init__(self, objects: Objects, tree: Files) -> None:
         self._objects = objects
-        self._tmp = tmp
+        self._tree = tree
 
     def record(self, event: ev.Event) -> Receipt:
         receipt = Receipt()
@@ -91,7 +88,7 @@ class NoRecorder:
         return 0
 
     def fresh_path(self, name: str) -> Path:
-        return temporaries.fresh_output(self._tmp, name.removesuffix(PART_SUFFIX))
+        return self._tree.fresh_path(name.removesuffix(PART_SUFFIX))
 
     def halt(self, error: OSError | StorageError) -> None:
         """Nothing goes on that could be stopped."""
@@ -103,8 +100,8 @@ class LookingRecorder(NoRecorder):
     To wait for a commit there would be to wait for oneself; and what was paid for is about this look alone.
     """
 
-    def __init__(self, objects: Objects, tmp: Path, run: RunRecorder) -> None:
-        super().__init__(objects, tmp)
+    def __init__(self, objects: Objects, tree: Files, run: RunRecorder) -> None:
+        super().__init__(objects, tree)
         self._run = run
 
     def say(self, event: ev.Event) -> None:
@@ -127,14 +124,12 @@ class RunRecorder(NoRecorder):
         self,
         committer: Committer,
         objects: Objects,
-        tree: WorkTree,
-        tmp: Path,
+        tree: Files,
         call_committer: Callable[[], None],
         halt: Callable[[OSError | StorageError], object],
     ) -> None:
-        super().__init__(objects, tmp)
+        super().__init__(objects, tree)
         self._committer = committer
-        self._tree = tree
         self._call_committer = call_committer
         self._halt = halt
 
@@ -150,32 +145,26 @@ class RunRecorder(NoRecorder):
         return self._objects.put(data)
 
     def before_paying(self, task: str) -> None:
-        left, total = disk.room_left(self._tmp.parent)
+        left, total = self._tree.room()
         wanted = min(ROOM_TO_PAY, total // ROOM_TO_PAY_PART)
         if total and left < wanted:
             raise StorageError(
                 f"{task}: its paid call is not made, for its result might not be kept: "
-                f"only {left:,} of {wanted:,} bytes are left on the disk of {self._tmp.parent}.",
+                f"only {left:,} of {wanted:,} bytes are left on the disk of {self._tree.root}.",
                 fix="What was recorded is safe: make room, then run the same command.",
             )
 
     def begin_stream(self, path: str, task: str) -> None:
         # A finished task that runs again is judged by its files, not by what an earlier stream may have left.
-        to = self._tree.back_up(path) if self._tree.exists(path) else ""
+        to = self._tree.set_aside(path, beside=True) if self._tree.look(path) is not None else ""
         if to:
             self.say(ev.ArtifactSetAside(step_id=task, path=path, to=to, reason=HALF))
 
     def stream(self, path: str, data: bytes, size: int | None) -> int:
-        descriptor = self._tree.append_open(path)
-        try:
-            with readable.naming(path):
-                found = os.fstat(descriptor).st_size
-            if size not in (found, None):  # removed and begun anew, cut, or added to
-                raise OutputRefusedError(f"somebody else changed {path} while it grew")
-            disk.write_all(descriptor, data, path)
-            return found + len(data)
-        finally:
-            os.close(descriptor)
+        grown = self._tree.append(path, data, size=size)
+        if grown is None:  # removed and begun anew, cut, or added to
+            raise OutputRefusedError(f"somebody else changed {path} while it grew")
+        return grown
 
     def halt(self, error: OSError | StorageError) -> None:
         self._halt(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,16 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.products import paths_in, split_output
 from holdfast.engine.host import StepHost
 from holdfast.errors import DefinitionError
-from holdfast.layout import REFUSED_DIR
 from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.spec import StepSpec
-from holdfast.stores import asides, atomic, disk
 
 
 class Refused:
     """Keeps what no check, and no rule, let through."""
 
-    def __init__(self, inputs: Inputs, quarantine: Path) -> None:
+    def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._quarantine = quarantine
+        self._tree = inputs.artifacts.tree
 
     def keep(self, node: Node, round_number: int, output: Any) -> list[ev.Event]:
         """Put the output away, and say where it is; a value that is neither text nor a file is not kept."""
@@ -40,26 +37,13 @@ class Refused:
             paths = [self._inputs.memory_path(node.spec, node.path)]
         if not paths:
             return {}
-        name = paths[0].rsplit("/", 1)[-1]
-        folder = self._quarantine / REFUSED_DIR
-        atomic.make_dirs(folder, sync=False)
-        path, descriptor = asides.fresh_file(folder, name)
-        try:
-            disk.write_all(descriptor, data, str(path))
-        finally:
-            os.close(descriptor)
-        return {paths[0]: self._told(path)}
+        return {paths[0]: self._tree.keep(paths[0].rsplit("/", 1)[-1], data)}
 
     def _keep_files(self, node: Node, output: Any) -> dict[str, str]:
         """Files that the step wrote itself to `ctx.out`."""
         paths, (pieces, _) = self._inputs.paths(node), split_output(node.spec, output)
         written = {key: piece for key, piece in pieces.items() if isinstance(piece, Path) and piece.is_file()}
-        folder = self._quarantine / REFUSED_DIR
-        return {paths[key]: self._told(asides.set_aside(piece, folder)) for key, piece in written.items()}
-
-    def _told(self, path: Path) -> str:
-        """Where something is kept, relative to the run's folder."""
-        return f"{self._quarantine.name}/{REFUSED_DIR}/{path.name}"
+        return {paths[key]: self._tree.keep(piece.name, piece) for key, piece in written.items()}
 
 
 def refuse_others_files(spec: StepSpec, host: StepHost | None, output: Any) -> None:

@@ -34,7 +34,7 @@ class StartingPass(Pass):
         super().__init__(board.inputs, judge)
         self.board = board
         self.attempts = attempts
-        self.remembering = Remembering(board.inputs, attempts.quarantine)
+        self.remembering = Remembering(board.inputs)
         self.concurrency = concurrency
         self.budget_usd = budget_usd
         self._is_first = True  # nothing was looked at yet, and nothing has started

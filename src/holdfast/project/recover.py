@@ -286,8 +286,8 @@ def _go_over(opened: OpenRun, views: Views) -> PlanPass:
     """Decide about every task and act on it, in batches."""
 
     def make_judge(inputs: Inputs) -> Judge:
-        recorder = NoRecorder(opened.objects, opened.layout.tmp)
-        attempts = Attempts(inputs, opened.compiled, opened.run_layout.quarantine, recorder)
+        recorder = NoRecorder(opened.objects, opened.tree)
+        attempts = Attempts(inputs, opened.compiled, recorder)
         return opened.judge(inputs, attempts, views.done)
 
     record = opened.committer.record

@@ -39,10 +39,11 @@ from holdfast.folding import fold
 from holdfast.host import ContextEndedError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.project.people import MEANINGS, decide
 from holdfast.project.recover import rebuild
 from holdfast.runs.choosing import Choice, Request, begun_elsewhere, choose
@@ -276,12 +277,11 @@ class _Session:
             self.committer,
             self.open.objects,
             self.open.tree,
-            self.layout.tmp,
             self._call_committer,
             board.halt,
         )
-        looking = LookingRecorder(self.open.objects, self.layout.tmp, recorder)
-        attempts = Attempts(inputs, self.compiled, self.run_layout.quarantine, recorder, looking)
+        looking = LookingRecorder(self.open.objects, self.open.tree, recorder)
+        attempts = Attempts(inputs, self.compiled, recorder, looking)
         self.judge = self.open.judge(inputs, attempts, claims={})
         self.keeper = Keeper(self._refresh_views, self.open.write_snapshot, lambda: len(self.state.tasks))
         self.runner = Runner(

@@ -19,10 +19,11 @@ from holdfast.engine.recorder import NoRecorder
 from holdfast.errors import StorageError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.inferring import Items, is_inferred
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import split_task_id, step_of
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.recovery.scan import DAMAGED, HALF, MARKED, FileFinding, Scan, infer, path_values
 from holdfast.recovery.sources import read_views
 from holdfast.recovery.strangers import Stranger, Strangers
@@ -84,8 +85,8 @@ def _scan(
     inferred, sure = infer(spec, known, recorded.tasks, views, artifacts.tree, state)
     graph = build_graph(spec, {**known, **inferred})
     inputs = Inputs(graph, state, artifacts, layout.root)
-    recorder = NoRecorder(artifacts.objects, layout.tmp)
-    attempts = Attempts(inputs, compiled, layout.run(state.run_id or "none").quarantine, recorder)
+    recorder = NoRecorder(artifacts.objects, artifacts.tree)
+    attempts = Attempts(inputs, compiled, recorder)
     scan = Scan(inputs, checker_of(attempts), inferred)
     found = _believable(graph, scan, inferred, sure) if inferred else scan.findings()
     findings = [_as_recorded(finding, recorded) for finding in found] if recorded.tasks else list(found)

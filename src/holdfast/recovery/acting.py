@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -181,8 +180,8 @@ class Acting:
     def _make_room_for_seal(self, task: str, path: str) -> Iterator[Action]:
         """Set aside what stands where the seal beside a file belongs, and is no file."""
         beside = seals.seal_path(path)
-        status = self.artifacts.tree.stat(beside)
-        if status is not None and not stat.S_ISREG(status.st_mode):
+        found = self.artifacts.tree.look(beside)
+        if found is not None and not found.is_file:
             yield self._to_quarantine(task, beside)
 
     def _redo(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:
@@ -218,7 +217,7 @@ class Acting:
             tree.rename(final, part_path(final))
             return ()
 
-        if tree.exists(final) and not tree.exists(part_path(final)):
+        if tree.look(final) is not None and tree.look(part_path(final)) is None:
             yield Do(Foretold(steps=[Step("rename", final, part_path(final))]), rename)
 
     def _ask(self, node: Node, decision: Decision, made_of: Ingredients) -> Iterator[Action]:

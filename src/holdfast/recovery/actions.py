@@ -72,13 +72,10 @@ class SetAside(Action):
 
     def perform(self) -> Iterable[ev.Event]:
         tree = self.artifacts.tree
-        if self.quarantine is None:
-            to = tree.copy_beside(self.path) if self.is_copied else tree.back_up(self.path)
-        elif self.is_copied:
-            kept = tree.copy_aside(self.path, self.quarantine, label=self.label)
-            to = f"{self.quarantine.name}/{kept.name}"
+        if self.is_copied:
+            to = tree.copy_aside(self.path, label=self.label)
         else:
-            to = tree.set_aside(self.path, self.quarantine)
+            to = tree.set_aside(self.path, beside=self.quarantine is None)
         return [self._event(to)]
 
     def _event(self, to: str) -> ev.Event:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,11 +21,10 @@ from holdfast.artifacts.keeping import Artifacts
 from holdfast.artifacts.looks import above_any_seal
 from holdfast.artifacts.products import SECTION, UNWRITTEN, for_file
 from holdfast.artifacts.sealed_files import SealedFiles
-from holdfast.errors import InTheWayError
+from holdfast.errors import InTheWayError, UnreadableError
 from holdfast.events import FileRecord
 from holdfast.seals import Seal
 from holdfast.stores import asides
-from holdfast.stores.readable import NOT_TO_BE_HAD
 from holdfast.values import digest
 
 _SEAL_BYTES_MAX = 64 << 10
@@ -81,17 +79,15 @@ class Backups:
         return self._listings[folder]
 
     def _holds(self, path: str, file: FileRecord) -> bool:
-        status = self._tree.stat(path)
-        if status is None or not stat.S_ISREG(status.st_mode):
+        found = self._tree.look(path)
+        if found is None or not found.is_file:
             return False
-        over = status.st_size - file.size
+        over = found.size - file.size
         if not 0 <= over <= (_SEAL_BYTES_MAX if seals.is_inline(file.path) else 0):
             return False
         try:
             return self._holds_large(path, file) if file.kind == "path" else bool(self._body(path, file))
-        except OSError as error:
-            if error.errno not in NOT_TO_BE_HAD:
-                raise
+        except UnreadableError:
             return False
 
     def _holds_large(self, path: str, file: FileRecord) -> bool:

@@ -57,7 +57,7 @@ class Judge:
         self.checker = checker
         self.living_runs = living_runs
         self.claims = claims  # task -> the view that says it was done, for a run whose record is lost
-        self.sections = SectionJudge(inputs, Remembering(inputs, quarantine), self._refusal, living_runs)
+        self.sections = SectionJudge(inputs, Remembering(inputs), self._refusal, living_runs)
         self.openings = Openings(inputs, self._refusal, living_runs)
         self._gathering = Gathering(
             inputs,
@@ -139,6 +139,10 @@ class Judge:
         reason = f"{decisions.REFUSED}: {refusal}"
         action = decisions.HOLD if evidence.record.status == NEEDS_REVIEW else decisions.REDO
         return replace(decision, action=action, reason=reason, about=decisions.REFUSED)
+
+    def can_heal(self, file: ev.FileRecord) -> bool:
+        """Whether a damaged file can be put back."""
+        return self._gathering.can_heal(file)
 
     @property
     def lacking(self) -> Collection[str]:

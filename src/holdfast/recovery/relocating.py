@@ -69,7 +69,7 @@ class Relocating:
     def park(self, old: FileRecord, new: FileRecord) -> None:
         """Give a file, and the seal beside it, another name, whatever it holds; the seal first."""
         beside = seals.seal_path(old.path)
-        if not seals.is_inline(old.path) and self._tree.exists(beside):
+        if not seals.is_inline(old.path) and self._tree.look(beside) is not None:
             self._tree.rename(beside, seals.seal_path(new.path), sync=not old.stored)
         self._tree.rename(old.path, new.path, sync=not old.stored)
 

@@ -8,8 +8,6 @@ An input that no file tells, such as a value, is unknown, and unknown is not dif
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +21,7 @@ from holdfast.artifacts.keeping import LostValueError
 from holdfast.artifacts.looks import Look
 from holdfast.artifacts.parts import UNKNOWN, differing
 from holdfast.artifacts.products import EMPTY_REST, no_rest, output_digest, part_path
-from holdfast.errors import InTheWayError
+from holdfast.errors import InTheWayError, UnreadableError
 from holdfast.events import FileRecord
 from holdfast.pipeline import templates
 from holdfast.pipeline.graph import in_order
@@ -36,8 +34,7 @@ from holdfast.recovery.seeing import NOT_JSON, as_taken, file_seen
 from holdfast.recovery.sources import Views
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
-from holdfast.stores.readable import NOT_TO_BE_HAD, UNREADABLE, naming
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.protocols import FOLDER, Files
 
 MISSING, EMPTY, HALF, MARKED, SEALED, CHANGED, DAMAGED, STALE, REFUSED = (
     "missing",
@@ -219,7 +216,7 @@ def infer(
     known: Items,
     tasks: Iterable[str],
     views: Callable[[], Views],
-    tree: WorkTree,
+    tree: Files,
     state: RunState,
 ) -> tuple[Items, frozenset[tuple[str, ...]]]:
     """The items that nothing but files, views and task ids tell; and the paths of those that are sure.
@@ -233,7 +230,7 @@ def infer(
     return infer_items(spec, known, listed, named_items(spec, tree, state)), sure
 
 
-def named_items(spec: PipelineSpec, tree: WorkTree, state: RunState) -> dict[str, list[tuple[str, ...]]]:
+def named_items(spec: PipelineSpec, tree: Files, state: RunState) -> dict[str, list[tuple[str, ...]]]:
     """The items that the names of files suggest, by fan-out. Only their seals can prove that they are items."""
     suggested: dict[str, list[tuple[FilePattern, tuple[str, ...]]]] = {}
     listings: dict[str, frozenset[str]] = {}  # several steps may write to one folder
@@ -256,7 +253,7 @@ def named_items(spec: PipelineSpec, tree: WorkTree, state: RunState) -> dict[str
 
 
 def _agreed(
-    tree: WorkTree, path: str, readings: Sequence[tuple[FilePattern, tuple[str, ...]]]
+    tree: Files, path: str, readings: Sequence[tuple[FilePattern, tuple[str, ...]]]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What a name says if it can be read in one way only; else what its seal says."""
     if len(readings) == 1 and readings[0][0].is_plain:
@@ -264,16 +261,14 @@ def _agreed(
         if pattern.fan:
             yield pattern.fan[-1], item
         return
-    seal = tail_seal(tree.open_read, path)
+    seal = tail_seal(tree, path)
     for pattern, _ in readings:
         sealed = pattern.item_of(seal.task) if seal is not None and pattern.fan else None
         if sealed is not None:
             yield pattern.fan[-1], sealed
 
 
-def _remembered_items(
-    spec: PipelineSpec, tree: WorkTree, state: RunState
-) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _remembered_items(spec: PipelineSpec, tree: Files, state: RunState) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The items whose sections stand in memory files, each with its fan-out."""
     for step in spec.memories:
         fan = spec.fan_path(step.each)
@@ -287,12 +282,10 @@ def _remembered_items(
                         yield fan[-1], item
 
 
-def _tasks_in(tree: WorkTree, path: str) -> list[str]:
+def _tasks_in(tree: Files, path: str) -> list[str]:
     try:
         return [block.task for block in memory.take_apart(tree.read(path)).blocks]
-    except OSError as error:
-        if error.errno not in NOT_TO_BE_HAD:
-            raise
+    except UnreadableError:
         return []
 
 
@@ -304,7 +297,7 @@ def file_patterns(spec: PipelineSpec, values: Mapping[str, str]) -> Iterator[tup
             yield FilePattern(step, fan, template, values), template
 
 
-def matching_folders(tree: WorkTree, pattern: FilePattern, template: str) -> list[str]:
+def matching_folders(tree: Files, pattern: FilePattern, template: str) -> list[str]:
     """The folders there are in which a template's files can lie."""
     *segments, _ = template.split("/")
     folders = [""]
@@ -318,18 +311,18 @@ def matching_folders(tree: WorkTree, pattern: FilePattern, template: str) -> lis
     return [folder for folder in folders if not folder or _is_folder(tree, folder)]
 
 
-def _is_folder(tree: WorkTree, path: str) -> bool:
+def _is_folder(tree: Files, path: str) -> bool:
     try:
-        status = tree.stat(path)
+        found = tree.look(path)
     except InTheWayError:  # something on the way is no folder
         return False
-    return status is not None and stat.S_ISDIR(status.st_mode)
+    return found is not None and found.kind == FOLDER
 
 
-def _names(tree: WorkTree, folder: str) -> frozenset[str]:
+def _names(tree: Files, folder: str) -> frozenset[str]:
     try:
         return tree.names(folder)
-    except (InTheWayError, NotADirectoryError):
+    except InTheWayError:
         return frozenset()
 
 
@@ -339,22 +332,10 @@ def path_values(state: RunState) -> dict[str, str]:
     return {**values, "run_id": state.run_id} if state.run_id else values
 
 
-def tail_seal(open_read: Callable[[str], int], path: str) -> Seal | None:
-    """The seal of a file, from its last bytes alone: it may be of any size. None if there is none to be read.
-
-    OSError where "cannot read" is the machine's fault: taken for absent, another run's file would be nobody's.
-    """
+def tail_seal(tree: Files, path: str) -> Seal | None:
+    """The seal of a file, from its last bytes alone: it may be of any size. None if there is none to be read."""
     try:
-        descriptor = open_read(path if seals.is_inline(path) else seals.seal_path(path))
-    except (FileNotFoundError, NotADirectoryError):
+        tail = tree.tail(path if seals.is_inline(path) else seals.seal_path(path), _TAIL_BYTES)
+    except UnreadableError:
         return None
-    except OSError as error:
-        if error.errno not in UNREADABLE:
-            raise
-        return None
-    try:
-        with naming(path):
-            size = os.fstat(descriptor).st_size
-            return seals.take_apart(os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))).seal
-    finally:
-        os.close(descriptor)
+    return seals.take_apart(tail).seal

@@ -239,7 +239,7 @@ class SectionJudge:
         """The pipeline names another file: the first section to be asked for takes the whole file there."""
         (old,) = decision.paths
         new, tree = self.path(node), self.artifacts.tree
-        if tree.exists(old) and not tree.exists(new):
+        if tree.look(old) is not None and tree.look(new) is None:
             tree.rename(old, new, sync=True)  # a person's notes in it are nowhere else
         moved = self._moved(node, decision.reason, "")
         is_there = all(self.artifacts.files.check(file, node.names).kind == look.SEALED for file in moved.files)

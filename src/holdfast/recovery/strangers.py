@@ -24,7 +24,7 @@ from holdfast.pipeline.spec import PipelineSpec, StepSpec
 from holdfast.recovery.scan import file_patterns, matching_folders, tail_seal
 from holdfast.seals import Seal
 from holdfast.stores.listing import Folder, list_below
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.protocols import Files
 from holdfast.wording import counted
 
 BACKUP, PARTIAL, SEAL, STRANGER, FOLDER = "backup", "partial", "seal", "stranger", "folder"
@@ -51,7 +51,7 @@ class Strangers:
     """Looks for them. `artifacts` are the paths of all files that tasks have or would have."""
 
     def __init__(
-        self, spec: PipelineSpec, tree: WorkTree, values: Mapping[str, str], artifacts: Collection[str]
+        self, spec: PipelineSpec, tree: Files, values: Mapping[str, str], artifacts: Collection[str]
     ) -> None:
         self.spec = spec
         self.tree = tree
@@ -106,7 +106,7 @@ class Strangers:
     def _lost(self, path: str, seal: Seal) -> Stranger | None:
         """The file as one that a task has written elsewhere than it would now, if it looks like that."""
         target = self._target(path, seal)
-        if not target or self.tree.exists(target):
+        if not target or self.tree.look(target) is not None:
             return None
         with_seal = "" if seals.is_inline(path) else f", with its {layout.SEAL_SUFFIX} file,"
         words = f"looks like {seal.task}, written under another path: move it{with_seal} to {target}"
@@ -116,7 +116,7 @@ class Strangers:
         if self._opened >= OPENED_MAX or os.path.splitext(path)[1] not in self._suffixes:
             return None
         self._opened += 1
-        return tail_seal(self.tree.open_read, path)
+        return tail_seal(self.tree, path)
 
     def _target(self, path: str, seal: Seal) -> str:
         """Where the file of the task that a seal names would be; "" if there is none, or nobody can tell."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import msgspec
@@ -14,10 +14,9 @@ from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import with_names_on_record
-from holdfast.runs.opening import open_objects
+from holdfast.runs.opening import open_files, open_objects
 from holdfast.state import Accepted, RunState
 from holdfast.stores.protocols import Objects
-from holdfast.stores.tree import WorkTree
 from holdfast.values import decode_json
 from holdfast.views.picture import Picture, decode_spec
 
@@ -35,12 +34,8 @@ def objects_of(layout: ProjectLayout, run_id: str) -> Iterator[Objects]:
 @contextmanager
 def artifacts_of(layout: ProjectLayout, run_id: str, *, quick: bool = False) -> Iterator[Artifacts]:
     """The files and objects as a run sees them."""
-    tree = WorkTree(layout.root, layout.tmp)
-    try:
-        with objects_of(layout, run_id) as objects:
-            yield Artifacts(tree, objects, quick=quick)
-    finally:
-        tree.close()
+    with closing(open_files(layout)) as tree, objects_of(layout, run_id) as objects:
+        yield Artifacts(tree, objects, quick=quick)
 
 
 def draw_run(layout: ProjectLayout, state: RunState) -> Picture:

@@ -11,6 +11,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,20 @@ import msgspec
 from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.outside import matching
 from holdfast.artifacts.parts import SHORT
-from holdfast.errors import UsageError
+from holdfast.errors import ForbiddenError, InTheWayError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.names import check_run_id
 from holdfast.pipeline.nodes import Node, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.recovery.scan import tail_seal
 from holdfast.runs.destinations import given_paths
+from holdfast.runs.opening import open_files
 from holdfast.seals import Seal
 from holdfast.state import RunState
 from holdfast.stores import readable
+from holdfast.stores.protocols import Files
 from holdfast.values import digest, digest_of_fields, encode_json
 
 LOOKED_AT_MAX = 20
@@ -43,14 +46,15 @@ def of_known_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[st
     """Some seals that lie where this pipeline's tasks of known items would write: enough of each step to tell."""
     fields = templates.as_fields(params)
     found: dict[str, Seal] = {}
-    for step in spec.steps:
-        if step.writes is not None:
-            found |= itertools.islice(_seals_of_step(spec, step, layout, fields), LOOKED_AT_MAX)
+    with closing(open_files(layout)) as files:
+        for step in spec.steps:
+            if step.writes is not None:
+                found |= itertools.islice(_seals_of_step(spec, step, files, fields), LOOKED_AT_MAX)
     return found
 
 
 def _seals_of_step(
-    spec: PipelineSpec, step: StepSpec, layout: ProjectLayout, fields: Mapping[str, str]
+    spec: PipelineSpec, step: StepSpec, files: Files, fields: Mapping[str, str]
 ) -> Iterator[tuple[str, Seal]]:
     fan = spec.fan_path(step.each)
     wanted = [template for template in step.files.values() if "run_id" not in templates.fields(template)]
@@ -61,25 +65,29 @@ def _seals_of_step(
             target = templates.render_path(template, values)
             folder = os.path.dirname(target)
             if folder not in is_there:
-                is_there[folder] = _may_be_there(layout.root / folder)
-            seal = _seal_at(layout, target) if is_there[folder] else None
+                is_there[folder] = _may_be_there(files, folder)
+            seal = _seal_at(files, target) if is_there[folder] else None
             if seal is not None and seal.task in [task_id(name, path) for name in (step.name, *step.was)]:
                 yield target, seal
 
 
-def _may_be_there(folder: Path) -> bool:
-    """Whether a folder is worth a look. OSError if the machine cannot say: a run's files may be in it."""
+def _may_be_there(files: Files, folder: str) -> bool:
+    """Whether a folder is worth a look. StorageError if the machine cannot say: a run's files may be in it."""
     try:
-        return readable.is_there(folder)
-    except OSError as error:
-        if error.errno not in readable.UNREADABLE:
-            raise
+        return not folder or files.look(folder) is not None
+    except (ForbiddenError, InTheWayError):
         return False  # into what we may not look, nobody's files were written
 
 
 def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str, Any]) -> dict[str, Seal]:
     """Some seals of items that a function makes, whose ids only the files know now."""
-    found: dict[str, Seal] = {}
+    with closing(open_files(layout)) as files:
+        return dict(_seals_of_made_items(spec, files, params))
+
+
+def _seals_of_made_items(
+    spec: PipelineSpec, files: Files, params: Mapping[str, Any]
+) -> Iterator[tuple[str, Seal]]:
     for step in spec.steps:
         if step.each is None:
             continue
@@ -89,17 +97,19 @@ def of_made_items(spec: PipelineSpec, layout: ProjectLayout, params: Mapping[str
         for template in (*step.files.values(), *((step.appends,) if step.appends else ())):
             pattern = templates.render(template, values)
             # Into what we may not look, nobody's files were written: it is no part of any run.
-            targets = matching(layout.root, pattern, passing_over=readable.UNREADABLE)
+            targets = matching(files.root, pattern, passing_over=readable.UNREADABLE)
             for target in itertools.islice(targets, LOOKED_AT_MAX):
-                seal = _seal_at(layout, target)
+                seal = _seal_at(files, target)
                 if seal is not None and step_of(seal.task) in (step.name, *step.was):
-                    found[target] = seal
-    return found
+                    yield target, seal
 
 
-def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:
+def _seal_at(files: Files, path: str) -> Seal | None:
     """The seal of the file at `path`, if there is one to be read; whatever else lies there is looked at later."""
-    return tail_seal(lambda rel: readable.open_regular(os.fspath(layout.root / rel)), path)
+    try:
+        return tail_seal(files, path)
+    except (ForbiddenError, InTheWayError):
+        return None
 
 
 def run_id_in(found: Mapping[str, Seal], known: set[str]) -> str | None:

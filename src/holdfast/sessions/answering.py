@@ -105,7 +105,7 @@ def _of_given_up(node: Node, artifacts: Artifacts, record: TaskState, choice: st
         return ""
     files = record.accepted.files
     kinds = {artifacts.files.check(file, node.names).kind for file in files}
-    is_whole = kinds == {look.SEALED} and not any(artifacts.tree.exists(part_path(file.path)) for file in files)
+    is_whole = kinds == {look.SEALED} and not any(artifacts.tree.look(part_path(file.path)) for file in files)
     if choice == "keep" and look.CHANGED not in kinds and not is_whole:
         return ""
     return "it is left out" if record.status == SKIPPED else "it is to be done again"
@@ -113,6 +113,6 @@ def _of_given_up(node: Node, artifacts: Artifacts, record: TaskState, choice: st
 
 def _of_open(inputs: Inputs, node: Node) -> str:
     tree, paths = inputs.artifacts.tree, inputs.paths(node).values()
-    if any(tree.exists(path) or tree.exists(part_path(path)) for path in paths):
+    if any(tree.look(path) or tree.look(part_path(path)) for path in paths):
         return ""
     return f"there is no {' or '.join(paths)}" if paths else "it has no files"

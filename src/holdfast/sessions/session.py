@@ -35,14 +35,13 @@ from holdfast.runs.choosing import Choice, Request
 from holdfast.runs.history import History, encode_state
 from holdfast.runs.listing import read_run, refuse_strange_run
 from holdfast.runs.looking import as_recorded
-from holdfast.runs.opening import open_journal, open_lease, open_objects
+from holdfast.runs.opening import open_files, open_journal, open_lease, open_objects
 from holdfast.sessions.judging import judge_for
 from holdfast.sessions.mending import mend_objects, mended_events
 from holdfast.snapshots import next_number, rotate, snapshots, write_snapshot
 from holdfast.state import RunState
 from holdfast.stores import atomic, disk, readable, temporaries
-from holdfast.stores.protocols import START, Journal, Lease, Objects
-from holdfast.stores.tree import WorkTree
+from holdfast.stores.protocols import START, Files, Journal, Lease, Objects
 from holdfast.views.picture import decode_spec
 from holdfast.wording import writable
 
@@ -148,7 +147,7 @@ class OpenRun:
             self.state, position, self.tail_events = history.state, history.position, history.tail_events
             self.compiled = as_recorded(self.compiled, self.state)
         self.objects: Objects = self.closing(open_objects(layout, self.choice.run_id, quarantine=run.quarantine))
-        self.tree: WorkTree = self.closing(WorkTree(layout.root, layout.tmp))
+        self.tree: Files = self.closing(open_files(layout, quarantine=run.quarantine))
         self.artifacts = Artifacts(self.tree, self.objects, quick=self.request.quick)
         self.committer = Committer(self.journal, self.objects, self._lease, self.state, position)
         self._mend_objects()

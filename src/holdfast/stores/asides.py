@@ -83,11 +83,16 @@ def _release(target: str, dir_fd: int | None, *, is_dir: bool) -> None:
         pass  # an empty reservation harms nobody; the first error is the one to show
 
 
-def fresh_file(folder: Path, name: str) -> tuple[Path, int]:
-    """A new file `NAME.TIMESTAMP.N` in `folder` that collides with nothing: its path and descriptor."""
-    atomic.make_dirs(folder, sync=True)
-    target = _reserve(os.path.join(folder, aside_name(name)), None, is_dir=False, numbered=True)
-    return Path(target), disk.open_file(target, os.O_WRONLY)
+def keep_bytes(data: bytes, into: Path, name: str) -> Path:
+    """Keep bytes that have no file as `NAME.TIMESTAMP.N` in the folder `into`; gives the path."""
+    atomic.make_dirs(into, sync=True)
+    target = _reserve(os.path.join(into, aside_name(name)), None, is_dir=False, numbered=True)
+    writer = disk.open_file(target, os.O_WRONLY)
+    try:
+        disk.write_all(writer, data, target)
+    finally:
+        os.close(writer)
+    return Path(target)
 
 
 def keep_copy(path: Path, into: Path, *, label: str) -> Path:

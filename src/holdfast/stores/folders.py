@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 from holdfast import clock
-from holdfast.errors import InTheWayError, StorageError, UsageError
+from holdfast.errors import ForbiddenError, InTheWayError, UsageError
 from holdfast.stores import disk, readable
 
 _FOLDERS_KEPT = 64
@@ -175,7 +175,7 @@ def _open_folder(parent: Folder, path: Path, shown: str, status: os.stat_result)
     except NotADirectoryError:  # replaced between the look and the opening
         raise InTheWayError(f"{shown} is not a folder any more.", fix="Run the same command again.") from None
     except PermissionError as error:
-        raise StorageError(f"Could not enter {path}: {error.strerror}.", fix=let_in(path)) from error
+        raise ForbiddenError(f"Could not enter {path}: {error.strerror}.", fix=let_in(path)) from error
 
 
 def let_in(path: Path) -> str:

@@ -155,6 +155,120 @@ class Lease(Protocol):
         """Who holds it now (host, pid, since, run_id; {} if that is not said), or None. Changes nothing."""
 
 
+FILE, FOLDER, LINK, OTHER = "file", "folder", "link", "other"
+
+
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """What stands at a name; links are not followed."""
+
+    kind: str
+    size: int
+    mark: str
+    """What changes whenever a file is written to, or another put in its place. It goes on record."""
+
+    changed: int = 0
+    """Changes with the mark, and with whatever else is done to it, its name too."""
+
+    @property
+    def is_file(self) -> bool:
+        return self.kind == FILE
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """A file that is whole and ready to land at `path`."""
+
+    path: str
+    handle: str
+    sync: bool
+    found: Found
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What is in a large file that a step wrote."""
+
+    size: int
+    sha256: str
+    newline_added: bool
+
+
+class Files(Protocol):
+    """The files of one project by relative path, never through a link; those of its own folder like any other.
+
+    What is at a name is a fact: None, a `Found`, or UnreadableError with its `why`. What stands on the way to it
+    and is no folder is InTheWayError; what else goes wrong is the machine's, and StorageError. A path that leads
+    out of the project is UsageError. What is set aside overwrites nothing.
+    """
+
+    root: Path
+    """Where consumers read the files that they read themselves."""
+
+    def look(self, path: str) -> Found | None:
+        """What is there; None only if nothing is."""
+
+    def names(self, folder: str) -> frozenset[str]:
+        """All names in a folder ("": the project's); none if there is no such folder."""
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        """The bytes of a file; UnreadableError if they are not to be had, or more than `limit`."""
+
+    def tail(self, path: str, size: int) -> bytes:
+        """The last `size` bytes of a file, or all."""
+
+    def blocks(self, path: str | Path) -> Iterator[bytes]:
+        """The bytes of a file one piece after the other; it may be of any size. A `Path` is a fresh one."""
+
+    def fresh_path(self, name: str = "") -> Path:
+        """Where a large file can be written, ending in `name`, on the project's disk; nothing is there yet."""
+
+    def claim(self, path: Path, *, ends_line: bool = False) -> Claimed | None:
+        """Take over what was written to a fresh path; None if no regular file is there.
+
+        It shares its bytes with no other name from then on; with `ends_line`, a newline is put to its end.
+        """
+
+    def stage(self, path: str, body: bytes | Path, tail: bytes = b"", *, sync: bool) -> Staged:
+        """Have a file of these bytes ready to land; with `sync`, they are durable. A `Path` is a claimed file."""
+
+    def land(self, staged: Staged) -> None:
+        """Give a staged file its place, replacing at once what is there. Durable if it was staged with `sync`."""
+
+    def discard(self, what: Staged | Path) -> None:
+        """Remove what does not land, staged or at a fresh path, if it is still there."""
+
+    def append(self, path: str, data: bytes, *, size: int | None = None) -> int | None:
+        """Append to a file, made if missing; gives its new size. None, and nothing done, if it has not `size`."""
+
+    def sync(self, path: str) -> None:
+        """A file that somebody else wrote is durable, with its name, when this returns."""
+
+    def copy_aside(self, path: str, *, label: str = "") -> str:
+        """Make a durable copy beside the file, or with a label in quarantine; gives where it is."""
+
+    def set_aside(self, path: str, *, beside: bool = False) -> str:
+        """Move whatever is there out of the way, durably; gives where it is.
+
+        Into quarantine, as long as that is on the same device; `beside` its old place.
+        """
+
+    def keep(self, name: str, body: bytes | Path) -> str:
+        """Keep in quarantine what was refused, and never had this name; gives where it is."""
+
+    def rename(self, path: str, new: str, *, sync: bool = False) -> None:
+        """Give a file another name, replacing what has it."""
+
+    def remove(self, path: str, *, sync: bool = False) -> None:
+        """Delete a file; one that is not there is fine."""
+
+    def require_room(self, path: str) -> None:
+        """StorageError if no file can be made there: whoever asks has not paid for it yet."""
+
+    def room(self) -> tuple[int, int]:
+        """Bytes that may still be written, and bytes that there are in all (0: nobody knows)."""
+
+    def close(self) -> None:
+        """Let go of what is held open; using the files opens it again."""
+
+
 class Objects(Protocol):
     """Contents by their SHA-256, as one run sees them: found whole, or not at all. For any number of writers.
 

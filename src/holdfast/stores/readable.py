@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from holdfast.errors import FORBIDDEN as NOT_ALLOWED
+from holdfast.errors import MISSING, STRANGE, TOO_LARGE, StorageError, UnreadableError
 from holdfast.stores import disk
 
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
@@ -41,6 +43,23 @@ _WORDS = {
 _BLOCK = 1 << 20
 # A file that was blown up, perhaps with nothing in it, must not take the machine down with it.
 HELD_MAX = max(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
+
+
+_WHY = {
+    errno.ENOENT: MISSING,
+    errno.EFBIG: TOO_LARGE,
+    **dict.fromkeys(FORBIDDEN, NOT_ALLOWED),
+    **dict.fromkeys(NO_FILE, STRANGE),
+}
+
+
+def unread(error: OSError, path: str) -> StorageError:
+    """What to raise for a file that could not be read: what stands there says why, or the machine does."""
+    why = _WHY.get(error.errno or 0)
+    if why is not None:
+        return UnreadableError(path, why, why_unreadable(error))
+    error.filename = path
+    return StorageError.from_os(error, "read")
 
 
 def why_unreadable(error: OSError) -> str:

@@ -47,6 +47,11 @@ def create_temp(folder: str, *, dir_fd: int | None = None) -> tuple[str, int]:
             continue  # somebody made one of that very name
 
 
+def fresh_temp(folder: Path) -> str:
+    """A path of our temporary pattern in `folder` that was never used before."""
+    return os.fspath(folder / f"{_OURS}{next(_counter)}")
+
+
 def discard(path: str, dir_fd: int | None = None) -> None:
     """Remove a temporary of ours, if it is still there. What cannot be removed now, the next start may."""
     try:

@@ -20,6 +20,7 @@ from holdfast.pipeline.nodes import SETTLE, Node, step_of
 from holdfast.state import COMPLETED, SKIPPED, RunState
 
 _TOLD = (decisions.WAIT, decisions.NEVER, decisions.PERHAPS)
+_DONE = (decisions.ADOPT, decisions.HEAL)
 _WORDS = {FOREIGN: "another task's", MARKED: "not sealed"}
 _EVIDENCE = {
     "sealed": "sealed artifact",
@@ -40,10 +41,15 @@ class PlanReport:
         self._costs = _average_costs(state)
 
     def note(self, node: Node, decision: Decision) -> None:
-        """Write down what was decided about a task; a later decision about it replaces an earlier one."""
+        """Write down what was decided about a task; a later decision about it replaces an earlier one.
+
+        What was done about it stays told if it is only trusted when it is looked at again.
+        """
         action = public_action(decision.action)
+        noted = self.planned.get(node.id)
+        if noted is not None and noted.action in _DONE and action == decisions.TRUST:
+            return
         cost = self._costs.get(node.spec.name) if action in decisions.RUNS else None
-        noted = self.planned.get(node.id)  # if so, what is lost of it is needed after all
         evidence = noted.evidence if noted is not None else self._evidence(node, decision)
         if decision.action == decisions.ADOPT:
             self.planned[node.id] = Planned(node.id, action, decision.reason, None, evidence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -228,3 +229,82 @@ def test_no_value_of_a_statement_has_a_number(path: Path) -> None:
         text for text in texts if isinstance(text, str) and re.search(r"\b(SELECT|INSERT|DELETE|FROM)\b", text)
     ]
     assert [text for text in statements if re.search(r"\?\d", text)] == []
+
+
+# What tests may reach: the façade, protocols, what is tried for all of them in testing/, pure functions.
+TESTS = Path(__file__).parent
+REACHED_BY_TESTS = {
+    "artifacts.memory",
+    "clock",
+    "decisions",
+    "errors",
+    "escaping",
+    "events",
+    "folding",
+    "journal.lines",
+    "pipeline",
+    "project",
+    "project.results",
+    "seals",
+    "settings",
+    "signals",
+    "state",
+    "stores.disk",
+    "stores.protocols",
+    "testing",
+    "values",
+    "views.checkpoint",
+    "views.picture",
+    "wording",
+}
+DOORS = {
+    "harness.py": {"project.run", "stores.lock"},
+    "forking.py": {"cli.main"},
+    "refusing.py": {"stores.readable"},
+}
+"""What stands between tests and the code."""
+
+MIRRORS = {
+    "artifacts": {"artifacts"},
+    "cli": {"cli"},
+    "executors": {"executors"},
+    "journal": {"journal"},
+    "stores": {"stores", "journal"},
+    "views": {"views"},
+}
+"""Folders whose tests are of one part by itself, and what they may reach."""
+
+FILES_THAT_REACH_BELOW = 38
+
+
+def reached(path: Path) -> set[str]:
+    """The modules of the package that a test file imports, but those that it may."""
+    folder = path.relative_to(TESTS).parts[0]
+    allowed = REACHED_BY_TESTS | DOORS.get(path.name, set())
+    own = path.stem.removeprefix("test_")  # tests/test_settings.py is about settings
+    return {
+        name
+        for name in imported_from_the_package(path)
+        if name not in allowed
+        and name != own
+        and not name.startswith(("folding.", "pipeline.", "testing."))
+        and name.split(".")[0] not in MIRRORS.get(folder, ())
+    }
+
+
+def imported_from_the_package(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("holdfast."):
+            module = str(node.module).removeprefix("holdfast.")
+            yield from (inner if (inner := f"{module}.{one.name}") in MODULES else module for one in node.names)
+        elif isinstance(node, ast.Import):
+            found = (one.name.removeprefix("holdfast.") for one in node.names if one.name.startswith("holdfast."))
+            yield from found
+
+
+def test_tests_reach_the_code_through_the_facade() -> None:
+    """What pins a mechanism dies with it: the number may only fall, and the list says where to begin."""
+    below = {
+        str(path.relative_to(TESTS)): sorted(names) for path in TESTS.rglob("*.py") if (names := reached(path))
+    }
+    assert len(below) <= FILES_THAT_REACH_BELOW, below

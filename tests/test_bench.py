@@ -144,8 +144,7 @@ def test_the_room_of_a_journal_in_use_is_not_counted(bench, tmp_path: Path) -> N
 
 def test_a_synthetic_run_reads_like_one_that_was_run(bench, tmp_path: Path) -> None:
     """The run that `status` is timed on has the tasks and statuses that really running it gives."""
-    from holdfast.layout import ProjectLayout
-    from holdfast.runs.listing import read_picture, run_ids
+    from harness import Harness
 
     made, real = tmp_path / "made", tmp_path / "real"
     made.mkdir()
@@ -154,9 +153,7 @@ def test_a_synthetic_run_reads_like_one_that_was_run(bench, tmp_path: Path) -> N
     bench("throughput").run_whole(bench("workloads").long_run(3), real, 1)
     pictures = []
     for project in (made, real):
-        layout = ProjectLayout(project)
-        (run_id,) = run_ids(layout)
-        pictures.append(read_picture(layout, run_id))
+        pictures.append(Harness(project).picture())
     first, second = pictures
     assert sorted(first.tasks) == sorted(second.tasks)
     assert len(first.tasks) == 13

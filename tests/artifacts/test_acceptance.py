@@ -23,8 +23,8 @@ from holdfast.artifacts.products import UNWRITTEN, OutputRefusedError
 from holdfast.errors import ValueRefusedError
 from holdfast.events import FileRecord
 from holdfast.folding import fold
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.nodes import Node
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.state import COMPLETED, IN_PROGRESS, RunState, TaskState
 from holdfast.stores import disk
 from holdfast.stores.objects import LocalObjects

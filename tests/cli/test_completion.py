@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.completion import complete_gate, complete_name, complete_run, complete_task, complete_work
+from holdfast.cli.options import complete_gate, complete_name, complete_run, complete_task, complete_work
 
 from .conftest import Project
 

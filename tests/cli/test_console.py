@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from holdfast import events as ev
 from holdfast.cli import console as console_module
 from holdfast.cli import live as live_module
-from holdfast.cli.console import Console, PlainConsole
+from holdfast.cli.console import Console, PlainConsole, Progress
 from holdfast.cli.printing import money, size, table
-from holdfast.cli.progress import Progress
-from holdfast.cli.running import make_console
+from holdfast.cli.run import make_console
 from holdfast.engine.commit import Recorded
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import RunState
@@ -83,10 +82,10 @@ def test_last_failure_needs_a_person() -> None:
 
 def test_a_note_of_a_megabyte_is_a_line_of_some_length() -> None:
     """Its beginning is shown."""
-    told = Progress({}).take(ev.NoteAdded(text="x" * 1_000_000), 0.0)
-    assert told is not None
-    assert told.line.startswith("info     • xxx")
-    assert len(told.line) < 3000
+    line = Progress({}).take(ev.NoteAdded(text="x" * 1_000_000), 0.0)
+    assert line is not None
+    assert str(line)[10:].startswith("info     • xxx")
+    assert len(str(line)) < 3000
 
 
 def test_what_was_found_is_counted_in_words() -> None:
@@ -238,6 +237,51 @@ def seen(written: str) -> list[str]:
         elif piece[0] not in "\x1b\r":
             lines[row] += piece
     return [line for line in lines if line]
+
+
+def test_a_terminal_keeps_the_lines_that_a_pipe_gets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When the picture is gone, a line for each finished task, failure and warning is left, as in the README."""
+
+    def show(console: Console) -> None:
+        console.open(an_empty_picture)
+        console.events([Recorded(0.0, exited(f"draft[{n}]")) for n in range(3)])
+        console.log("draft[x]", "WARNING", "slow")
+        console.events([Recorded(0.0, exited("draft[x]", "needs_review", error="boom"))])
+        console.close()
+
+    monkeypatch.setattr("holdfast.clock.now", lambda: 0.0)
+    show(PlainConsole({}))
+    plain = capsys.readouterr().err.splitlines()
+    assert len(plain) == 5
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    show(make_console({}, quiet=False))
+    assert seen(terminal.getvalue()) == plain
+
+
+def test_a_terminal_lists_some_finished_tasks_and_says_that_it_counts_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run of thousands does not fill the scroll-back; what needs a person is still a line."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    console = make_console({}, quiet=False)
+    console.open(an_empty_picture)
+    console.events([Recorded(0.0, exited(f"draft[{n}]")) for n in range(1000)])
+    console.events([Recorded(0.0, exited("draft[x]", "needs_review", error="boom"))])
+    console.close()
+    lines = seen(terminal.getvalue())
+    assert sum("✓" in line for line in lines) == console_module.LINES_MAX
+    assert [line[10:] for line in lines[console_module.LINES_MAX :]] == [
+        "200 finished tasks are listed; the rest are only counted",
+        "error    ✗ draft[x]  attempt 1: boom; needs a person",
+    ]
 
 
 def test_what_steps_print_stands_above_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness import Harness
 from holdfast.cli import main as cli
 from holdfast.cli.printing import print_json
-from holdfast.journal.read import scan
-from holdfast.stores.lock import LocalLease
 
 from .conftest import Project
 
@@ -87,12 +86,8 @@ def test_a_lost_beginning_does_not_hide_the_run_that_goes_on(project: Project) -
         snapshot.unlink()
     lines = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
     (run / "events.jsonl").write_bytes(b"".join(lines[1:-1]))
-    lock = LocalLease(project.root / ".holdfast" / "engine.lock")
-    lock.hold("going")
-    try:
+    with Harness(project.root).held("going"):
         said = project("list", "--json")
-    finally:
-        lock.release()
     assert [(info["run_id"], info["running"]) for info in json.loads(said.out)] == [
         ("going", True),
         ("lost", False),
@@ -239,22 +234,19 @@ def test_holder_is_that_of_this_run_only(project: Project) -> None:
     project.touch("gated")
     project.run("--run-id", "one")
     project.run("--run-id", "two", "-p", "n=1")
-    lock = LocalLease(project.root / ".holdfast" / "engine.lock")
-    lock.hold("two")
-    try:
+    with Harness(project.root).held("two"):
         assert json.loads(project("status", "two", "--json").out)["holder"]["pid"] == os.getpid()
         assert json.loads(project("status", "one", "--json").out)["holder"] is None
         assert "holdfast events two -f" in project("status", "two").lines[-1]
-    finally:
-        lock.release()
 
 
 def _cut_off(project: Project, run_id: str) -> None:
     """Leave a run as a killed engine does: nothing in its journal says that it stopped."""
     folder = project.root / ".holdfast" / "runs" / run_id
     journal = folder / "events.jsonl"
-    stop = next(line for line in scan(journal) if b'"event":"run_stopped"' in line.raw)
-    os.truncate(journal, stop.hint - len(stop.raw))
+    lines = journal.read_bytes()
+    stop = lines.index(b'"event":"run_stopped"')
+    os.truncate(journal, lines.rindex(b"\n", 0, stop) + 1)
     for name in os.listdir(folder):
         if name.startswith("checkpoint"):
             (folder / name).unlink()
@@ -320,7 +312,7 @@ def test_events_as_json_deceive_no_terminal(project: Project, monkeypatch: pytes
     project("note", "up \x9b2A and \u202eback")
     written = project("events", "--json").out
     assert "\x9b" in written
-    monkeypatch.setattr("holdfast.cli.events.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr("holdfast.cli.show.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     shown = project("events", "--json").out
     assert not {"\x9b", "\u202e"} & set(shown)
     assert [json.loads(line) for line in shown.splitlines()] == [

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.layout import ProjectLayout
-from holdfast.stores.lock import LocalLease
+from harness import Harness
 
 from .conftest import Project
 
@@ -213,13 +212,9 @@ def test_recover_without_file_and_letter_asks_for_the_file(project: Project) -> 
 
 def test_recover_beside_an_engine_is_refused(notes: Project) -> None:
     """Exit status 5, as for any second engine."""
-    lock = LocalLease(ProjectLayout(notes.root).engine_lock)
-    lock.hold("first")
-    try:
+    with Harness(notes.root).held("first"):
         assert notes("recover").code == 5
         assert notes("recover", "--dry-run").code == 0
-    finally:
-        lock.release()
 
 
 def test_scan_counts_first_and_then_what_is_not_whole(notes: Project) -> None:

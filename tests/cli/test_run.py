@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast.cli import main as cli
-from holdfast.stores.lock import LocalLease
 
 from .conftest import Project
 
@@ -409,12 +409,8 @@ def test_quiet_prints_only_the_end(project: Project) -> None:
 def test_held_project_is_exit_5(project: Project) -> None:
     """While another engine holds the project, run refuses with exit 5 and one line naming the holder."""
     project.run()
-    lock = LocalLease(project.root / ".holdfast" / "engine.lock")
-    lock.hold("other")
-    try:
+    with Harness(project.root).held("other"):
         said = project.run()
-    finally:
-        lock.release()
     assert said.code == 5
     assert len(said.err.splitlines()) == 1
     assert "runs this project" in said.err

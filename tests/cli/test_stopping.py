@@ -10,7 +10,7 @@ import pytest
 from holdfast import Project
 from holdfast import events as ev
 from holdfast.cli.console import PlainConsole
-from holdfast.cli.running import Showing
+from holdfast.cli.run import Showing
 from holdfast.engine.commit import Recorded
 from holdfast.errors import StorageError
 from holdfast.signals import Stop

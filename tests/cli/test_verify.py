@@ -117,7 +117,7 @@ def test_how_far_it_is_is_shown_where_it_can_be_drawn_over(
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", kind)
-    monkeypatch.setattr("holdfast.cli.verify._REDRAW_S", -1.0)
+    monkeypatch.setattr("holdfast.cli.check._REDRAW_S", -1.0)
     assert project("verify").code == 0
     assert ("\x1b[K" in terminal.getvalue()) is is_shown
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forking import HUNG, KILLED, PATIENCE_S, processes
-from holdfast.journal.read import scan
-from holdfast.layout import ProjectLayout
+from harness import Harness
 
 from . import victim
 
@@ -24,6 +23,10 @@ class Trial:
     @property
     def project(self) -> Path:
         return self.folder / "project"
+
+    @property
+    def there(self) -> Harness:
+        return Harness(self.project)
 
     @property
     def log(self) -> Path:
@@ -49,10 +52,10 @@ class Trial:
         return victim.run(self.project, self.log, copy=copy)
 
     def journal(self) -> Path:
-        return ProjectLayout(self.project).run(victim.RUN_ID).journal
+        return self.there.journal(victim.RUN_ID)
 
     def events(self) -> list[dict[str, Any]]:
-        return [line.event() for line in scan(self.journal())] if self.journal().exists() else []
+        return self.there.events(run_id=victim.RUN_ID) if self.journal().exists() else []
 
     def recorded(self) -> tuple[set[str], set[str]]:
         """The tasks that the journal says are completed, and those whose paid call it has."""
@@ -63,13 +66,7 @@ class Trial:
 
     def artifacts(self) -> dict[str, bytes]:
         """Every file of the work tree but views and what was set aside."""
-        found = {}
-        for path in sorted(self.project.rglob("*")):
-            name = str(path.relative_to(self.project))
-            is_view = name in ("RESUME.md", "checkpoint.md")
-            if path.is_file() and not name.startswith(".holdfast") and ".bak." not in name and not is_view:
-                found[name] = path.read_bytes()
-        return found
+        return self.there.artifacts()
 
     # --- what must hold ------------------------------------------------------------------------------------
 
@@ -78,9 +75,7 @@ class Trial:
         assert result.status == "completed" and result.exit_code == 0
         assert self.artifacts() == expected
         assert abs(result.cost_usd - victim.TOTAL_USD) < 1e-9, result.cost_usd
-        reading = scan(self.journal())
-        assert sum(1 for _ in reading) > 0
-        assert not reading.damage and not reading.torn
+        assert self.events() and self.there.verify(victim.RUN_ID).findings == []
         self.check_promises()
 
     def check_promises(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from harness import RunResult
 from holdfast import Context, Pipeline
-from holdfast.project.run import RunResult
 
 from .victim import logger
 

@@ -8,13 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.run import Hooks, RunResult, execute
-from holdfast.project.verify import verify
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import read_picture
-from holdfast.settings import load_settings
 from sampling import SEED, sampled
 
 from .medium import HOWS, KILLED, Medium
@@ -25,17 +20,14 @@ LONG = WORDS.decode() + ", and then came a night that was dark and stormy. " * 4
 VIEWS = ("RESUME.md", "checkpoint.md")
 
 
-class Project:
+class Project(Harness):
     """One project; `said` is what its steps and the engine told."""
 
     def __init__(self, folder: Path, *, copy: bool = True) -> None:
-        self.folder, self.copy = folder, copy
+        super().__init__(folder)
+        self.copy = copy
         self.said: list[str] = []
         self.medium: Medium | None = None
-
-    @property
-    def layout(self) -> ProjectLayout:
-        return ProjectLayout(self.folder)
 
     def say(self, words: str) -> None:
         self.said.append(words)
@@ -43,14 +35,11 @@ class Project:
             self.medium.tell(words)
 
     def run(self, pipe: Pipeline, **options: Any) -> RunResult:
-        settings = load_settings(self.folder, {"concurrency": 2})
-        request = Request(**{"run_id": RUN_ID, **options}, settings=settings)
-        return execute(pipe.compile(), self.layout, request, Hooks(on_events=self._heard))
+        return super().run(pipe, **{"run_id": RUN_ID, "concurrency": 2, "on_event": self._heard, **options})
 
-    def _heard(self, recorded: Sequence[Any]) -> None:
-        for one in recorded:
-            if getattr(one.event, "status", "") == "completed" and hasattr(one.event, "step_id"):
-                self.say(f"ack {one.event.step_id}@{one.event.round}")
+    def _heard(self, one: Any) -> None:
+        if getattr(one.event, "status", "") == "completed" and hasattr(one.event, "step_id"):
+            self.say(f"ack {one.event.step_id}@{one.event.round}")
 
     def call(self, ctx: Context, answer: str) -> str:
         """A paid call, noted before it is made and after it is kept."""
@@ -60,19 +49,20 @@ class Project:
         self.say(f"kept {name}")
         return text
 
-    def edit(self, name: str) -> None:
-        path = self.folder / name
+    def scribble(self, name: str) -> None:
+        """A person writes into it."""
+        path = self.root / name
         path.write_bytes(WORDS + b"\n" + path.read_bytes())
 
     def asked(self, run_id: str = RUN_ID) -> set[str]:
-        tasks = read_picture(self.layout, run_id).state.tasks
+        tasks = self.picture(run_id).state.tasks
         return {task for task, record in tasks.items() if record.question}
 
     def bodies(self) -> dict[str, list[bytes]]:
         """The artifacts, without the seals in them, which also say what the attempts have cost."""
         found = {}
-        for path in sorted(self.folder.rglob("*")):
-            name = str(path.relative_to(self.folder))
+        for path in sorted(self.root.rglob("*")):
+            name = str(path.relative_to(self.root))
             is_ours = name in VIEWS or name.startswith(".holdfast") or ".bak." in name or name.endswith(".seal")
             if path.is_file() and not is_ours:
                 lines = path.read_bytes().splitlines()
@@ -85,10 +75,10 @@ class Project:
             kept = {line.removeprefix(promise) for line in before if line.startswith(promise)}
             again = {line for line in self.said if line.startswith(breach) and line.removeprefix(breach) in kept}
             assert not again, f"{story}: {again}"
-        assert not verify(self.layout, run_id).findings, story
+        assert not self.verify(run_id).findings, story
 
     def has(self, words: bytes) -> bool:
-        return any(words in path.read_bytes() for path in self.folder.rglob("*") if path.is_file())
+        return any(words in path.read_bytes() for path in self.root.rglob("*") if path.is_file())
 
 
 def chapters(project: Project) -> Pipeline:
@@ -136,16 +126,16 @@ def cuts(
 ) -> Iterator[tuple[Project, list[str], str]]:
     """What `act` may leave of a project if it is cut off: the project, what had been told, and where."""
     whole = again_in(before, folder / "whole")
-    whole.medium = medium = Medium(whole.folder)
+    whole.medium = medium = Medium(whole.root)
     with medium.recording():
         act(whole)
     for how in (KILLED, *HOWS):
         for place in sampled(range(1, len(medium.ops) + 1), sample, f"{folder.name} {how}"):
             left = Project(folder / f"{how}{place}", copy=before.copy)
-            medium.cut(place, left.folder, random.Random(f"{SEED} {place} {how}"), how)
+            medium.cut(place, left.root, random.Random(f"{SEED} {place} {how}"), how)
             yield left, medium.told(place), f"{how}, cut after operation {place}; HOLDFAST_CRASH_SEED={SEED}"
 
 
 def again_in(project: Project, folder: Path) -> Project:
-    shutil.copytree(project.folder, folder)
+    shutil.copytree(project.root, folder)
     return Project(folder, copy=project.copy)

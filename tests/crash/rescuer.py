@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from holdfast.layout import ProjectLayout
-from holdfast.project.recover import Recovery, recover
-from holdfast.runs.choosing import Request
+from harness import Harness
+from holdfast.project.results import RecoverResult
 
 from . import victim
 
 
-def rescue(project: Path, log: Path) -> Recovery:
-    return recover(victim.make(log).compile(), ProjectLayout(project), Request())
+def rescue(project: Path, log: Path) -> RecoverResult:
+    return Harness(project).recover(victim.make(log))
 
 
 if __name__ == "__main__":

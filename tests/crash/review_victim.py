@@ -6,15 +6,11 @@ What is logged is named with its round, so that the log tells a second round fro
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline, Rewind
-from holdfast.layout import ProjectLayout
-from holdfast.project.run import Hooks, RunResult, execute
-from holdfast.runs.choosing import Request
-from holdfast.settings import load_settings
 
 from . import victim
 
@@ -71,13 +67,11 @@ def run(project: Path, log: Path) -> RunResult:
     """One process of the engine; every completion that is told goes into the log."""
     say = victim.logger(log)
 
-    def heard(recorded: Sequence[Any]) -> None:
-        for one in recorded:
-            if getattr(one.event, "status", "") == "completed" and hasattr(one.event, "step_id"):
-                say(f"ack {one.event.step_id}@{one.event.round}")
+    def heard(one: Any) -> None:
+        if getattr(one.event, "status", "") == "completed" and hasattr(one.event, "step_id"):
+            say(f"ack {one.event.step_id}@{one.event.round}")
 
-    request = Request(run_id=RUN_ID, settings=load_settings(project, {"concurrency": 3}))
-    return execute(make(log).compile(), ProjectLayout(project), request, Hooks(on_events=heard))
+    return Harness(project).run(make(log), run_id=RUN_ID, concurrency=3, on_event=heard)
 
 
 if __name__ == "__main__":

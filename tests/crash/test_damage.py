@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness, RunResult
 from holdfast import seals
 from holdfast.errors import EXIT_DAMAGE, CheckpointCorruptionError
-from holdfast.layout import ProjectLayout
-from holdfast.project.run import RunResult, execute
-from holdfast.runs.choosing import Request
-from holdfast.settings import Settings
 
 from . import victim
 from .harness import KILLED, Trial
@@ -128,7 +125,7 @@ def summary(trial: Trial) -> Path:
 
 
 def todos(trial: Trial) -> Path:
-    return ProjectLayout(trial.project).todos_db
+    return Harness(trial.project).todos_db
 
 
 @pytest.mark.parametrize("how", [*DAMAGE, *LINES])
@@ -170,7 +167,7 @@ def test_steps_done_after_a_journal_lost_its_end_are_kept(tmp_path: Path, finish
     trial = copied(finished, tmp_path)
     keep(0.5)(journal(trial))
     (trial.project / "outline.md").unlink()
-    shutil.rmtree(ProjectLayout(trial.project).objects)
+    shutil.rmtree(Harness(trial.project).objects)
     assert trial.process("200") == 0
     after = ran(trial)
     for path in trial.journal().parent.glob("checkpoint_*"):
@@ -197,7 +194,7 @@ def test_damaged_derived_state_changes_nothing(
 def test_a_damaged_pack(tmp_path: Path, finished: Trial, how: str) -> None:
     """Files that are intact are trusted without their copies; only a lost value makes its step run again."""
     trial = copied(finished, tmp_path)
-    DAMAGE[how](ProjectLayout(trial.project).objects / victim.RUN_ID / "0001.pack")
+    DAMAGE[how](Harness(trial.project).objects / victim.RUN_ID / "0001.pack")
     result = trial.resume()
     assert result.status == "completed"
     assert bodies(trial.artifacts()) == bodies(finished.artifacts())
@@ -253,9 +250,9 @@ def test_an_edited_artifact_waits_for_a_person(tmp_path: Path, finished: Trial) 
 
 
 def resumed(trial: Trial, on_changed: str) -> RunResult:
-    settings = Settings(concurrency=3, on_changed=on_changed)
-    request = Request(run_id=victim.RUN_ID, settings=settings)
-    return execute(victim.make(trial.log).compile(), ProjectLayout(trial.project), request)
+    return Harness(trial.project).run(
+        victim.make(trial.log), run_id=victim.RUN_ID, concurrency=3, on_changed=on_changed
+    )
 
 
 def test_an_edited_artifact_is_restored_when_told_so(tmp_path: Path, finished: Trial) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.engine.projects import in_thread
 
+from harness import in_thread
 from holdfast import Context, Pipeline
 from holdfast.errors import EXIT_STORAGE, HoldfastError, StorageError
 from holdfast.stores import disk

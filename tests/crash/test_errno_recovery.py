@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.projects import in_thread
 
+from harness import in_thread
 from holdfast.stores import disk
 from sampling import sampled
 

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.layout import ProjectLayout
-from holdfast.project.recover import Recovery, recover
-from holdfast.runs.choosing import Request
-from holdfast.runs.history import read_history
+from harness import Harness
+from holdfast.project.results import RecoverResult
 from holdfast.state import IN_PROGRESS
 from sampling import ALL, SEED, dice, sampled
 
@@ -47,8 +45,8 @@ def rescue_killed(trial: Trial, point: str) -> int:
     return run_process("crash.rescuer", trial.project, trial.log, point)
 
 
-def rescue(trial: Trial) -> Recovery:
-    return recover(victim.make(trial.log).compile(), ProjectLayout(trial.project), Request())
+def rescue(trial: Trial) -> RecoverResult:
+    return Harness(trial.project).recover(victim.make(trial.log))
 
 
 def check(trial: Trial, finished: Trial, story: str) -> None:
@@ -56,7 +54,7 @@ def check(trial: Trial, finished: Trial, story: str) -> None:
     try:
         rescue(trial)
         again = rescue(trial)
-        assert again.recorded == 0 and not any(task.action == "adopt" for task in again.tasks)
+        assert again.events == 0 and not any(task.action == "adopt" for task in again.tasks)
         result = trial.resume()
         assert (result.status, result.run_id) == ("completed", victim.RUN_ID)
         assert trial.artifacts() == finished.artifacts()
@@ -110,10 +108,10 @@ def test_what_a_kill_cut_off_can_be_taken_from_todos_after_a_recovery(tmp_path: 
     trial = Trial(tmp_path).begin()
     assert trial.process(IN_FIRST_STEP) == KILLED
     rescue(trial)
-    tasks = read_history(ProjectLayout(trial.project).run(victim.RUN_ID)).state.tasks
+    tasks = Harness(trial.project).picture(victim.RUN_ID).state.tasks
     cut_off = {task for task, record in tasks.items() if record.status == IN_PROGRESS}
     assert cut_off == {"outline"}, "the kill came at another moment: choose another operation"
-    with sqlite3.connect(ProjectLayout(trial.project).todos_db) as database:
+    with sqlite3.connect(Harness(trial.project).todos_db) as database:
         listed = {row[0] for row in database.execute(PENDING)}
     database.close()
     assert cut_off <= listed

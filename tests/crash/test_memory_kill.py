@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness, RunResult
 from holdfast import seals
 from holdfast.artifacts import memory
-from holdfast.project.run import RunResult
 from sampling import ALL, sampled
 
 from . import memory_victim
@@ -80,13 +80,10 @@ def test_a_memory_that_is_killed_while_it_is_written_ends_the_same(tmp_path: Pat
 
 
 def _accepted(trial: Trial) -> list[str]:
-    from holdfast.journal.read import scan
 
-    found = []
-    for journal in trial.project.glob(".holdfast/runs/*/events.jsonl"):
-        events = [line.event() for line in scan(journal)]
-        found += [e["step_id"] for e in events if e["event"] == "node_exit" and e["status"] == "completed"]
-    return found
+    left = Harness(trial.project)
+    ends = [end for run in left.runs.glob("*") for end in left.events("node_exit", run_id=run.name)]
+    return [end["step_id"] for end in ends if end["status"] == "completed"]
 
 
 def harm(path: Path) -> None:

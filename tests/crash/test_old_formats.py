@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import snapshots
-from holdfast.layout import ProjectLayout
 from sampling import ALL, sampled
 
 from . import victim
@@ -61,7 +61,7 @@ def age_seals(project: Path) -> int:
 
 
 def age_snapshots(project: Path) -> int:
-    run = ProjectLayout(project).run(victim.RUN_ID).dir
+    run = Harness(project).folder(victim.RUN_ID)
     aged = 0
     for number, path in snapshots.snapshots(run):
         payload, count = re.subn(rb'"fold":\d+,', b"", snapshots.read_snapshot(path) or b"", count=1)
@@ -71,7 +71,7 @@ def age_snapshots(project: Path) -> int:
 
 
 def age_todos(project: Path) -> bool:
-    with closing(sqlite3.connect(ProjectLayout(project).todos_db)) as connection:
+    with closing(sqlite3.connect(Harness(project).todos_db)) as connection:
         connection.execute("DROP TABLE todo_view")
     return True
 

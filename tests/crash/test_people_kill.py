@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.project import people
-from holdfast.runs.listing import list_runs
-
 from .people_victim import LONG, RUN_ID, WORDS, Project, again_in, chapters, cuts, story
 
 pytestmark = pytest.mark.usefixtures("unsynced")
@@ -32,7 +29,7 @@ def waiting(folder: Path, *, copy: bool) -> Project:
 
 
 def approved(project: Project) -> None:
-    people.approve(project.layout, RUN_ID, "look")
+    project.approve("look", run_id=RUN_ID)
     assert project.run(chapters(project)).status == "completed"
 
 
@@ -42,12 +39,12 @@ def test_an_answer_about_an_edit_is_carried_out_once(tmp_path: Path, choice: str
     """Once it is told it is not asked for again; the edit is there still, and every file of the step is."""
     before = waiting(tmp_path / "before", copy=copy)
     approved(before)
-    before.edit("drafts/c1.md")
+    before.scribble("drafts/c1.md")
     assert before.run(chapters(before)).status == "paused"
     ends: list[dict[str, list[bytes]]] = []
 
     def answer(project: Project) -> None:
-        people.decide(project.layout, RUN_ID, "draft[c1]", choice)
+        project.decide("draft[c1]", choice, run_id=RUN_ID)
         project.say("answered")
         assert project.run(chapters(project)).status == "completed"
         ends.append(project.bodies())
@@ -68,13 +65,13 @@ def test_an_answer_about_an_edit_in_a_lost_run_is_carried_out_once(tmp_path: Pat
     """What the old seals knew of cost and value stands in those of the edit, and nobody is asked twice."""
     before = waiting(tmp_path / "before", copy=copy)
     approved(before)
-    before.edit("drafts/c1.md")
-    shutil.rmtree(before.layout.runs)
+    before.scribble("drafts/c1.md")
+    shutil.rmtree(before.runs)
     assert before.run(chapters(before)).status == "paused"
     ends: list[tuple[float, dict[str, list[bytes]]]] = []
 
     def answer(project: Project) -> None:
-        people.decide(project.layout, RUN_ID, "draft[c1]", "keep")
+        project.decide("draft[c1]", "keep", run_id=RUN_ID)
         project.say("answered")
         result = project.run(chapters(project))
         assert result.status == "completed", project.asked()
@@ -98,10 +95,10 @@ def test_what_is_sent_back_at_a_gate_comes_back_once(tmp_path: Path, copy: bool)
     before = waiting(tmp_path / "before", copy=copy)
 
     def send_back(project: Project) -> None:
-        people.reject(project.layout, RUN_ID, "look", "draft[c1]", "shorter")
+        project.reject("look", "draft[c1]", "shorter", run_id=RUN_ID)
         project.say("rejected")
         assert project.run(chapters(project)).status == "paused"
-        people.approve(project.layout, RUN_ID, "look")
+        project.approve("look", run_id=RUN_ID)
         project.say("approved")
         assert project.run(chapters(project)).status == "completed"
 
@@ -113,7 +110,7 @@ def test_what_is_sent_back_at_a_gate_comes_back_once(tmp_path: Path, copy: bool)
             approved(left)
         left.check(told, words)
         if "rejected" in told:
-            assert "shorter" in (left.folder / "book.md").read_text(), words
+            assert "shorter" in (left.root / "book.md").read_text(), words
 
 
 @COPIES
@@ -121,8 +118,8 @@ def test_what_is_sent_back_at_a_gate_comes_back_once(tmp_path: Path, copy: bool)
 def test_a_half_finished_text_that_is_continued_is_not_lost(tmp_path: Path, name: str, copy: bool) -> None:
     """It is somewhere at every moment: NAME.part goes only when what was made of it is durable."""
     before = Project(tmp_path / "before", copy=copy)
-    before.folder.mkdir()
-    (before.folder / name).write_text(LONG)
+    before.root.mkdir()
+    (before.root / name).write_text(LONG)
 
     def go_on(project: Project) -> None:
         assert project.run(story(project, on_partial="continue")).status == "completed"
@@ -138,12 +135,12 @@ def test_a_half_finished_text_that_is_continued_is_not_lost(tmp_path: Path, name
 def test_a_half_finished_text_that_is_kept_is_not_lost(tmp_path: Path, name: str, copy: bool) -> None:
     """Sealed as it is, it is in its place whenever the power goes, and is asked about once."""
     before = Project(tmp_path / "before", copy=copy)
-    before.folder.mkdir()
-    (before.folder / name).write_text(LONG)
+    before.root.mkdir()
+    (before.root / name).write_text(LONG)
     assert before.run(story(before, on_partial="ask")).status == "paused"
 
     def keep(project: Project) -> None:
-        people.decide(project.layout, RUN_ID, "story", "keep")
+        project.decide("story", "keep", run_id=RUN_ID)
         project.say("answered")
         assert project.run(story(project, on_partial="ask")).status == "completed"
 
@@ -152,17 +149,17 @@ def test_a_half_finished_text_that_is_kept_is_not_lost(tmp_path: Path, name: str
         if "answered" not in told and status == "paused":
             keep(left)
         left.check(told, words)
-        assert (left.folder / "story.md").read_text().startswith(LONG), words
-        assert (left.folder / "book.md").read_text().startswith(LONG.upper()), words
+        assert (left.root / "story.md").read_text().startswith(LONG), words
+        assert (left.root / "book.md").read_text().startswith(LONG.upper()), words
 
 
 def turn_back_on_page(project: Project) -> None:
-    page = project.folder / "checkpoint.md"
+    page = project.root / "checkpoint.md"
     page.write_text(page.read_text().replace("| c1 | ✅ |", "| c1 | — |"))
 
 
 def turn_back_in_todos(project: Project) -> None:
-    database = sqlite3.connect(project.layout.todos_db)
+    database = sqlite3.connect(project.todos_db)
     database.execute("UPDATE todos SET status = 'pending' WHERE id = 'draft[c1]'")
     database.commit()
     database.close()
@@ -198,17 +195,17 @@ def test_a_forced_run_that_is_cut_off_starts_over_all_the_same(tmp_path: Path, c
     """Whoever continues it sets aside what the run before left in its way, edits too, and asks nobody."""
     before = waiting(tmp_path / "before", copy=copy)
     approved(before)
-    before.edit("drafts/c1.md")
+    before.scribble("drafts/c1.md")
 
     def start_over(project: Project) -> None:
         assert project.run(chapters(project), run_id="anew", force=True).status == "paused"
 
     for left, told, words in cuts(before, start_over, tmp_path / "cuts", SAMPLE):
         # Of a first line that was never synced, the end alone may be left: then nothing is known of it.
-        has_begun = "anew" in {info.run_id for info in list_runs(left.layout) if not info.problem}
+        has_begun = "anew" in {run.run_id for run in left.project.runs() if not run.problem}
         assert left.run(chapters(left), run_id="anew", force=not has_begun).status == "paused", words
-        people.approve(left.layout, "anew", "look")
+        left.approve("look", run_id="anew")
         assert left.run(chapters(left), run_id="anew").status == "completed", f"{words}: {left.asked('anew')}"
         left.check(told, words, "anew")
         assert left.has(WORDS), words
-        assert WORDS not in (left.folder / "book.md").read_bytes(), words
+        assert WORDS not in (left.root / "book.md").read_bytes(), words

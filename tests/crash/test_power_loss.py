@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.clean import clean
-from holdfast.project.verify import verify
 from holdfast.stores.objects import PACKED_MAX
 from sampling import ALL, SEED, dice, sampled
 
@@ -81,7 +79,7 @@ def test_what_was_told_is_true_after_a_power_cut(
         _check_what_was_told(medium.told(place), after, place)
         assert result.status == "completed", place
         assert texts(after.artifacts()) == texts(expected), place
-        assert not verify(ProjectLayout(after.project), victim.RUN_ID).findings, place
+        assert not Harness(after.project).verify(victim.RUN_ID).findings, place
 
 
 @pytest.mark.parametrize("copy", [True, False], ids=["copied", "uncopied"])
@@ -125,13 +123,13 @@ def _folders(project: Project) -> Pipeline:
 def test_a_file_without_a_copy_is_not_lost_with_its_folder(tmp_path: Path, how: str) -> None:
     """The folder was made for a file that nobody syncs: its name is durable all the same before anyone is told."""
     first = Project(tmp_path / "first")
-    first.folder.mkdir()
-    first.medium = medium = Medium(first.folder)
+    first.root.mkdir()
+    first.medium = medium = Medium(first.root)
     with medium.recording():
         assert first.run(_folders(first)).status == "completed"
     for place in [number for number, op in enumerate(medium.ops, 1) if op.words.startswith("ack ")]:
         left = Project(tmp_path / f"cut{place}")
-        medium.cut(place, left.folder, random.Random(f"{SEED} {place} {how}"), how)
+        medium.cut(place, left.root, random.Random(f"{SEED} {place} {how}"), how)
         assert left.run(_folders(left)).status == "completed", place
         left.check(medium.told(place), f"cut after operation {place}; HOLDFAST_CRASH_SEED={SEED}")
 
@@ -150,16 +148,16 @@ def _copied_in_both_ways(project: Project, text: str) -> Pipeline:
 def test_a_clean_that_loses_power_is_finished_by_the_next(tmp_path: Path, how: str) -> None:
     """Whatever of it the disk has kept, no copy is left behind of which nobody knows any more whose it is."""
     first = Project(tmp_path / "first")
-    first.folder.mkdir()
+    first.root.mkdir()
     for name in ("one", "two"):
         assert first.run(_copied_in_both_ways(first, name), run_id=name, force=True).status == "completed"
-    medium = Medium(first.folder)
+    medium = Medium(first.root)
     with medium.recording():
-        clean(first.layout, max_age_days=30, max_runs=1)
+        first.project.clean(max_age_days=30, max_runs=1)
     for place in range(1, len(medium.ops) + 1):
         left = Project(tmp_path / f"cut{place}")
-        medium.cut(place, left.folder, random.Random(f"{SEED} {place} {how}"), how)
-        clean(left.layout, max_age_days=30, max_runs=1)
-        objects = [path.name for path in left.layout.objects.iterdir()]
+        medium.cut(place, left.root, random.Random(f"{SEED} {place} {how}"), how)
+        left.project.clean(max_age_days=30, max_runs=1)
+        objects = [path.name for path in left.objects.iterdir()]
         assert objects == ["two"], f"{place}; HOLDFAST_CRASH_SEED={SEED}: {objects}"
-        assert not verify(left.layout, "two").findings, place
+        assert not left.verify("two").findings, place

@@ -15,10 +15,8 @@ import pytest
 from tests.engine.test_traded_paths import TRADES, Traded
 from tests.engine.test_versions import Planned, add_words
 
+from harness import Harness, RunResult
 from holdfast import Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.run import RunResult
-from holdfast.project.verify import verify
 from sampling import SEED, sampled
 
 from .medium import HOWS, Medium
@@ -63,7 +61,7 @@ def _arrives(project: Traded, words: str) -> None:
     assert (result.status, len(ran)) == ("completed", project.paid), words
     for name, path in project.after.items():
         assert (project.root / "project" / path).read_text().startswith(f"what {name} wrote"), words
-    assert verify(ProjectLayout(project.root / "project"), result.run_id).findings == [], words
+    assert Harness(project.root / "project").verify(result.run_id).findings == [], words
 
 
 @pytest.mark.parametrize("copy", [True, False], ids=["copied", "uncopied"])
@@ -81,7 +79,7 @@ def test_a_migration_that_loses_power_costs_nothing(tmp_path: Path, writes: Any,
         result = after.run(2, add_words, with_two=True)
         assert (result.status, after.made) == ("completed", ["two"]), (how, place)
         assert after.received["urls"] == [], (how, place)
-        assert verify(ProjectLayout(after.root), result.run_id).findings == [], (how, place)
+        assert Harness(after.root).verify(result.run_id).findings == [], (how, place)
 
 
 def _glossary(path: str, *, is_headed: bool) -> Pipeline:

@@ -13,9 +13,7 @@ from typing import Protocol
 
 import pytest
 
-from holdfast.layout import ProjectLayout
-from holdfast.project.run import RunResult
-from holdfast.project.verify import verify
+from harness import Harness, RunResult
 from sampling import SEED, sampled
 
 from . import memory_victim, test_memory_kill
@@ -117,7 +115,7 @@ def test_a_recovery_that_loses_power_costs_nothing(
         assert after.resume().status == "completed", after.folder
         assert not [line for line in after.lines() if line.startswith(("run ", "pay "))], after.folder
         assert texts(after.artifacts()).items() >= texts(calm.artifacts()).items(), after.folder
-        assert not verify(ProjectLayout(after.project), "victim").findings, after.folder
+        assert not Harness(after.project).verify("victim").findings, after.folder
         assert _is_somewhere(after.project, PRECIOUS.get(disaster, b"")), after.folder
 
 
@@ -133,7 +131,7 @@ def test_an_edit_that_is_kept_survives_a_power_cut(tmp_path: Path, calm: Trial, 
         assert after.resume().status == "completed", after.project
         assert (after.project / "research" / "ch03.md").read_bytes().startswith(WORDS), after.project
         assert WORDS.upper() in (after.project / "book.md").read_bytes(), after.project
-        assert not verify(ProjectLayout(after.project), "victim").findings, after.project
+        assert not Harness(after.project).verify("victim").findings, after.project
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -150,7 +148,7 @@ def test_files_with_plain_markers_survive_a_power_cut(tmp_path: Path, calm: Tria
         assert isinstance(after, Trial)
         assert after.resume().status == "completed", after.folder
         assert not [line for line in after.lines() if line.startswith("pay ")], after.folder
-        assert not verify(ProjectLayout(after.project), "victim").findings, after.folder
+        assert not Harness(after.project).verify("victim").findings, after.folder
 
 
 def _is_somewhere(project: Path, words: bytes) -> bool:

@@ -11,10 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.journal.read import scan
-from holdfast.layout import ProjectLayout
-from holdfast.project.run import RunResult
-from holdfast.project.verify import verify
+from harness import Harness, RunResult
 from sampling import SEED, sampled
 
 from . import review_victim, victim
@@ -77,7 +74,7 @@ def _check(trial: Trial, result: RunResult, expected: dict[str, list[str]], stor
     assert result.status == "completed", story
     assert trial.bodies() == expected, story
     assert abs(result.cost_usd - TOTAL_USD) < 1e-9, f"{story}: {result.cost_usd}"
-    assert not verify(ProjectLayout(trial.project), review_victim.RUN_ID).findings, story
+    assert not Harness(trial.project).verify(review_victim.RUN_ID).findings, story
 
 
 @pytest.mark.parametrize("torn", ["", ":torn"])
@@ -98,10 +95,10 @@ def test_a_kill_loses_and_repeats_no_round(tmp_path: Path, expected: dict[str, l
 
 def _left_for_later(trial: Trial) -> set[str]:
     """What one more run finds to do: nothing, after one that ended well."""
-    journal = ProjectLayout(trial.project).run(review_victim.RUN_ID).journal
-    before = len(list(scan(journal)))
+    there = Harness(trial.project)
+    before = len(there.events())
     trial.resume()
-    return {line.event()["event"] for line in list(scan(journal))[before:]} - IDLE
+    return {event["event"] for event in there.events()[before:]} - IDLE
 
 
 def _recorded(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> Medium:

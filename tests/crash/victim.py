@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.run import Hooks, RunResult, execute
-from holdfast.runs.choosing import Request
-from holdfast.settings import load_settings
 
 RUN_ID = "victim"
 CONCURRENCY = 3
@@ -99,14 +96,12 @@ def run(project: Path, log: Path, *, copy: bool = True) -> RunResult:
     """One process of the engine over the project; every completion that is reported goes into the log."""
     say = logger(log)
 
-    def heard(recorded: Sequence[Any]) -> None:
-        for one in recorded:
-            if getattr(one.event, "status", "") == "completed" and hasattr(one.event, "step_id"):
-                say(f"ack {one.event.step_id}")
+    def heard(one: Any) -> None:
+        if getattr(one.event, "status", "") == "completed" and hasattr(one.event, "step_id"):
+            say(f"ack {one.event.step_id}")
 
-    settings = load_settings(project, {"concurrency": CONCURRENCY})
-    request = Request(run_id=RUN_ID, settings=settings)
-    return execute(make(log, copy=copy).compile(), ProjectLayout(project), request, Hooks(on_events=heard))
+    pipe = make(log, copy=copy)
+    return Harness(project).run(pipe, run_id=RUN_ID, concurrency=CONCURRENCY, on_event=heard)
 
 
 if __name__ == "__main__":

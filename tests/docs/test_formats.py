@@ -11,13 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import Pipeline, events, state
-from holdfast.context import Context
+from harness import Harness
+from holdfast import Context, Pipeline, events, state
 from holdfast.folding import FOLD_VERSION
-from holdfast.layout import ProjectLayout
-from holdfast.project.people import decide
 from holdfast.runs.history import FORMAT
-from holdfast.runs.listing import read_run
 
 from .sessions import ROOT
 
@@ -201,11 +198,11 @@ def test_what_is_done_and_spent_can_be_read_after_a_kill_and_a_decision(tmp_path
     for snapshot in run_dir(tmp_path).glob("checkpoint_*"):
         snapshot.unlink()
     assert pipe.run(params={"big": 10}, dir=tmp_path).status == "completed"
-    decide(ProjectLayout(tmp_path), "r1", "table", "redo")
+    Harness(tmp_path).decide("table", "redo", run_id="r1")
     journal = read_journal(path.read_bytes())
     assert "task_adopted" in [event["event"] for event in journal if event.get("step_id") == "note[a]"]
     assert set(done_tasks(journal)) == {"note[a]", "note[b]", "value"}
-    assert spent(journal) == read_run(ProjectLayout(tmp_path), "r1").state.cost_usd == 0.5
+    assert spent(journal) == Harness(tmp_path).picture("r1").state.cost_usd == 0.5
 
 
 def test_what_a_lost_run_has_adopted_is_done_and_has_cost(tmp_path: Path) -> None:
@@ -216,7 +213,7 @@ def test_what_a_lost_run_has_adopted_is_done_and_has_cost(tmp_path: Path) -> Non
     journal = read_journal((run_dir(tmp_path) / "events.jsonl").read_bytes())
     adopted = [event["step_id"] for event in journal if event["event"] == "task_adopted"]
     assert sorted(adopted) == sorted(done_tasks(journal)) == ["note[a]", "note[b]", "table", "value"]
-    assert spent(journal) == read_run(ProjectLayout(tmp_path), "r1").state.cost_usd == 0.5
+    assert spent(journal) == Harness(tmp_path).picture("r1").state.cost_usd == 0.5
 
 
 def test_a_snapshot_knows_what_a_repaired_journal_has_lost(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ import pytest
 from msgspec.structs import fields
 
 import holdfast
+from harness import Harness
 from holdfast import Context, HoldfastError, Pipeline, Rewind, errors
-from holdfast.project import people
-from holdfast.runs.listing import open_project
 from holdfast.settings import Settings
 from holdfast.testing import context
 
@@ -75,7 +74,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     exec(compile(CODE, "reference.md", "exec"), scope)
     pipe = scope["pipe"]
     assert pipe.run({"topic": "kelp"}, dir=tmp_path, run_id="one").status == "paused"
-    people.approve(open_project(tmp_path), "one", "chapters_ok")
+    Harness(tmp_path).approve("chapters_ok", run_id="one")
     result = pipe.run({"topic": "kelp"}, dir=tmp_path)
     assert result.status == "completed"
     assert "Roots: a chapter about kelp." in result.outputs["bind"]

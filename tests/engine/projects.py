@@ -1,55 +1,8 @@
-"""What engine tests share: reading a project's journal, and a run that must not hang."""
+"""Pipelines that several tests of the engine run."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
-from holdfast import EventLog, Pipeline
-from holdfast.journal.read import scan
-from holdfast.layout import ProjectLayout
-
-PATIENCE_S = 30
-
-
-def journal_of(project: Path) -> Path:
-    (run,) = ProjectLayout(project).runs.iterdir()
-    return run / "events.jsonl"
-
-
-def events_of(project: Path, name: str = "") -> list[dict[str, Any]]:
-    events = [line.event() for line in scan(journal_of(project))]
-    return [event for event in events if not name or event["event"] == name]
-
-
-def exits_of(project: Path, task: str) -> Iterator[dict[str, Any]]:
-    return (event for event in events_of(project, "node_exit") if event["step_id"] == task)
-
-
-def say(project: Path, **event: Any) -> None:
-    """Record something as another process would: `approve`, `retry`, `note`."""
-    layout = ProjectLayout(project)
-    with EventLog(journal_of(project), lock_path=layout.append_lock) as log:
-        log.append(event)
-
-
-def in_thread(call: Callable[[], Any]) -> Any:
-    """The result of `call` in a thread of its own; a hang is a failure."""
-    box: list[Any] = []
-
-    def run() -> None:
-        try:
-            box.append(call())
-        except BaseException as error:
-            box.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(PATIENCE_S)
-    assert box, "the engine hangs"
-    return box[0]
+from holdfast import Pipeline
 
 
 def gated_pipeline(*, gated: bool) -> Pipeline:

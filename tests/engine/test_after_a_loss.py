@@ -9,20 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline, Rewind
 from holdfast.artifacts.sealed_files import SealedFiles
 from holdfast.errors import StorageError, UsageError
-from holdfast.project.people import approve, decide, note, reject
-from holdfast.project.plan import make_plan
-from holdfast.project.recover import recover
-from holdfast.project.run import RunResult
-from holdfast.project.verify import verify
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
-from holdfast.settings import load_settings
 from holdfast.views.shelf import ViewShelf
-
-from .projects import events_of, journal_of
 
 
 class Project:
@@ -44,7 +35,7 @@ class Project:
             (self.root / name).unlink()
 
     def decide(self, result: RunResult, task: str, choice: str) -> None:
-        decide(open_project(self.root), result.run_id, task, choice)
+        Harness(self.root).decide(task, choice, run_id=result.run_id)
 
     def pipeline(self) -> Pipeline:
         pipe = Pipeline("p", params={"mood": (str, "calm")})
@@ -142,13 +133,13 @@ def test_gates_before_adopted_items_count_as_approved(tmp_path: Path) -> None:
         pipe.gate("batch_ok", each="part")
         return pipe
 
-    layout = open_project(tmp_path)
+    harness = Harness(tmp_path)
     for gate in ("plan_ok", "batch_ok[batch-1]", "batch_ok[batch-2]", "batch_ok[batch-3]"):
         result = pipeline().run(dir=tmp_path)
         assert [need.task for need in result.picture.needs()] == [gate]
-        approve(layout, result.run_id, gate)
+        harness.approve(gate, run_id=result.run_id)
     assert pipeline().run(dir=tmp_path).status == "completed"
-    shutil.rmtree(layout.state)
+    shutil.rmtree(harness.state)
     result = pipeline().run(dir=tmp_path)
     assert [need.task for need in result.picture.needs()] == ["batch_ok[batch-3]"]
     assert made == ["a", "b", "c"]
@@ -176,7 +167,7 @@ def test_an_edit_of_one_item_that_is_kept_redoes_what_gathers_it(tmp_path: Path)
     path = tmp_path / "a.md"
     path.write_text(path.read_text().replace("note a", "MY note a"))
     result = pipeline().run(dir=tmp_path)
-    decide(open_project(tmp_path), result.run_id, "note[a]", "keep")
+    Harness(tmp_path).decide("note[a]", "keep", run_id=result.run_id)
     assert pipeline().run(dir=tmp_path).status == "completed"
     assert "MY note a" in (tmp_path / "report.md").read_text()
 
@@ -205,11 +196,11 @@ def test_an_edit_that_is_kept_redoes_a_value_that_was_lost(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / ".holdfast")
     path = tmp_path / "outline.md"
     path.write_text(path.read_text().replace("the words", "MY words"))
-    layout = open_project(tmp_path)
-    decide(layout, pipeline().run(dir=tmp_path).run_id, "outline", "keep")
+    harness = Harness(tmp_path)
+    harness.decide("outline", "keep", run_id=pipeline().run(dir=tmp_path).run_id)
     result = pipeline().run(dir=tmp_path)
     assert (result.status, result.needs_review) == ("paused", ["draft"])
-    decide(layout, result.run_id, "draft", "redo")
+    harness.decide("draft", "redo", run_id=result.run_id)
     assert pipeline().run(dir=tmp_path).status == "completed"
     assert "MY WORDS" in (tmp_path / "draft.md").read_text()
 
@@ -222,7 +213,7 @@ def test_what_is_kept_although_an_input_differs_is_not_asked_about_again(project
     assert result.needs_review == ["final"]
     project.decide(result, "final", "keep")
     assert project.run().status == "completed"
-    assert verify(open_project(project.root), result.run_id).findings == []
+    assert Harness(project.root).verify(result.run_id).findings == []
     assert (project.run().status, project.made) == ("completed", [])
     project.lose()
     assert (project.run().status, project.made) == ("completed", [])
@@ -287,7 +278,7 @@ def test_verify_is_clean_after_a_loss(project: Project) -> None:
     """What is known to be lost, and made again when it is needed, is a note."""
     project.lose()
     result = project.run()
-    report = verify(open_project(project.root), result.run_id)
+    report = Harness(project.root).verify(result.run_id)
     assert report.ok, report.findings
     assert any("review" in note for note in report.notes)
 
@@ -298,7 +289,7 @@ def test_a_page_of_a_run_that_is_gone_is_called_what_it_is(project: Project) -> 
     page = (project.root / "checkpoint.md").read_text()
     project.lose("draft.md", "final.md", "final.csv", "final.csv.seal")
     assert project.pipeline().run(dir=project.root, run_id="second").status == "completed"
-    told = {event["path"]: event["reason"] for event in events_of(project.root, "artifact_set_aside")}
+    told = {event["path"]: event["reason"] for event in Harness(project.root).events("artifact_set_aside")}
     assert told["checkpoint.md"] == f"written for run {old.name}, of which there is no record"
     assert page in [kept.read_text() for kept in project.root.glob("checkpoint.md.bak.*")]
 
@@ -308,13 +299,13 @@ def test_the_letter_of_a_lost_run_is_kept_if_it_has_notes(tmp_path: Path, how: s
     """They were in the record and in RESUME.md, which is written anew: nothing else has them now."""
     project = Project(tmp_path)
     run_id = project.run().run_id
-    note(open_project(tmp_path), run_id, "Ask Ada before printing.")
+    Harness(tmp_path).note("Ask Ada before printing.", run_id=run_id)
     project.lose()
     if how == "run":
         project.run()
     else:
-        compiled = project.pipeline().compile()
-        recover(compiled, open_project(tmp_path), Request({}, resume=run_id, settings=load_settings(tmp_path)))
+        pipe = project.pipeline()
+        Harness(tmp_path).recover(pipe)
     (kept,) = tmp_path.glob("RESUME.md.bak.*")
     assert "Ask Ada before printing." in kept.read_text()
     assert "RESUME.md.bak" in (tmp_path / "RESUME.md").read_text()
@@ -325,7 +316,7 @@ def test_the_letter_of_a_lost_run_outlives_a_kill_just_after_the_recovery(
 ) -> None:
     """The next run knows of no loss any more, and writes the page anew."""
     project = Project(tmp_path)
-    note(open_project(tmp_path), project.run().run_id, "Ask Ada before printing.")
+    Harness(tmp_path).note("Ask Ada before printing.", run_id=project.run().run_id)
     project.lose()
     with monkeypatch.context() as patched:
         patched.setattr(ViewShelf, "keep_pages", killed)
@@ -358,15 +349,15 @@ def test_a_record_without_its_beginning_is_gone_through_once(tmp_path: Path) -> 
         return "a\n" if not fails else str(1 // 0)
 
     assert pipe.run(dir=tmp_path, run_id="r").status == "failed"
-    journal = journal_of(tmp_path)
+    journal = Harness(tmp_path).journal()
     journal.write_bytes(b"torn\n" + b"".join(journal.read_bytes().splitlines(keepends=True)[2:]))
     for path in [*tmp_path.glob("*.md"), *journal.parent.glob("checkpoint*")]:
         path.unlink()
     fails = False
     assert pipe.run(dir=tmp_path, run_id="r").status == "completed"
-    assert len(events_of(tmp_path, "recovered")) == 1
+    assert len(Harness(tmp_path).events("recovered")) == 1
     assert pipe.run(dir=tmp_path).status == "completed"
-    assert len(events_of(tmp_path, "recovered")) == 1
+    assert len(Harness(tmp_path).events("recovered")) == 1
     assert not list(tmp_path.glob("*.bak.*"))
 
 
@@ -388,9 +379,9 @@ def test_an_edit_beside_a_lost_file_can_be_kept_once_that_is_back(tmp_path: Path
 
     result = edited_beside_a_lost_file(pipe, tmp_path)
     with pytest.raises(UsageError, match=r"only be asked about again after .keep.: .*more\.md is not whole"):
-        decide(open_project(tmp_path), result.run_id, "both", "keep")
+        Harness(tmp_path).decide("both", "keep", run_id=result.run_id)
     (tmp_path / "more.old").rename(tmp_path / "more.md")
-    decide(open_project(tmp_path), result.run_id, "both", "keep")
+    Harness(tmp_path).decide("both", "keep", run_id=result.run_id)
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.outputs["both"]["text"]) == ("completed", "my words\n")
 
@@ -409,7 +400,7 @@ def test_an_edit_beside_a_lost_file_is_not_said_to_be_kept(tmp_path: Path) -> No
     (need,) = result.picture.needs()
     assert "cannot be kept, for more.md is not whole" in need.why
     assert need.command == "holdfast decide both redo   (or: keep)"
-    decide(open_project(tmp_path), result.run_id, "both", "redo")
+    Harness(tmp_path).decide("both", "redo", run_id=result.run_id)
     assert (pipe.run(dir=tmp_path).status, made) == ("completed", ["both", "both"])
     assert [path.read_text()[:8] for path in tmp_path.glob("text.md.bak.*")] == ["my words"]
 
@@ -429,9 +420,10 @@ def test_a_budget_is_not_lifted_by_the_loss_of_the_record(tmp_path: Path) -> Non
     assert pipe.run(dir=tmp_path, budget_usd=1.5, concurrency=1).status == "paused"
     for times in range(2):  # the letter that is written anew has it, too
         shutil.rmtree(tmp_path / ".holdfast")
-        assert make_plan(pipe.compile(), open_project(tmp_path)).is_over_budget
+        plan = Harness(tmp_path).plan(pipe)
+        assert (plan.cost_usd, plan.budget_usd) == (pytest.approx(2.0), 1.5)
         if times:
-            recover(pipe.compile(), open_project(tmp_path), Request())
+            Harness(tmp_path).recover(pipe)
         assert (pipe.run(dir=tmp_path, concurrency=1).status, made) == ("paused", ["a", "b"])
     assert (pipe.run(dir=tmp_path, budget_usd=9).status, made) == ("completed", ["a", "b", "c"])
 
@@ -448,8 +440,8 @@ def test_work_that_was_sent_back_behind_lost_lines_is_not_believed(tmp_path: Pat
     result = pipe.run(dir=tmp_path)
     for feedback in ("more", "still more", "less"):
         result = pipe.run(dir=tmp_path) if feedback != "more" else result
-        reject(open_project(tmp_path), result.run_id, "plan", "plan", feedback)
-    journal = journal_of(tmp_path)
+        Harness(tmp_path).reject("plan", "plan", feedback, run_id=result.run_id)
+    journal = Harness(tmp_path).journal()
     for file in journal.parent.glob("checkpoint_*"):
         file.unlink()
     lines = journal.read_bytes().splitlines(keepends=True)
@@ -507,12 +499,12 @@ def test_what_objects_has_is_not_made_again_though_no_record_names_it(tmp_path: 
         copied.table.unlink()
     else:
         copied.table.write_text("9,9\n" if harm == "another table" else "")
-    planned = make_plan(copied.pipeline().compile(), open_project(tmp_path)).tasks
+    planned = Harness(tmp_path).plan(copied.pipeline()).tasks
     result = copied.run()
     assert (result.status, copied.made) == ("completed", [])
     assert sorted(task.action for task in planned) == ["adopt", "heal"]
     assert result.outputs == {"text": "words\n", "table": "1,2\n"}
-    assert not verify(open_project(tmp_path), result.run_id).findings
+    assert not Harness(tmp_path).verify(result.run_id).findings
 
 
 def test_an_edit_is_restored_from_the_copy_that_its_seal_names(tmp_path: Path) -> None:
@@ -532,7 +524,7 @@ def test_an_edit_without_a_record_may_be_answered_with_restore_where_there_is_a_
     result = copied.run()
     (need,) = result.picture.needs()
     assert need.command == "holdfast decide text keep   (or: restore, redo)"
-    decide(open_project(tmp_path), result.run_id, "text", "restore")
+    Harness(tmp_path).decide("text", "restore", run_id=result.run_id)
     assert (copied.run().outputs["text"], copied.made) == ("words\n", [])
     copied.edit()
     shutil.rmtree(tmp_path / ".holdfast")
@@ -540,7 +532,7 @@ def test_an_edit_without_a_record_may_be_answered_with_restore_where_there_is_a_
     (need,) = result.picture.needs()
     assert need.command == "holdfast decide text keep   (or: redo)"
     with pytest.raises(UsageError, match="waits for another answer"):
-        decide(open_project(tmp_path), result.run_id, "text", "restore")
+        Harness(tmp_path).decide("text", "restore", run_id=result.run_id)
 
 
 def test_a_copy_that_check_refuses_now_is_not_put_back_as_finished(tmp_path: Path) -> None:
@@ -558,7 +550,7 @@ def test_a_file_that_is_to_be_made_again_is_not_put_back_from_its_copy(tmp_path:
     copied = Copied(tmp_path)
     copied.edit()
     result = copied.run()
-    decide(open_project(tmp_path), result.run_id, "text", "redo")
+    Harness(tmp_path).decide("text", "redo", run_id=result.run_id)
     assert (copied.run().status, copied.made) == ("completed", ["text"])
 
 
@@ -591,7 +583,7 @@ def test_a_large_file_is_foreseen_to_be_put_back_though_its_record_is_lost(tmp_p
     assert pipe.run(dir=tmp_path).status == "completed"
     shutil.rmtree(tmp_path / ".holdfast" / "runs")
     (tmp_path / "large.bin").write_bytes(b"\xfe another")
-    (planned,) = make_plan(pipe.compile(), open_project(tmp_path)).tasks
+    (planned,) = Harness(tmp_path).plan(pipe).tasks
     assert planned.action == "heal"
     assert pipe.run(dir=tmp_path).status == "completed"
     assert (tmp_path / "large.bin").read_bytes() == b"\xff large"

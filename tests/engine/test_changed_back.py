@@ -9,16 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline
-from holdfast.decisions import Planned
-from holdfast.layout import ProjectLayout
-from holdfast.project.people import decide, reject
-from holdfast.project.plan import make_plan
-from holdfast.project.run import RunResult, execute
-from holdfast.project.verify import verify
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
-from holdfast.settings import Settings
+from holdfast.project.results import PlannedTask
 from holdfast.stores import disk
 from sampling import every
 
@@ -39,18 +32,19 @@ class Project:
 
     def run(self, topic: str, resume: str | None = None, budget_usd: float = 99.0, redo: str = "") -> RunResult:
         self.ran.clear()
-        settings, again = Settings(budget_usd=budget_usd), (redo,) if redo else ()
-        request = Request({"topic": topic}, resume, redo=again, settings=settings)
-        result = execute(self.pipeline().compile(), open_project(self.root), request)
+        again = (redo,) if redo else ()
+        result = Harness(self.root).run(
+            self.pipeline(), params={"topic": topic}, resume=resume, redo=again, budget_usd=budget_usd
+        )
         self.run_id = result.run_id
         return result
 
     def again(self, topic: str, budget_usd: float = 99.0, redo: str = "") -> RunResult:
         return self.run(topic, self.run_id, budget_usd, redo)
 
-    def plan(self, topic: str) -> list[Planned]:
-        compiled, layout = self.pipeline().compile(), ProjectLayout(self.root)
-        return make_plan(compiled, layout, self.run_id, {"topic": topic}).tasks
+    def plan(self, topic: str) -> list[PlannedTask]:
+        pipe, harness = self.pipeline(), Harness(self.root)
+        return harness.plan(pipe, resume=self.run_id, params={"topic": topic}).tasks
 
     def _pay(self, part: str) -> str:
         self.calls.append(part)
@@ -162,7 +156,7 @@ def test_an_answer_given_meanwhile_holds(project: Project) -> None:
     assert project.again("klep", budget_usd=0.0).status == "paused"
     path = project.root / "a.md"
     path.write_text("mine " + path.read_text())
-    decide(open_project(project.root), project.run_id, "draft[a]", "keep")
+    Harness(project.root).decide("draft[a]", "keep", run_id=project.run_id)
     result = project.again("kelp")
     assert (result.status, project.ran, result.outputs["draft"]["a"]) == ("completed", [], "mine a of kelp\n")
 
@@ -193,13 +187,13 @@ def test_what_was_set_aside_for_want_of_a_copy_is_taken_back(tmp_path: Path, pat
     away = pipe.run(params={"topic": "klep"}, dir=tmp_path, resume=run_id, budget_usd=0.0)
     assert (away.status, (tmp_path / path).exists()) == ("paused", False)
     (aside,) = tmp_path.glob(f"{path}.bak.*")
-    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), run_id, {"topic": "kelp"})
+    plan = Harness(tmp_path).plan(pipe, resume=run_id, params={"topic": "kelp"})
     assert [(task.action, task.reason) for task in plan.tasks] == [("heal", f"{path} is missing")]
     back = pipe.run(params={"topic": "kelp"}, dir=tmp_path, resume=run_id, budget_usd=9.0)
     assert (back.status, ran, (tmp_path / path).read_bytes()) == ("completed", ["kelp"], before)
     assert back.picture.state.surprises[-1].text == f"{path} was missing; put back from {aside.name}"
     assert aside.exists() != path.startswith("large")  # a large one is not copied: it has its name again
-    assert (verify(open_project(tmp_path), run_id).ok, back.cost_usd) == (True, 1.0)
+    assert (Harness(tmp_path).verify(run_id).ok, back.cost_usd) == (True, 1.0)
 
 
 def taken_back_killed_at(root: Path, path: str, run_id: str, number: int) -> bool:
@@ -266,7 +260,7 @@ def test_a_damaged_file_is_healed_from_one_in_quarantine(tmp_path: Path) -> None
     path.write_bytes(whole.replace(b"holdfast=1", b"holdfast=x"))
     assert pipe.run(params={"topic": "kelp"}, dir=tmp_path).status == "completed"
     path.write_bytes(b"\0" * 99)
-    report = verify(open_project(tmp_path), run_id)
+    report = Harness(tmp_path).verify(run_id)
     assert [finding.fix for finding in report.findings] == [f"holdfast resume {run_id} puts it back"]
     again = pipe.run(params={"topic": "kelp"}, dir=tmp_path)
     assert (again.status, ran, path.read_bytes()) == ("completed", ["kelp"], whole)
@@ -285,7 +279,7 @@ def test_what_was_edited_before_it_was_out_of_date_is_put_back(project: Project)
 def test_what_was_left_out_meanwhile_stays_left_out(project: Project) -> None:
     """A person said so: the work that is there does not overrule them."""
     assert project.again("klep", budget_usd=0.0).status == "paused"
-    decide(open_project(project.root), project.run_id, "draft[a]", "skip")
+    Harness(project.root).decide("draft[a]", "skip", run_id=project.run_id)
     result = project.again("kelp")
     assert result.picture.state.task("draft[a]").status == "skipped"
 
@@ -300,7 +294,7 @@ def test_what_is_wanted_anew_does_not_count_again(project: Project) -> None:
 def test_what_a_person_wants_anew_meanwhile_does_not_count_again(project: Project) -> None:
     """It would have run anyway, but not if its inputs come back: the answer is taken."""
     assert project.again("klep", budget_usd=0.0).status == "paused"
-    decide(open_project(project.root), project.run_id, "score[a]", "redo")
+    Harness(project.root).decide("score[a]", "redo", run_id=project.run_id)
     assert project.again("kelp").status == "completed"
     assert project.ran == ["score[a]"]
 
@@ -322,7 +316,7 @@ def test_a_plan_says_what_may_count_again(tmp_path: Path) -> None:
     run_id = pipe.run(params={"topic": "kelp"}, dir=tmp_path).run_id
     away = pipe.run(params={"topic": "klep"}, dir=tmp_path, resume=run_id, budget_usd=3.0)
     assert (away.status, away.picture.state.task("draft").before is not None) == ("paused", True)
-    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), run_id, {"topic": "kelp"})
+    plan = Harness(tmp_path).plan(pipe, resume=run_id, params={"topic": "kelp"})
     assert [(task.id, task.action, task.if_different) for task in plan.tasks] == [
         ("outline", "redo", False),
         ("draft", "redo", True),
@@ -345,6 +339,6 @@ def test_what_somebody_wants_again_runs_again(project: Project) -> None:
     """A wish is more than an input that was others for a while."""
     assert project.again("klep", budget_usd=0.0).status == "paused"
     assert project.again("kelp").status == "completed"
-    reject(open_project(project.root), project.run_id, "draft[a]", "draft[a]", "shorter")
+    Harness(project.root).reject("draft[a]", "draft[a]", "shorter", run_id=project.run_id)
     assert project.again("kelp").status == "completed"
     assert project.ran == ["draft[a]"]

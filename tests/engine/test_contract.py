@@ -6,19 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.layout import ProjectLayout
-from holdfast.pipeline.loader import load_pipeline
-from holdfast.project.run import RunResult, execute
-from holdfast.runs.choosing import Request
-
-from .projects import events_of
+from harness import Harness, RunResult
 
 CONTRACT = Path(__file__).parent.parent / "contract"
 
 
 def run(name: str, project: Path, **params: object) -> RunResult:
-    compiled = load_pipeline(str(CONTRACT / name), base=CONTRACT)
-    return execute(compiled, ProjectLayout(project), Request(params=params))
+    return Harness(project).run(str(CONTRACT / name), params=params)
 
 
 def test_fanout(tmp_path: Path) -> None:
@@ -29,7 +23,7 @@ def test_fanout(tmp_path: Path) -> None:
     assert result.cost_usd == pytest.approx(0.008)
     assert result.outputs["synthesise"].count("# st-") == 4
     assert run("fanout.py", tmp_path, question="why?").run_id == result.run_id
-    assert len(events_of(tmp_path, "once_recorded")) == 4
+    assert len(Harness(tmp_path).events("once_recorded")) == 4
 
 
 def test_loop(tmp_path: Path) -> None:
@@ -46,7 +40,7 @@ def test_reviews(tmp_path: Path) -> None:
     result = run("reviews.py", tmp_path)
     assert result.status == "completed"
     assert result.outputs["bind"] == "# ch01\n\nwith sources\n\n# ch02\n\nwith sources\n"
-    rewound = events_of(tmp_path, "task_rewound")
+    rewound = Harness(tmp_path).events("task_rewound")
     assert [(e["step_id"], e["feedback"]) for e in rewound] == [
         ("draft[ch01]", ["name your sources"]),
         ("draft[ch02]", ["name your sources"]),

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
 from holdfast.errors import FormatTooNewError
-from holdfast.layout import ProjectLayout
-from holdfast.project.verify import verify
 from holdfast.seals import read_seal, seal_sum
-
-from .projects import events_of
 
 
 def texts(ran: list[str]) -> Pipeline:
@@ -81,7 +78,7 @@ def test_what_stands_in_the_place_of_a_seal_is_set_aside_and_told(tmp_path: Path
     (tmp_path / "table.csv.seal").unlink()
     (tmp_path / "table.csv.seal").symlink_to("elsewhere")
     assert pipe.run(dir=tmp_path).status == "completed"
-    told = [event["path"] for event in events_of(tmp_path, "artifact_set_aside")]
+    told = [event["path"] for event in Harness(tmp_path).events("artifact_set_aside")]
     assert sorted(told) == ["table.csv", "table.csv.seal"]
 
 
@@ -129,7 +126,7 @@ def test_what_is_damaged_beside_an_edit_that_is_kept_is_made_whole(
     (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
     assert two_files(ran, copy=copy).run(dir=tmp_path).status == "completed"
     assert data.read_bytes() == b"large" * 1000
-    assert verify(ProjectLayout(tmp_path), "r").findings == []
+    assert Harness(tmp_path).verify("r").findings == []
     is_kept = copy or damage == "seal"
     assert (len(ran), text.read_text().startswith("my words")) == (1 if is_kept else 2, is_kept)
     assert len(list(tmp_path.glob("text.md.bak.*"))) == (0 if is_kept else 1)

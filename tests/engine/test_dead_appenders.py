@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness, in_thread
 from holdfast import Pipeline
 from holdfast.journal.log import LocalJournal
-from holdfast.project import people
-from holdfast.runs.listing import open_project
 from holdfast.stores import disk
-
-from .projects import events_of, in_thread, journal_of
 
 
 def leave_half_a_line(project: Path) -> None:
     """As `holdfast note` does that is killed in the middle of its write."""
-    journal = journal_of(project)
+    journal = Harness(project).journal()
     last = LocalJournal(journal).last()
     assert last is not None
     with open(journal, "r+b") as file:
@@ -28,7 +25,7 @@ def leave_half_a_line(project: Path) -> None:
 
 
 def mended(project: Path) -> list[str]:
-    return [words for event in events_of(project, "state_mended") for words in event["findings"]]
+    return [words for event in Harness(project).events("state_mended") for words in event["findings"]]
 
 
 def test_an_engine_that_cuts_off_a_torn_line_tells_it(tmp_path: Path) -> None:
@@ -47,7 +44,7 @@ def test_an_engine_that_cuts_off_a_torn_line_tells_it(tmp_path: Path) -> None:
     assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
     assert [("torn line" in words, "kept as" in words) for words in mended(tmp_path)] == [(True, True)]
     assert "a torn line" in (tmp_path / "RESUME.md").read_text()
-    assert list((journal_of(tmp_path).parent / "quarantine").iterdir())
+    assert list((Harness(tmp_path).journal().parent / "quarantine").iterdir())
 
 
 def test_a_person_s_word_that_comes_behind_a_torn_line_tells_it(tmp_path: Path) -> None:
@@ -56,7 +53,7 @@ def test_a_person_s_word_that_comes_behind_a_torn_line_tells_it(tmp_path: Path) 
     pipe.step(lambda: 1, name="a")
     result = pipe.run(dir=tmp_path)
     leave_half_a_line(tmp_path)
-    people.note(open_project(tmp_path), result.run_id, "hello")
+    Harness(tmp_path).note("hello", run_id=result.run_id)
     assert ["torn line" in words for words in mended(tmp_path)] == [True]
 
 
@@ -78,7 +75,7 @@ def test_a_journal_is_written_anew_while_nobody_else_can_append(
     pipe = Pipeline("p")
     pipe.step(lambda: 1, name="a")
     pipe.run(dir=tmp_path)
-    journal = journal_of(tmp_path)
+    journal = Harness(tmp_path).journal()
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([lines[0], b"damage\n", *lines[2:]]))
     held: list[bool] = []

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline
 from holdfast.errors import UsageError
-from holdfast.project.people import decide
-from holdfast.project.run import RunResult
-from holdfast.runs.listing import open_project, read_picture
 
 
 class Project:
@@ -32,7 +30,7 @@ class Project:
         return result
 
     def decide(self, task: str, choice: str) -> str:
-        return decide(open_project(self.root), self.run_id, task, choice)
+        return Harness(self.root).decide(task, choice, run_id=self.run_id)
 
     def pipeline(self) -> Pipeline:
         pipe = Pipeline("p")
@@ -126,7 +124,7 @@ def test_an_edit_that_check_refuses_is_asked_about_again(project: Project) -> No
     project.run()
     project.decide("draft", "keep")
     assert (project.run().status, project.made) == ("paused", [])
-    (need,) = read_picture(open_project(project.root), project.run_id).needs()
+    (need,) = Harness(project.root).picture(project.run_id).needs()
     assert "it swears" in need.why
     assert "damn" in path.read_text()
     project.decide("draft", "restore")
@@ -164,12 +162,12 @@ def test_an_answer_holds_for_one_question_only(project: Project) -> None:
 def test_keep_seals_what_looks_complete(project: Project) -> None:
     """Half-finished text is asked about with a recommendation; `keep` accepts it as it is."""
     half_finished(project, LONG)
-    (need,) = read_picture(open_project(project.root), project.run_id).needs()
+    (need,) = Harness(project.root).picture(project.run_id).needs()
     assert "keep is recommended" in need.why
     assert need.command == "holdfast decide draft keep   (or: redo, continue)"
     assert project.decide("draft", "keep").endswith("will be kept and accepted as it is by the next resume.")
     assert (project.run().status, project.made) == ("completed", ["review"])
-    record = read_picture(open_project(project.root), project.run_id).record("draft")
+    record = Harness(project.root).picture(project.run_id).record("draft")
     assert record.evidence == "kept"
     assert (project.root / "draft.md").read_text().startswith(LONG)
     assert "DRAFT_COMPLETE holdfast=1" in (project.root / "draft.md").read_text()
@@ -188,9 +186,9 @@ def test_one_of_two_files_half_finished_is_kept_only_when_the_other_is_there(tmp
     (need,) = result.picture.needs()
     assert need.why.endswith("cannot be kept, for more.md is not whole: redo is recommended")
     with pytest.raises(UsageError, match=r"more\.md is not whole"):
-        decide(open_project(tmp_path), result.run_id, "both", "keep")
+        Harness(tmp_path).decide("both", "keep", run_id=result.run_id)
     (tmp_path / "more.md").write_text("more\n")
-    decide(open_project(tmp_path), result.run_id, "both", "keep")
+    Harness(tmp_path).decide("both", "keep", run_id=result.run_id)
     assert pipe.run(dir=tmp_path).outputs["both"] == {"text": LONG, "more": "more\n"}
 
 
@@ -322,7 +320,7 @@ class Moody:
         return pipe.run(dir=self.root, run_id="one")
 
     def decide(self, choice: str) -> str:
-        return decide(open_project(self.root), "one", "draft", choice)
+        return Harness(self.root).decide("draft", choice, run_id="one")
 
 
 @pytest.fixture

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
 from holdfast.errors import DefinitionError, StorageError
-from holdfast.project.people import decide
-from holdfast.runs.listing import open_project, read_picture
 from holdfast.stores import disk, readable
 
-from .projects import events_of, exits_of, gated_pipeline
+from .projects import gated_pipeline
 
 
 def make(ran: list[str], **changes: Any) -> Pipeline:
@@ -98,7 +97,7 @@ def test_another_marker_is_put_into_the_seals_of_finished_files(tmp_path: Path, 
             body, is_sealed, _ = old.partition(b"<!-- OLD holdfast=1 ")
             words = f"<!-- {marker} holdfast=1 " if marker else "<!-- holdfast=1 "
             assert path.read_bytes().startswith(body + words.encode() if is_sealed else old)
-    assert [event["reason"] for event in events_of(tmp_path, "task_kept")] == [
+    assert [event["reason"] for event in Harness(tmp_path).events("task_kept")] == [
         *["sealed anew with the marker NEW"] * 2,
         *["sealed anew without a marker"] * 2,
     ]
@@ -121,7 +120,7 @@ def test_another_marker_is_put_into_the_seal_beside_a_file_that_is_healed(tmp_pa
     marked("NEW").run(dir=tmp_path)
     assert (tmp_path / "a.json.seal").read_text().startswith("<!-- NEW ")
     marked("NEW").run(dir=tmp_path)
-    assert len(events_of(tmp_path, "task_kept")) == 1
+    assert len(Harness(tmp_path).events("task_kept")) == 1
 
 
 def test_a_renamed_step_keeps_its_work(tmp_path: Path) -> None:
@@ -187,7 +186,7 @@ def test_reads_that_change_while_their_step_is_at_work(tmp_path: Path, is_taken_
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.outputs["copy"]) == ("completed", source.read_text())
     pipe.run(dir=tmp_path)
-    assert len(events_of(tmp_path, "node_enter")) == 2
+    assert len(Harness(tmp_path).events("node_enter")) == 2
 
 
 def test_reads_that_cannot_be_read_once_their_step_has_ended(
@@ -262,10 +261,10 @@ def test_what_was_sent_back_and_vanished_does_not_keep_a_run_open(tmp_path: Path
     """The run completes without it; when the item comes back, it is done again."""
     ran: list[str] = []
     run_id = make(ran).run(dir=tmp_path).run_id
-    layout = open_project(tmp_path)
-    decide(layout, run_id, "write[b]", "redo")
+    harness = Harness(tmp_path)
+    harness.decide("write[b]", "redo", run_id=run_id)
     assert make(ran, items=["a"]).run(dir=tmp_path).status == "completed"
-    assert (read_picture(layout, run_id).state.status, len(ran)) == ("completed", 3)
+    assert (harness.picture(run_id).state.status, len(ran)) == ("completed", 3)
     assert make(ran).run(dir=tmp_path).status == "completed"
     assert ran[3:] == ["write[b]"]
 
@@ -319,7 +318,7 @@ def test_items_made_differently_by_their_function(tmp_path: Path) -> None:
     result = make_dynamic(["b", "c", "d"], "2").run({"version": "2"}, dir=tmp_path, resume=first.run_id)
     assert (result.status, sorted(ran)) == ("completed", ["a", "b", "c", "d"])
     assert result.outputs["count"] == 3
-    assert events_of(tmp_path, "run_stopped")[-1]["status"] == "completed"
+    assert Harness(tmp_path).events("run_stopped")[-1]["status"] == "completed"
 
 
 def test_tasks_whose_items_are_made_anew_have_not_left_the_pipeline(tmp_path: Path) -> None:
@@ -363,10 +362,10 @@ def test_what_a_kill_left_without_record_opens_no_gate_that_is_put_before_it(
     with pytest.raises(StorageError):
         gated_pipeline(gated=False).run(dir=tmp_path)
     monkeypatch.undo()
-    assert not list(exits_of(tmp_path, "b"))
+    assert not Harness(tmp_path).events("node_exit", task="b")
     assert "holdfast=1" in (tmp_path / "b.md").read_text()
     if adopted_before:
         assert gated_pipeline(gated=False).run(dir=tmp_path).status == "failed"
-        assert [event["evidence"] for event in events_of(tmp_path, "task_adopted")] == ["sealed"]
+        assert [event["evidence"] for event in Harness(tmp_path).events("task_adopted")] == ["sealed"]
     assert gated_pipeline(gated=True).run(dir=tmp_path).status == "paused"
-    assert not events_of(tmp_path, "gate_approved")
+    assert not Harness(tmp_path).events("gate_approved")

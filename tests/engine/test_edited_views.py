@@ -9,17 +9,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.engine.projects import events_of
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.project.people import decide, note
-from holdfast.project.plan import make_plan
-from holdfast.project.recover import recover
-from holdfast.project.run import RunResult
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project, read_picture
 
 
 class Book:
@@ -57,9 +49,6 @@ class Book:
 
         return pipe
 
-    def place(self) -> tuple[CompiledPipeline, ProjectLayout]:
-        return self.pipeline().compile(), open_project(self.root)
-
     def edit(self, row: str, old: str, new: str) -> None:
         """Change the cells of one row of checkpoint.md."""
         path = self.root / "checkpoint.md"
@@ -83,7 +72,7 @@ def test_a_cell_turned_back_is_a_request_to_redo(book: Book) -> None:
     book.run()
     book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
     assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
-    (edited,) = events_of(book.root, "view_edited")
+    (edited,) = Harness(book.root).events("view_edited")
     assert (edited["source"], edited["step_id"], edited["wanted"]) == ("checkpoint.md", "draft[ch01]", "redo")
     (kept,) = book.root.glob("checkpoint.md.bak.*")
     assert "| ch01 | — | ✅ |" in kept.read_text()
@@ -96,7 +85,7 @@ def test_a_row_of_todos_turned_back_is_a_request_to_redo(book: Book) -> None:
     book.run()
     book.sql("UPDATE todos SET status = 'pending' WHERE id = 'final[ch02]'")
     assert (book.run().status, book.made) == ("completed", ["final[ch02]"])
-    (edited,) = events_of(book.root, "view_edited")
+    (edited,) = Harness(book.root).events("view_edited")
     assert (edited["source"], edited["wanted"]) == ("todos.db", "redo")
 
 
@@ -105,14 +94,14 @@ def test_what_was_left_out_and_is_turned_back_is_done(book: Book, view: str) -> 
     """Told as a wish, and carried out as one; done already, the same edit asks for nothing."""
     book.fails = {"ch02"}
     book.run()
-    decide(open_project(book.root), book.run_id, "draft[ch02]", "skip")
+    Harness(book.root).decide("draft[ch02]", "skip", run_id=book.run_id)
     book.fails = set()
     assert (book.run().status, book.made) == ("completed", [])
     if view == "todos.db":
         book.sql("UPDATE todos SET status = 'pending' WHERE id LIKE '%[ch02]'")
     else:
         book.edit("ch02", "— skipped | — skipped", "— | —")
-    told = recover(*book.place(), Request(), dry_run=True).disagreements
+    told = Harness(book.root).recover(book.pipeline(), dry_run=True).disagreements
     assert [one.task for one in told if one.is_wish] == ["draft[ch02]", "final[ch02]"]
     assert told[0].said == {view: "pending", "journal": "skipped"}
     assert (book.run().status, book.made) == ("completed", ["draft[ch02]", "final[ch02]"])
@@ -126,7 +115,7 @@ def test_two_views_that_ask_for_the_same_are_both_heard_once(book: Book) -> None
     book.sql("UPDATE todos SET status = 'pending' WHERE id = 'draft[ch01]'")
     edited = {name: (book.root / name).read_bytes() for name in ("checkpoint.md", ".holdfast/todos.db")}
     assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
-    assert [event["source"] for event in events_of(book.root, "view_edited")] == ["checkpoint.md", "todos.db"]
+    assert [event["source"] for event in Harness(book.root).events("view_edited")] == ["checkpoint.md", "todos.db"]
     for name, data in edited.items():
         (book.root / name).write_bytes(data)
         assert (book.run().status, book.made) == ("completed", []), name
@@ -139,7 +128,7 @@ def test_a_remark_in_todos_is_kept_and_told(book: Book) -> None:
     assert (book.run().status, book.made) == ("completed", [])
     (kept,) = (book.root / ".holdfast").glob("todos.db.bak.*")
     assert b"ask Kim" in kept.read_bytes()
-    assert [(e["path"], e["to"]) for e in events_of(book.root, "artifact_set_aside")] == [
+    assert [(e["path"], e["to"]) for e in Harness(book.root).events("artifact_set_aside")] == [
         ("todos.db", f".holdfast/{kept.name}")
     ]
 
@@ -152,7 +141,7 @@ def test_a_cell_turned_to_done_without_a_file_is_refuted(book: Book) -> None:
     book.edit("ch01", "⚠️", "✅")
     assert book.run().status == "completed"
     assert "draft[ch01]" in book.made
-    (edited,) = events_of(book.root, "view_edited")
+    (edited,) = Harness(book.root).events("view_edited")
     assert (edited["step_id"], edited["wanted"]) == ("draft[ch01]", "done")
 
 
@@ -163,7 +152,7 @@ def test_a_cell_turned_to_done_over_a_file_without_marker_is_asked_about(book: B
     (book.root / "ch01-draft.md").write_text("My own draft, written by hand. " * 8 + "\n")
     book.edit("ch01", "⚠️", "✅")
     assert book.run().status == "paused"
-    (need,) = read_picture(open_project(book.root), book.run_id).needs()
+    (need,) = Harness(book.root).picture(book.run_id).needs()
     assert need.task == "draft[ch01]"
     assert "checkpoint.md says that it is done" in need.why
 
@@ -172,8 +161,8 @@ def test_a_decision_does_not_write_over_an_edit(book: Book) -> None:
     """`note` refreshes the views: the wish is on record before, and the next run carries it out."""
     book.run()
     book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
-    note(open_project(book.root), book.run_id, "looked at it")
-    assert [e["step_id"] for e in events_of(book.root, "view_edited")] == ["draft[ch01]"]
+    Harness(book.root).note("looked at it", run_id=book.run_id)
+    assert [e["step_id"] for e in Harness(book.root).events("view_edited")] == ["draft[ch01]"]
     assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
 
 
@@ -181,9 +170,9 @@ def test_recovery_takes_an_edit_up(book: Book) -> None:
     """`recover` records the wish and plans it, like any other start."""
     book.run()
     book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
-    found = recover(book.pipeline().compile(), open_project(book.root), Request(resume=book.run_id))
+    found = Harness(book.root).recover(book.pipeline())
     assert next(task.id for task in found.tasks if task.action == "redo") == "draft[ch01]"
-    assert [e["step_id"] for e in events_of(book.root, "view_edited")] == ["draft[ch01]"]
+    assert [e["step_id"] for e in Harness(book.root).events("view_edited")] == ["draft[ch01]"]
     assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
 
 
@@ -195,8 +184,8 @@ def test_text_added_by_hand_is_kept_beside(book: Book) -> None:
     assert (book.run().status, book.made) == ("completed", [])
     (kept,) = book.root.glob("checkpoint.md.bak.*")
     assert "Remember the milk." in kept.read_text()
-    assert not events_of(book.root, "view_edited")
-    assert "checkpoint.md" in [event["path"] for event in events_of(book.root, "artifact_set_aside")]
+    assert not Harness(book.root).events("view_edited")
+    assert "checkpoint.md" in [event["path"] for event in Harness(book.root).events("artifact_set_aside")]
 
 
 def test_an_old_untouched_view_asks_for_nothing(book: Book) -> None:
@@ -208,7 +197,7 @@ def test_an_old_untouched_view_asks_for_nothing(book: Book) -> None:
     book.run()
     (book.root / "checkpoint.md").write_text(old)
     assert (book.run().status, book.made) == ("completed", [])
-    assert not events_of(book.root, "view_edited")
+    assert not Harness(book.root).events("view_edited")
 
 
 def test_a_view_of_another_project_asks_for_nothing(book: Book, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -220,7 +209,7 @@ def test_a_view_of_another_project_asks_for_nothing(book: Book, tmp_path_factory
     book.run()
     (book.root / "checkpoint.md").write_text(foreign)
     assert (book.run().status, book.made) == ("completed", [])
-    assert not events_of(book.root, "view_edited")
+    assert not Harness(book.root).events("view_edited")
 
 
 def test_a_cell_turned_back_before_a_total_loss_is_a_request_to_redo(book: Book) -> None:
@@ -228,9 +217,10 @@ def test_a_cell_turned_back_before_a_total_loss_is_a_request_to_redo(book: Book)
     book.run()
     book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
     shutil.rmtree(book.root / ".holdfast")
-    assert {task.id for task in make_plan(*book.place()).tasks if task.action == "redo"} == {"draft[ch01]"}
+    planned = Harness(book.root).plan(book.pipeline()).tasks
+    assert {task.id for task in planned if task.action == "redo"} == {"draft[ch01]"}
     assert (book.run().status, book.made) == ("completed", ["draft[ch01]"])
-    (edited,) = events_of(book.root, "view_edited")
+    (edited,) = Harness(book.root).events("view_edited")
     assert (edited["source"], edited["step_id"], edited["wanted"]) == ("checkpoint.md", "draft[ch01]", "redo")
     assert list(book.root.glob("checkpoint.md.bak.*"))
     assert (book.run().status, book.made) == ("completed", [])
@@ -242,7 +232,7 @@ def test_recovery_after_a_total_loss_records_the_wish(book: Book) -> None:
     book.edit("ch02", "| ✅ | ✅ |", "| ✅ | ❌ |")
     shutil.rmtree(book.root / ".holdfast")
     for dry_run in (True, False):
-        found = recover(*book.place(), Request(resume=book.run_id), dry_run=dry_run)
+        found = Harness(book.root).recover(book.pipeline(), dry_run=dry_run)
         assert [task.id for task in found.tasks if task.action == "redo"] == ["final[ch02]"]
         assert [(one.task, one.is_wish) for one in found.disagreements] == [("final[ch02]", True)]
     assert (book.run().status, book.made) == ("completed", ["final[ch02]"])
@@ -254,13 +244,13 @@ def test_without_a_resume_md_of_the_same_moment_nothing_is_turned_back(book: Boo
     book.run()
     path = book.root / "RESUME.md"
     older = path.read_bytes()
-    note(open_project(book.root), book.run_id, "looked at it")
+    Harness(book.root).note("looked at it", run_id=book.run_id)
     book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
     shutil.rmtree(book.root / ".holdfast")
     {"gone": path.unlink, "older": lambda: path.write_bytes(older)}.get(letter, lambda: None)()
     if letter == "edited":
         path.write_text(path.read_text().replace("# ", "# My ", 1))
-    found = recover(*book.place(), Request(resume=book.run_id))
+    found = Harness(book.root).recover(book.pipeline())
     assert {task.action for task in found.tasks} == {"adopt"}
     assert [(one.task, one.is_wish) for one in found.disagreements] == [("draft[ch01]", False)]
 
@@ -287,7 +277,7 @@ def test_an_edit_while_a_lost_run_is_continued_is_heard(book: Book) -> None:
     book.fails = set()
     book.during = lambda: book.edit("ch01", "| ✅ | ✅ |", "| — | ✅ |")
     assert book.run().status in ("completed", "in_progress")
-    assert [event["step_id"] for event in events_of(book.root, "view_edited")] == ["draft[ch01]"]
+    assert [event["step_id"] for event in Harness(book.root).events("view_edited")] == ["draft[ch01]"]
 
 
 @pytest.mark.parametrize("view", ["checkpoint.md", "todos.db"])
@@ -336,5 +326,5 @@ def test_what_is_claimed_and_half_finished_can_be_continued(tmp_path: Path) -> N
     page = tmp_path / "checkpoint.md"
     page.write_text(page.read_text().replace("| text | ⚠️ |", "| text | ✅ |"))
     assert pipe.run(dir=tmp_path).status == "paused"
-    decide(open_project(tmp_path), run_id, "text", "continue")
+    Harness(tmp_path).decide("text", "continue", run_id=run_id)
     assert (pipe.run(dir=tmp_path).status, partial) == ("completed", [None, half])

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline, Rewind
-from holdfast.layout import ProjectLayout
-from holdfast.project.verify import verify
 
 
 def one_step(*, version: int = 1, copy: bool = True, overwrite: bool = False, name: str = "a.md") -> Pipeline:
@@ -110,7 +109,7 @@ def test_an_edited_text_that_its_step_wrote_itself_is_asked_about_like_any_other
     kept = long_text(copy, calls).run(dir=tmp_path)
     assert (kept.status, kept.outputs["head"]) == ("completed", edited)
     assert calls == ["long", "head", "head"]
-    assert verify(ProjectLayout(tmp_path), kept.run_id).findings == []
+    assert Harness(tmp_path).verify(kept.run_id).findings == []
 
 
 @pytest.mark.parametrize("copy", [True, False])
@@ -360,6 +359,6 @@ def test_a_rotten_copy_of_a_large_file_is_made_again_from_the_file(tmp_path: Pat
     run_id = pipe.run(dir=tmp_path).run_id
     (copy,) = [p for p in (tmp_path / ".holdfast" / "objects").rglob("*") if len(p.name) == 64]
     copy.write_bytes(b"rotten")
-    assert [found.problem for found in verify(ProjectLayout(tmp_path), run_id).findings] == ["no copy"]
+    assert [found.problem for found in Harness(tmp_path).verify(run_id).findings] == ["no copy"]
     assert pipe.run(dir=tmp_path, resume=run_id).status == "completed"
-    assert (verify(ProjectLayout(tmp_path), run_id).findings, calls) == ([], ["large"])
+    assert (Harness(tmp_path).verify(run_id).findings, calls) == ([], ["large"])

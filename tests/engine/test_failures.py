@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from harness import Harness, in_thread
 from holdfast import Context, HoldfastError, Pipeline, Rewind, clock
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.engine.attempt import Attempt, Attempts, Verdict
@@ -23,8 +24,6 @@ from holdfast.engine.runner import Runner
 from holdfast.errors import StorageError
 from holdfast.executors.protocol import Call, Outcome
 from holdfast.stores import disk
-
-from .projects import events_of, exits_of, in_thread, say
 
 PATIENCE_S = 60  # a hang is a failure, not a wait
 
@@ -46,7 +45,7 @@ def test_a_failing_step_is_tried_again_and_its_attempts_are_numbered(tmp_path: P
 
     result = pipe.run(dir=tmp_path)
     assert (result.status, attempts, result.outputs["shaky"]) == ("completed", [1, 2, 3], 7)
-    first, second, _ = exits_of(tmp_path, "shaky")
+    first, second, _ = Harness(tmp_path).events("node_exit", task="shaky")
     assert 0.0005 <= first["retry_in"] <= 0.001 <= second["retry_in"] <= 0.002
     assert "ValueError: not yet" in first["error"]
 
@@ -70,7 +69,7 @@ def test_an_error_names_the_line_of_the_pipeline(tmp_path: Path, step: Callable[
     pipe = Pipeline("p")
     pipe.step(retries=0)(step)
     pipe.run(dir=tmp_path)
-    (exited,) = exits_of(tmp_path, step.__name__)
+    (exited,) = Harness(tmp_path).events("node_exit", task=step.__name__)
     assert exited["error"].endswith(f" (test_failures.py:{step.__code__.co_firstlineno + line})")
 
 
@@ -83,7 +82,7 @@ def test_an_error_outside_of_the_pipeline_names_no_line(tmp_path: Path) -> None:
         return {1, 2}
 
     pipe.run(dir=tmp_path)
-    (exited,) = exits_of(tmp_path, "step")
+    (exited,) = Harness(tmp_path).events("node_exit", task="step")
     assert ".py" not in exited["error"]
 
 
@@ -108,7 +107,7 @@ def test_a_delay_outlasts_a_graph_that_is_drawn_anew(tmp_path: Path) -> None:
 
     @pipe.step
     def review(draft: dict[str, str]) -> int:
-        while not list(exits_of(tmp_path, "limited")):
+        while not Harness(tmp_path).events("node_exit", task="limited"):
             pause.wait(0.01)
         if len(draft) == 1:
             raise Rewind("outline", "one more")
@@ -137,7 +136,7 @@ def test_retry_after_is_a_floor(tmp_path: Path) -> None:
             raise BusyError
 
     assert pipe.run(dir=tmp_path).status == "completed"
-    assert next(exits_of(tmp_path, "limited"))["retry_in"] == 0.002
+    assert Harness(tmp_path).events("node_exit", task="limited")[0]["retry_in"] == 0.002
 
 
 @pytest.mark.parametrize(
@@ -191,7 +190,7 @@ def test_a_task_that_needs_review_blocks_only_what_depends_on_it(tmp_path: Path)
     broken.clear()
     again = pipe.run(dir=tmp_path)
     assert (again.status, again.outputs["all_of_them"]) == ("completed", "aabbcc")
-    assert len(list(exits_of(tmp_path, "first[a]"))) == 1
+    assert len(Harness(tmp_path).events("node_exit", task="first[a]")) == 1
 
 
 def test_a_budget_used_up_before_a_retry_pauses_the_run(tmp_path: Path) -> None:
@@ -264,7 +263,7 @@ def test_a_sync_body_that_ended_in_time_is_not_failed_for_a_slow_check(
         return "a"
 
     assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
-    assert not events_of(tmp_path, "overran")
+    assert not Harness(tmp_path).events("overran")
 
 
 def test_a_body_whose_time_runs_out_just_as_it_ends_is_tried_again(
@@ -288,7 +287,7 @@ def test_a_body_whose_time_runs_out_just_as_it_ends_is_tried_again(
 
     result = in_thread(lambda: pipe.run(dir=tmp_path))
     assert result.status == "completed"
-    assert [end["status"] for end in exits_of(tmp_path, "a")] == ["failed", "completed"]
+    assert [end["status"] for end in Harness(tmp_path).events("node_exit", task="a")] == ["failed", "completed"]
 
 
 def test_what_has_ended_is_not_kept_until_its_deadline(tmp_path: Path) -> None:
@@ -331,8 +330,8 @@ def test_what_an_async_step_does_after_its_timeout_does_not_count(tmp_path: Path
 
     result = in_thread(lambda: pipe.run(dir=tmp_path))
     assert result.needs_review == ["stubborn"]
-    assert [end["kind"] for end in exits_of(tmp_path, "stubborn")] == ["timeout"]
-    assert len(list(exits_of(tmp_path, "before"))) == 1
+    assert [end["kind"] for end in Harness(tmp_path).events("node_exit", task="stubborn")] == ["timeout"]
+    assert len(Harness(tmp_path).events("node_exit", task="before")) == 1
 
 
 def test_an_async_step_is_stopped_at_its_timeout(tmp_path: Path) -> None:
@@ -351,7 +350,7 @@ def test_an_async_step_is_stopped_at_its_timeout(tmp_path: Path) -> None:
 
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.outputs["slow"], cancelled) == ("completed", 2, [1])
-    assert next(exits_of(tmp_path, "slow"))["kind"] == "timeout"
+    assert Harness(tmp_path).events("node_exit", task="slow")[0]["kind"] == "timeout"
 
 
 def test_a_sync_step_that_overruns_is_dead_and_never_overlaps_its_retry(tmp_path: Path) -> None:
@@ -372,7 +371,7 @@ def test_a_sync_step_that_overruns_is_dead_and_never_overlaps_its_retry(tmp_path
 
     @pipe.step
     def watcher() -> None:
-        while not events_of(tmp_path, "overran"):
+        while not Harness(tmp_path).events("overran"):
             threading.Event().wait(0.005)
         go_on.set()
 
@@ -380,8 +379,8 @@ def test_a_sync_step_that_overruns_is_dead_and_never_overlaps_its_retry(tmp_path
     assert (result.status, result.outputs["stubborn"]) == ("completed", "attempt 2")
     assert inside == ["in", "out", "in", "out"]
     assert "timed out" in refused[0]
-    assert [event["step_id"] for event in events_of(tmp_path, "overran")] == ["stubborn"]
-    assert not events_of(tmp_path, "note")
+    assert [event["step_id"] for event in Harness(tmp_path).events("overran")] == ["stubborn"]
+    assert not Harness(tmp_path).events("note")
 
 
 @pytest.mark.parametrize(
@@ -406,9 +405,9 @@ def test_what_a_person_says_of_a_step_that_overruns_counts_when_it_has_come_back
 
     @pipe.step
     def person(ctx: Context) -> None:
-        while not events_of(tmp_path, "overran"):
+        while not Harness(tmp_path).events("overran"):
             threading.Event().wait(0.005)
-        say(tmp_path, **word)
+        Harness(tmp_path).append(**word)
         ctx.once("heard", lambda: 1)  # the batch that records this has read what was said
         go_on.set()
 
@@ -434,7 +433,7 @@ def test_a_timeout_is_of_the_body_not_of_what_comes_before_it(
     monkeypatch.setattr(Attempts, "prepare", prepare_slowly)
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.outputs["quick"]) == ("completed", 1)
-    assert not events_of(tmp_path, "overran")
+    assert not Harness(tmp_path).events("overran")
 
 
 def test_a_step_that_never_comes_back_keeps_no_other_from_its_limit(tmp_path: Path) -> None:
@@ -454,7 +453,7 @@ def test_a_step_that_never_comes_back_keeps_no_other_from_its_limit(tmp_path: Pa
     finally:
         never.set()
     assert (result.status, result.needs_review) == ("failed", ["ask[first]"])
-    assert [end["status"] for end in exits_of(tmp_path, "ask[second]")][-1] == "completed"
+    assert [end["status"] for end in Harness(tmp_path).events("node_exit", task="ask[second]")][-1] == "completed"
 
 
 def test_a_step_that_never_comes_back_does_not_keep_a_run_whose_budget_is_used_up(tmp_path: Path) -> None:
@@ -467,7 +466,7 @@ def test_a_step_that_never_comes_back_does_not_keep_a_run_whose_budget_is_used_u
 
     @pipe.step
     def dear(ctx: Context) -> int:
-        while not events_of(tmp_path, "overran"):
+        while not Harness(tmp_path).events("overran"):
             threading.Event().wait(0.005)
         ctx.usage(cost_usd=1)
         return 1
@@ -634,7 +633,7 @@ def test_a_disk_that_is_full_under_ctx_out_costs_no_attempt(tmp_path: Path, is_a
     assert not left[0].exists()
     is_full = False
     assert pipe.run(dir=tmp_path).status == "completed"
-    assert [exit["status"] for exit in exits_of(tmp_path, "film")] == ["completed"]
+    assert [exit["status"] for exit in Harness(tmp_path).events("node_exit", task="film")] == ["completed"]
 
 
 @pytest.mark.parametrize(
@@ -655,7 +654,7 @@ def test_other_errors_of_a_step_that_writes_to_ctx_out_are_its_own(tmp_path: Pat
         raise error
 
     assert pipe.run(dir=tmp_path).needs_review == ["film"]
-    assert next(exits_of(tmp_path, "film"))["error"].startswith(type(error).__name__)
+    assert Harness(tmp_path).events("node_exit", task="film")[0]["error"].startswith(type(error).__name__)
 
 
 @pytest.mark.parametrize("how", ["the disk fails", "it is stopped"])

@@ -11,19 +11,13 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline, Rewind
 from holdfast.errors import UsageError
 from holdfast.executors.pipe import answer_error
-from holdfast.layout import ProjectLayout
-from holdfast.pipeline.loader import load_pipeline
-from holdfast.project.run import execute
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import read_picture, read_run
 from holdfast.state import COMPLETED, NEEDS_REVIEW, TaskState
 from holdfast.values import decode_json
 from holdfast.views.checkpoint import parse
-
-from .projects import exits_of
 
 HALF = "half a \ud83d character"
 HUGE = 10**5000
@@ -129,7 +123,7 @@ def ended(tmp_path: Path, say: Callable[[Context], Any], **options: Any) -> Task
     except BaseException as error:  # told by name: its own words might fail in whoever reports them
         ended_all = type(error).__name__
     assert not ended_all
-    state = read_run(ProjectLayout(tmp_path), "r").state
+    state = Harness(tmp_path).picture("r").state
     assert state.task("beside").status == COMPLETED
     again = pipe.run(dir=tmp_path, run_id="r")
     assert again.status in ("completed", "failed")
@@ -309,8 +303,8 @@ def test_a_title_changes_nothing_but_its_own_cell(tmp_path: Path) -> None:
     page = (tmp_path / "checkpoint.md").read_text(encoding="utf-8")
     for hostile in ("\n# Run", "<script>", "\x1b", "\u202e"):
         assert all(hostile not in (tmp_path / name).read_text(encoding="utf-8") for name in VIEWS)
-    layout = ProjectLayout(tmp_path)
-    claims = parse(page, read_picture(layout, run_id).spec)
+    harness = Harness(tmp_path)
+    claims = parse(page, harness.picture(run_id).spec)
     assert claims.tasks == {"step[a]": COMPLETED, "step[b]": COMPLETED}
 
 
@@ -336,10 +330,9 @@ def test_a_pipeline_with_an_unwritable_name_is_a_mistake_of_the_command(tmp_path
         )
     except OSError:
         pytest.skip("the file system takes only UTF-8")
-    compiled = load_pipeline(path, base=tmp_path)
     with pytest.raises(UsageError, match=r"\\udcff.py is not UTF-8"):
-        execute(compiled, ProjectLayout(tmp_path), Request())
-    assert list(ProjectLayout(tmp_path).runs.iterdir()) == []
+        Harness(tmp_path).run(path)
+    assert list(Harness(tmp_path).runs.iterdir()) == []
 
 
 def test_the_objection_of_a_check_may_be_unwritable(tmp_path: Path) -> None:
@@ -430,5 +423,5 @@ def test_a_wrong_argument_of_ctx_is_told_by_its_name(
         return "text"
 
     assert pipe.run(dir=tmp_path).needs_review == ["step"]
-    (error,) = [exit["error"] for exit in exits_of(tmp_path, "step")]
+    (error,) = [exit["error"] for exit in Harness(tmp_path).events("node_exit", task="step")]
     assert words in error and "test_hostile_words.py" in error

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness import PATIENCE_S, in_thread
 from holdfast import Context, Pipeline
 from holdfast.engine import commit
 from holdfast.engine.attempt import QUICK_BYTES_MAX, Attempts
 from holdfast.engine.commit import Committer, Entry
-
-from .projects import PATIENCE_S, in_thread
 
 
 def judges(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness import Harness, in_thread
 from holdfast import Pipeline
 from holdfast import events as ev
 from holdfast.engine import keeper as keeper_module
@@ -17,12 +18,9 @@ from holdfast.engine.commit import Committer, Recorded
 from holdfast.engine.keeper import Keeper
 from holdfast.engine.starting import StartingPass
 from holdfast.errors import StorageError
-from holdfast.layout import ProjectLayout
 from holdfast.runs.history import decode_state
 from holdfast.snapshots import read_snapshot, snapshots
 from holdfast.state import COMPLETED
-
-from .projects import in_thread, journal_of
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), StorageError("The journal failed.")])
@@ -145,8 +143,8 @@ def test_what_a_batch_that_failed_has_left_in_the_state_is_not_kept(
     monkeypatch.setattr(StartingPass, "advance", failing_advance)
     monkeypatch.setattr(Committer, "exclusively", noting)
     assert isinstance(in_thread(lambda: pipe.run(dir=tmp_path)), StorageError)
-    run = ProjectLayout(tmp_path).run(journal_of(tmp_path).parent.name)
-    saved = [decode_state(payload) for _, path in snapshots(run.dir) if (payload := read_snapshot(path))]
+    run = Harness(tmp_path).folder()
+    saved = [decode_state(payload) for _, path in snapshots(run) if (payload := read_snapshot(path))]
     assert [one.state.seq for one in saved] == [one.position.seq for one in saved]
     page = tmp_path / "checkpoint.md"
     assert not page.exists() or "| second | ✅ |" not in page.read_text()
@@ -156,10 +154,10 @@ def test_the_number_of_a_snapshot_that_was_lost_is_not_used_again(tmp_path: Path
     """Whoever has kept it elsewhere would have two of that name."""
     pipe = Pipeline("p")
     pipe.step(lambda: 1, name="first")
-    run = ProjectLayout(tmp_path).run(pipe.run(dir=tmp_path).run_id)
-    newest = max(number for number, _ in snapshots(run.dir))
-    for lost in run.dir.glob("checkpoint_*"):
+    run = Harness(tmp_path).folder(pipe.run(dir=tmp_path).run_id)
+    newest = max(number for number, _ in snapshots(run))
+    for lost in run.glob("checkpoint_*"):
         lost.unlink()
     pipe.step(lambda: 2, name="second")
     pipe.run(dir=tmp_path)
-    assert min(number for number, _ in snapshots(run.dir)) == newest + 1
+    assert min(number for number, _ in snapshots(run)) == newest + 1

@@ -7,12 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.engine.projects import events_of
 
+from harness import Harness, RunResult
 from holdfast import Pipeline
-from holdfast.project.run import RunResult, execute
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
 
 
 class Chain:
@@ -24,7 +21,7 @@ class Chain:
 
     def run(self, **wishes: bool) -> RunResult:
         self.made.clear()
-        return execute(self.pipeline().compile(), open_project(self.root), Request(**wishes))  # type: ignore[arg-type]
+        return Harness(self.root).run(self.pipeline(), **wishes)  # type: ignore[arg-type]
 
     def pipeline(self) -> Pipeline:
         pipe = Pipeline("chain")
@@ -109,7 +106,7 @@ def test_quick_believes_an_untouched_file_without_reading_it(chain: Chain) -> No
 def test_quick_finds_no_copies_missing_that_are_there(chain: Chain) -> None:
     """What is in objects/ is known without reading the files."""
     chain.run(quick=True)
-    assert not events_of(chain.root, "state_mended")
+    assert not Harness(chain.root).events("state_mended")
 
 
 def test_quick_reads_a_file_that_was_touched(chain: Chain) -> None:
@@ -132,9 +129,9 @@ def test_a_value_that_is_left_alone_is_told(tmp_path: Path) -> None:
     def b(large: str) -> str:
         return large[:3]
 
-    layout = open_project(tmp_path)
-    assert execute(pipe.compile(), layout, Request()).status == "completed"
+    harness = Harness(tmp_path)
+    assert harness.run(pipe).status == "completed"
     shutil.rmtree(tmp_path / ".holdfast" / "objects")
-    result = execute(pipe.compile(), layout, Request(only_needed=True))
+    result = harness.run(pipe, only_needed=True)
     assert (result.status, result.left_alone) == ("completed", ("the value of large",))
-    assert execute(pipe.compile(), layout, Request()).left_alone == ()
+    assert harness.run(pipe).left_alone == ()

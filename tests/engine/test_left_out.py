@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness import Harness
 from holdfast import Pipeline
-
-from .projects import say
 
 
 def skipping(*, fails: bool) -> tuple[Pipeline, list[str]]:
@@ -43,7 +42,7 @@ def skipping(*, fails: bool) -> tuple[Pipeline, list[str]]:
 def test_what_was_left_out_for_a_producer_is_done_once_that_is_there(tmp_path: Path) -> None:
     pipe, _ = skipping(fails=True)
     assert pipe.run(dir=tmp_path, run_id="one").outputs["book"] == ["y"]
-    say(tmp_path, event="retry_requested", step_ids=["draft[x]"])
+    Harness(tmp_path).append(event="retry_requested", step_ids=["draft[x]"])
 
     pipe, begun = skipping(fails=False)
     result = pipe.run(dir=tmp_path, resume="one")
@@ -60,7 +59,7 @@ def test_what_is_left_out_again_is_told_so(tmp_path: Path) -> None:
         pipe, begun = skipping(fails=True)
         result = pipe.run(dir=tmp_path, run_id=None if resume else "one", resume=resume)
         assert result.outputs["book"] == ["y"]
-        say(tmp_path, event="retry_requested", step_ids=["draft[x]"])
+        Harness(tmp_path).append(event="retry_requested", step_ids=["draft[x]"])
     assert begun == ["draft[x]"]
     assert {result.picture.status(task) for task in ("draft[x]", "review[x]", "length[x]")} == {"skipped"}
 
@@ -68,8 +67,8 @@ def test_what_is_left_out_again_is_told_so(tmp_path: Path) -> None:
 def test_what_a_person_skipped_stays_so_when_its_producer_is_there(tmp_path: Path) -> None:
     pipe, _ = skipping(fails=True)
     pipe.run(dir=tmp_path, run_id="one")
-    say(tmp_path, event="decided", step_id="review[x]", choice="skip")
-    say(tmp_path, event="retry_requested", step_ids=["draft[x]"])
+    Harness(tmp_path).append(event="decided", step_id="review[x]", choice="skip")
+    Harness(tmp_path).append(event="retry_requested", step_ids=["draft[x]"])
 
     pipe, begun = skipping(fails=False)
     pipe.run(dir=tmp_path, resume="one")

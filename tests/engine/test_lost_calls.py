@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
-from holdfast.project.run import execute
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
-
-from .projects import events_of
 
 
 class Paid:
@@ -56,7 +52,7 @@ def test_a_call_whose_result_is_lost_is_made_again(tmp_path: Path, how: str) -> 
     paid.fails = False
     assert paid.make().run(dir=tmp_path).status == "completed"
     assert paid.calls == ["large", "small", "large"]
-    (mended,) = events_of(tmp_path, "state_mended")
+    (mended,) = Harness(tmp_path).events("state_mended")
     assert mended["lost_calls"] == {"a": ["large"]}
     assert any("paid call 'large'" in finding for finding in mended["findings"])
 
@@ -73,7 +69,7 @@ def test_a_finished_file_without_a_copy_is_made_again_from_its_paid_calls(tmp_pa
         (tmp_path / "a.md").write_bytes(text[:2000] if damage == "cut" else b"")
     result = paid.make().run(dir=tmp_path)
     assert (result.status, paid.calls) == ("completed", ["large", "small"])
-    assert [event.get("round", 0) for event in events_of(tmp_path, "node_enter")] == [0, 0]
+    assert [event.get("round", 0) for event in Harness(tmp_path).events("node_enter")] == [0, 0]
     assert (tmp_path / "a.md").read_bytes() == text
 
 
@@ -94,7 +90,7 @@ def test_lost_results_of_finished_work_are_nobodys_concern(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / ".holdfast" / "objects")
     assert paid.make().run(dir=tmp_path).status == "completed"
     assert paid.calls == ["large", "small"]
-    (mended,) = events_of(tmp_path, "state_mended")
+    (mended,) = Harness(tmp_path).events("state_mended")
     assert not any("paid call" in finding for finding in mended["findings"])
 
 
@@ -121,7 +117,7 @@ class Asked:
                 raise RuntimeError("not yet")
             return answer
 
-        result = execute(pipe.compile(), open_project(self.root), Request(redo=redo))
+        result = Harness(self.root).run(pipe, redo=redo)
         self.cost, self.wasted = result.cost_usd, result.picture.state.wasted_cost_usd
         return result.status
 
@@ -152,7 +148,7 @@ def test_a_call_that_was_made_for_something_else_is_not_replayed(
     assert project.asked == ["kelp 1", question]
     assert (tmp_path / "a.md").read_text().startswith(f"about {question}\n")
     assert (project.cost, project.wasted) == (2.0, 1.0)
-    (entered,) = [event for event in events_of(tmp_path, "node_enter") if event["step_id"] == "a"][-1:]
+    (entered,) = Harness(tmp_path).events("node_enter", task="a")[-1:]
     assert entered["round"] == 1
 
 
@@ -193,4 +189,4 @@ def test_more_lost_calls_than_a_line_of_the_journal_holds(tmp_path: Path) -> Non
     shutil.rmtree(tmp_path / ".holdfast" / "objects")
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.outputs["step"]) == ("completed", 40)
-    assert len(events_of(tmp_path, "state_mended")) > 1
+    assert len(Harness(tmp_path).events("state_mended")) > 1

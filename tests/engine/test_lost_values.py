@@ -7,16 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.projects import events_of
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline
 from holdfast.errors import CheckpointCorruptionError
-from holdfast.project.people import decide
-from holdfast.project.recover import recover
-from holdfast.project.run import RunResult, execute
-from holdfast.project.verify import verify
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
 
 
 class Research:
@@ -124,7 +118,7 @@ def test_a_file_without_a_copy_is_set_aside_when_its_value_is_made_again(tmp_pat
     (tmp_path / "title.md").unlink()
     shutil.rmtree(tmp_path / ".holdfast")
     assert pipe.run(dir=tmp_path).status == "completed"
-    asides = {event["path"]: event["reason"] for event in events_of(tmp_path, "artifact_set_aside")}
+    asides = {event["path"]: event["reason"] for event in Harness(tmp_path).events("artifact_set_aside")}
     assert asides["report.md"] == "whole, but the value beside it is lost"
 
 
@@ -135,9 +129,9 @@ def test_a_remade_value_that_does_not_fit_is_asked_about(research: Research) -> 
     research.answer = "second"
     result = research.run()
     assert (result.status, research.made) == ("paused", ["plan", "topics", "search[a]", "summary[a]"])
-    asked = {event["step_id"]: event["about"] for event in events_of(research.root, "question_asked")}
+    asked = {event["step_id"]: event["about"] for event in Harness(research.root).events("question_asked")}
     assert asked == {"report": "input"}
-    decide(open_project(research.root), result.run_id, "report", "keep")
+    Harness(research.root).decide("report", "keep", run_id=result.run_id)
     assert research.run().status == "completed"
     assert not research.made
 
@@ -186,7 +180,7 @@ class Answers:
 
     def run(self, **wishes: bool) -> RunResult:
         self.made.clear()
-        return execute(self.pipeline().compile(), open_project(self.root), Request(**wishes))  # type: ignore[arg-type]
+        return Harness(self.root).run(self.pipeline(), **wishes)  # type: ignore[arg-type]
 
     def pipeline(self) -> Pipeline:
         pipe = Pipeline("answers")
@@ -222,7 +216,7 @@ def test_values_that_objects_has_lost_are_made_again(tmp_path: Path) -> None:
     result = project.run()
     assert (result.status, project.made) == ("completed", ["long", "both", "last"])
     assert result.outputs["both"] == {"text": "both\n", "words": 1}
-    assert not verify(open_project(tmp_path), run_id).findings
+    assert not Harness(tmp_path).verify(run_id).findings
     assert project.run().status == "completed" and not project.made
 
 
@@ -241,9 +235,9 @@ def test_only_needed_leaves_a_lost_value_alone_that_something_takes(tmp_path: Pa
 
 def test_a_value_that_is_to_be_made_again_is_not_given_up_when_that_is_put_off(research: Research) -> None:
     """`recover` records that it is lost; the run that follows makes it, and does not adopt the file without it."""
-    compiled, layout = research.pipeline().compile(), open_project(research.root)
-    shutil.rmtree(layout.objects)
-    recovered = recover(compiled, layout, Request())
+    pipe, harness = research.pipeline(), Harness(research.root)
+    shutil.rmtree(harness.objects)
+    recovered = harness.recover(pipe)
     assert {task.id: task.action for task in recovered.tasks}["report"] == "redo"
     result = research.run()
     assert (result.status, research.made, result.outputs["report"]["words"]) == ("completed", ["report"], 2)
@@ -256,7 +250,7 @@ def test_a_value_that_a_later_round_gave_is_made_again_for_who_takes_it(tmp_path
     research.root.mkdir()
     result = research.run()
     shutil.copytree(research.root / ".holdfast", backup)
-    decide(open_project(research.root), result.run_id, "report", "redo")
+    Harness(research.root).decide("report", "redo", run_id=result.run_id)
     research.words = 3
     research.run()
     research.lose_state()

@@ -17,12 +17,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from harness import Harness, RunResult
 from holdfast import Pipeline
 from holdfast.errors import StorageError
-from holdfast.layout import ProjectLayout
-from holdfast.project import people
-from holdfast.project.run import RunResult
-from holdfast.project.verify import verify
 from holdfast.stores import disk
 from holdfast.views.picture import Picture
 
@@ -159,7 +156,7 @@ class Machine(RuleBasedStateMachine):
         self.run()
 
     def check_outputs(self) -> None:
-        findings = verify(ProjectLayout(self.root), self.run_id).findings
+        findings = Harness(self.root).verify(self.run_id).findings
         assert not findings, findings
         for step, item in self.model.tasks():
             if step.has_file:
@@ -223,7 +220,7 @@ class Machine(RuleBasedStateMachine):
     def send_back(self, data: st.DataObject) -> None:
         """Somebody wants a finished task done again, and so it is, once."""
         task, _ = data.draw(st.sampled_from(self.files()))
-        people.decide(ProjectLayout(self.root), self.run_id, task, "redo")
+        Harness(self.root).decide(task, "redo", run_id=self.run_id)
         self.model.works[task].answer = "redo"
 
     @precondition(lambda self: self.is_all_in_files())
@@ -247,7 +244,7 @@ class Machine(RuleBasedStateMachine):
     def decide(self, data: st.DataObject) -> None:
         task = data.draw(st.sampled_from(self.asked()))
         choice = data.draw(st.sampled_from(self.model.answers(task)))
-        people.decide(ProjectLayout(self.root), self.run_id, task, choice)
+        Harness(self.root).decide(task, choice, run_id=self.run_id)
         self.model.works[task].answer = choice
         self.model.asked.remove(task)
 

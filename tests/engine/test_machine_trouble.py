@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harness import PATIENCE_S, Harness
 from holdfast import Context, Pipeline, Rewind
 from holdfast.artifacts.bookshelf import Bookshelf
 from holdfast.artifacts.inputs import Inputs
@@ -28,8 +29,6 @@ from holdfast.executors.processes import ProcessExecutor
 from holdfast.stores import disk
 from holdfast.stores.objects import LocalObjects
 from holdfast.stores.tree import LocalFiles
-
-from .projects import PATIENCE_S, events_of, exits_of
 
 
 class Shop:
@@ -83,10 +82,12 @@ def test_a_paid_call_that_is_under_way_is_kept(
             patch.setattr(LocalFiles, place, all_but_one)
         with pytest.raises(StorageError, match=r"source\.md: Input/output error"):
             shop.pipe.run(dir=tmp_path)
-    assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
-    assert not list(exits_of(tmp_path, "reader"))
-    assert not [event for event in events_of(tmp_path, "node_enter") if event["step_id"] in ("behind", "seller")]
-    (stopped,) = events_of(tmp_path, "run_stopped")
+    assert [exit_["status"] for exit_ in Harness(tmp_path).events("node_exit", task="buyer")] == ["completed"]
+    assert not Harness(tmp_path).events("node_exit", task="reader")
+    assert not [
+        event for event in Harness(tmp_path).events("node_enter") if event["step_id"] in ("behind", "seller")
+    ]
+    (stopped,) = Harness(tmp_path).events("run_stopped")
     assert "Input/output error" in stopped["reason"]
     assert "Input/output error" in (tmp_path / "RESUME.md").read_text()
     result = shop.pipe.run(dir=tmp_path)
@@ -108,8 +109,8 @@ def test_a_process_that_the_system_does_not_start_costs_no_call_of_another_step(
         patch.setattr(ProcessExecutor, "_take", refused)
         with pytest.raises(StorageError, match="worker process"):
             shop.pipe.run(dir=tmp_path)
-    assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
-    assert not list(exits_of(tmp_path, "elsewhere"))
+    assert [exit_["status"] for exit_ in Harness(tmp_path).events("node_exit", task="buyer")] == ["completed"]
+    assert not Harness(tmp_path).events("node_exit", task="elsewhere")
 
 
 def only_for(task: str, patch: pytest.MonkeyPatch, place: Any, name: str, fail: Callable[..., Any]) -> None:
@@ -241,13 +242,13 @@ def test_wherever_the_machine_fails_one_task_what_another_is_paid_for_is_kept(
         place(shop, patch)
         with pytest.raises(StorageError, match="Input/output error"):
             shop.pipe.run(dir=tmp_path)
-    assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
-    (stopped,) = events_of(tmp_path, "run_stopped")
+    assert [exit_["status"] for exit_ in Harness(tmp_path).events("node_exit", task="buyer")] == ["completed"]
+    (stopped,) = Harness(tmp_path).events("run_stopped")
     assert "Input/output error" in stopped["reason"]
-    assert not events_of(tmp_path, "checklist_refused")
-    cut_off = {event["step_id"] for event in events_of(tmp_path, "cut_off")}
+    assert not Harness(tmp_path).events("checklist_refused")
+    cut_off = {event["step_id"] for event in Harness(tmp_path).events("cut_off")}
     assert ("hit" in cut_off) == (place not in (a_memory_file, a_file_from_outside, a_checklist))
-    assert not any("Input/output" in exit_.get("error", "") for exit_ in events_of(tmp_path, "node_exit"))
+    assert not any("Input/output" in exit_.get("error", "") for exit_ in Harness(tmp_path).events("node_exit"))
     again = shop.pipe.run(dir=tmp_path)
     assert (again.status, again.outputs["seller"], shop.paid) == ("completed", "dear sold", ["call"])
 
@@ -287,7 +288,7 @@ def test_a_check_that_the_end_of_the_run_cuts_off_has_not_objected(
         patch.setattr(StepHost, "end", end_and_let_it_look)
         with pytest.raises(StorageError, match="Input/output error"):
             shop.pipe.run(dir=tmp_path)
-    assert not list(exits_of(tmp_path, "checked"))
+    assert not Harness(tmp_path).events("node_exit", task="checked")
     assert shop.pipe.run(dir=tmp_path).status == "completed"
     assert shop.paid.count("made") == 1
 
@@ -355,7 +356,7 @@ def test_what_a_step_leaves_at_ctx_out_does_not_stay_on_the_disk(
     with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageError, match="Input/output error"):
         patch.setattr(*hit, fail_then)
         shop.pipe.run(dir=tmp_path)
-    assert "film" in {event["step_id"] for event in events_of(tmp_path, "cut_off")}
+    assert "film" in {event["step_id"] for event in Harness(tmp_path).events("cut_off")}
     assert not list(left[0].parent.iterdir())
 
 
@@ -372,7 +373,7 @@ def test_a_machine_that_cannot_write_the_pages_either_is_told_of_by_its_first_er
     monkeypatch.setattr("holdfast.views.shelf.ViewShelf.write", full)
     with pytest.raises(StorageError, match="Input/output error"):
         shop.pipe.run(dir=tmp_path)
-    assert events_of(tmp_path, "run_stopped")
+    assert Harness(tmp_path).events("run_stopped")
 
 
 def _in_a_process() -> str:
@@ -428,8 +429,8 @@ def test_a_link_that_is_put_in_the_way_of_an_output_uses_up_no_attempt(
     shop.pipe.step(name="draft", writes="drafts/a.md")(write)
     with pytest.raises(InTheWayError, match="drafts is a symbolic link"):
         shop.pipe.run(dir=tmp_path)
-    assert not list(exits_of(tmp_path, "draft"))
-    assert [exit_["status"] for exit_ in exits_of(tmp_path, "buyer")] == ["completed"]
+    assert not Harness(tmp_path).events("node_exit", task="draft")
+    assert [exit_["status"] for exit_ in Harness(tmp_path).events("node_exit", task="buyer")] == ["completed"]
     undone[0]()
     assert shop.pipe.run(dir=tmp_path).status == "completed"
     assert (shop.paid, (tmp_path / "drafts" / "a.md").read_text()[:5]) == (["call"], "text\n")

@@ -9,18 +9,12 @@ from typing import Any
 
 import pytest
 
+from harness import Harness, RunResult, in_thread
 from holdfast import Context, Pipeline, seals
 from holdfast.artifacts import memory
 from holdfast.errors import FormatTooNewError
-from holdfast.layout import ProjectLayout
-from holdfast.project.people import decide
-from holdfast.project.run import RunResult
-from holdfast.project.verify import verify
 from holdfast.seals import seal_sum
-from holdfast.settings import Settings
 from outside import OUTSIDE
-
-from .projects import events_of, exits_of, in_thread
 
 FILE = "meta/glossary.md"
 CHAPTERS: list[Any] = ["ch01", {"id": "ch02", "after": ["ch01"]}, {"id": "ch03", "after": ["ch02"]}]
@@ -114,7 +108,7 @@ def test_the_file_has_the_head_and_one_section_an_item(tmp_path: Path) -> None:
     assert book.run(tmp_path).status == "completed"
     assert book.ran == []
     assert text_of(tmp_path) == before
-    assert [event["sections"] for event in events_of(tmp_path, "memory_written") if "sections" in event] == [
+    assert [event["sections"] for event in Harness(tmp_path).events("memory_written") if "sections" in event] == [
         ["glossary[ch01]"],
         ["glossary[ch02]"],
         ["glossary[ch03]"],
@@ -125,7 +119,7 @@ def test_the_order_is_that_of_the_items_not_of_time(tmp_path: Path) -> None:
     """Items of one batch are written together, in their order, whichever was finished first."""
     Book(["z", "a", "m"]).run(tmp_path)
     assert [*sections_of(tmp_path)] == ["first_terms", "glossary[z]", "glossary[a]", "glossary[m]"]
-    assert len([e for e in events_of(tmp_path, "memory_written") if "sections" in e]) == 1
+    assert len([e for e in Harness(tmp_path).events("memory_written") if "sections" in e]) == 1
 
 
 def test_the_seal_carries_what_the_section_cost(tmp_path: Path) -> None:
@@ -157,7 +151,7 @@ def test_text_that_is_not_text_is_refused(tmp_path: Path) -> None:
     book = Book(["a"])
     book.say = {"glossary[a]": {"no": "text"}}  # type: ignore[dict-item]
     assert book.run(tmp_path).status == "failed"
-    (exit_,) = exits_of(tmp_path, "glossary[a]")
+    (exit_,) = Harness(tmp_path).events("node_exit", task="glossary[a]")
     assert exit_["error"] == "returned dict, but appends needs text"
 
 
@@ -181,7 +175,10 @@ def test_the_source_is_the_first_that_is_there(tmp_path: Path) -> None:
     book.fail = {"final[a]"}
     book.run(tmp_path)
     assert sections_of(tmp_path)["glossary[a]"] == "terms of a, from the draft of a\n"
-    (a,), (b,) = exits_of(tmp_path, "glossary[a]"), exits_of(tmp_path, "glossary[b]")
+    (a,), (b,) = (
+        Harness(tmp_path).events("node_exit", task="glossary[a]"),
+        Harness(tmp_path).events("node_exit", task="glossary[b]"),
+    )
     assert [key for key in a["inputs"] if key.startswith("source")] == ["source draft"]
     assert [key for key in b["inputs"] if key.startswith("source")] == ["source final"]
 
@@ -199,7 +196,7 @@ def test_a_section_once_accepted_stands(tmp_path: Path) -> None:
     book.run(tmp_path)
     assert sorted(book.ran) == ["glossary[a]", "glossary[b]"]
     assert {
-        e["reason"] for e in events_of(tmp_path, "task_invalidated") if e["step_id"].startswith("glossary")
+        e["reason"] for e in Harness(tmp_path).events("task_invalidated") if e["step_id"].startswith("glossary")
     } == {"its version was raised from 1 to 2"}
     assert sections_of(tmp_path)["glossary[a]"] == "terms of a, from the another final\n"
     assert [*sections_of(tmp_path)] == ["first_terms", "glossary[a]", "glossary[b]"]
@@ -267,13 +264,9 @@ def test_a_section_made_again_reaches_those_after_it(tmp_path: Path) -> None:
 
 
 def redo(book: Book, root: Path, run_id: str, task: str, **settings: Any) -> RunResult:
-    from holdfast.layout import ProjectLayout
-    from holdfast.project.run import execute
-    from holdfast.runs.choosing import Request
-
     book.ran.clear()
-    request = Request(resume=run_id, redo=(task,) if task else (), settings=Settings(**settings))
-    result = in_thread(lambda: execute(book.pipe().compile(), ProjectLayout(root), request))
+    again = (task,) if task else ()
+    result = in_thread(lambda: Harness(root).run(book.pipe(), resume=run_id, redo=again, **settings))
     assert isinstance(result, RunResult), result
     return result
 
@@ -414,10 +407,10 @@ def test_several_edited_sections_can_be_restored(tmp_path: Path) -> None:
         [f"glossary[{one}]" for one in ("ch01", "ch02", "ch03")],
     )
     for task in asked.needs_review:
-        decide(ProjectLayout(tmp_path), run_id, task, "restore")
+        Harness(tmp_path).decide(task, "restore", run_id=run_id)
     assert (book.run(tmp_path, resume=run_id).status, book.ran) == ("completed", [])
     assert file.read_bytes() == before
-    assert verify(ProjectLayout(tmp_path), run_id).ok
+    assert Harness(tmp_path).verify(run_id).ok
     assert any(b"my terms of ch03" in kept.read_bytes() for kept in file.parent.glob("glossary.md.bak.*"))
 
 
@@ -488,7 +481,7 @@ def test_a_long_head_that_objects_has_lost_comes_back_from_the_file(tmp_path: Pa
     result = book.run(tmp_path)
     assert (result.status, book.ran) == ("completed", [])
     assert (result.outputs["first_terms"], text_of(tmp_path)) == (book.say["first_terms"], before)
-    told = [finding for event in events_of(tmp_path, "state_mended") for finding in event["findings"]]
+    told = [finding for event in Harness(tmp_path).events("state_mended") for finding in event["findings"]]
     assert [words for words in told if "first_terms" in words and FILE in words]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness import Harness
 from holdfast import Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.verify import verify
 
 
 def objection(output: str) -> str | None:
@@ -53,7 +52,7 @@ def test_an_edited_section_that_its_check_refuses_is_not_kept(tmp_path: Path) ->
     path.write_text(edited.replace("rude", "kind"))
     assert pipe.run(dir=tmp_path).status == "completed"
     assert "kind terms of a" in path.read_text()
-    assert verify(ProjectLayout(tmp_path), run_id).findings == []
+    assert Harness(tmp_path).verify(run_id).findings == []
 
 
 def test_an_edited_section_that_was_kept_lies_beside_when_its_step_runs_again(tmp_path: Path) -> None:
@@ -88,5 +87,5 @@ def test_an_item_made_at_run_time_does_not_take_the_path_of_a_memory_file(tmp_pa
     for _ in range(2):
         result = pipe.run(dir=tmp_path)
         assert (result.status, result.needs_review) == ("paused", ["terms[a]", "terms[glossary]"])
-        assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+        assert Harness(tmp_path).verify(result.run_id).findings == []
     assert (tmp_path / "glossary.md").read_text().startswith("draft of glossary\n")

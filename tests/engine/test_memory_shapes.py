@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 
+from harness import Harness, RunResult, in_thread
 from holdfast import Context, Pipeline, Rewind, seals
 from holdfast.artifacts import memory
-from holdfast.layout import ProjectLayout
-from holdfast.project.run import RunResult
-from holdfast.project.verify import verify
-
-from .projects import events_of, exits_of, in_thread
 
 FILE = "meta/notes.md"
 
@@ -180,7 +176,7 @@ def test_another_path_moves_a_file_that_a_head_opens(tmp_path: Path) -> None:
         assert run(headed(path), tmp_path).status == "completed"
         assert (tmp_path / path).read_bytes() == before
         assert not (tmp_path / left).exists()
-    assert not events_of(tmp_path, "artifact_healed")
+    assert not Harness(tmp_path).events("artifact_healed")
 
 
 @pytest.mark.parametrize("is_headed", [True, False])
@@ -199,7 +195,7 @@ def test_another_path_where_somebody_s_file_stands(tmp_path: Path, is_headed: bo
     (tmp_path / FILE).write_text(f"{(tmp_path / FILE).read_text()}A note by hand\n")
     (tmp_path / "other.md").write_text("somebody's words\n")
     result = run(pipeline("other.md"), tmp_path)
-    assert (result.status, verify(ProjectLayout(tmp_path), result.run_id).findings) == ("completed", [])
+    assert (result.status, Harness(tmp_path).verify(result.run_id).findings) == ("completed", [])
     assert "somebody's words\n" in (tmp_path / "other.md").read_text()
     assert [*texts(tmp_path / "other.md")][-2:] == ["notes[a]", "notes[b]"]
     assert [path for path in tmp_path.rglob("*.md*") if "A note by hand" in path.read_text(errors="replace")]
@@ -465,7 +461,7 @@ def test_the_events_name_what_was_taken(tmp_path: Path) -> None:
     pipe.step(name="notes", each="part", appends=FILE)(lambda part: part)
     pipe.step(name="text", each="part")(lambda part, notes: part)
     run(pipe, tmp_path)
-    (entered,) = [e for e in events_of(tmp_path, "node_enter") if e["step_id"] == "text[b]"]
+    (entered,) = Harness(tmp_path).events("node_enter", task="text[b]")
     assert entered["parents"] == ["notes[before b]"]
-    (left,) = exits_of(tmp_path, "notes[a]")
+    (left,) = Harness(tmp_path).events("node_exit", task="notes[a]")
     assert left["files"][0]["kind"] == "unwritten"

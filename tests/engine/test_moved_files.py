@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.verify import verify
 from holdfast.stores import disk
 from sampling import every
-
-from .projects import events_of, journal_of
 
 PRECIOUS = "a person's own words\n"
 NAMES = ("table.csv", "text.md", "large.bin", "x.csv", "y.csv")
@@ -70,7 +67,7 @@ def move(project: Path) -> None:
     assert (result.status, len(bill.read_text().split())) == ("completed", 4)
     assert os.listdir(project / "one") == []
     assert {f"{name}.seal" for name in NAMES if name != "text.md"} <= set(os.listdir(project / "two"))
-    assert verify(ProjectLayout(project), journal_of(project).parent.name).findings == []
+    assert Harness(project).verify(Harness(project).journal().parent.name).findings == []
 
 
 def put_file(path: Path) -> None:
@@ -97,7 +94,7 @@ def test_a_large_file_takes_its_seal_along(project: Path) -> None:
     move(project)
     assert (project / "two/large.bin.seal").read_bytes() == seal
     move(project)
-    assert events_of(project, "artifact_healed") == []
+    assert Harness(project).events("artifact_healed") == []
 
 
 @pytest.mark.parametrize("put", [put_file, put_folder, put_link])
@@ -110,7 +107,7 @@ def test_what_stands_at_the_new_path_is_set_aside(project: Path, name: str, put:
     (kept,) = (project / "two").glob("*.bak.*")
     assert (kept.name.startswith(f"{name}.bak."), words_at(kept)) == (True, PRECIOUS)
     owner = name.removesuffix(".seal")
-    told = [e for e in events_of(project) if e["event"] in ("artifact_set_aside", "artifact_moved")]
+    told = [e for e in Harness(project).events() if e["event"] in ("artifact_set_aside", "artifact_moved")]
     first = next(at for at, event in enumerate(told) if event["event"] == "artifact_set_aside")
     assert (told[first]["path"], told[first]["to"]) == (f"two/{name}", f"two/{kept.name}")
     assert (told[first + 1]["event"], told[first + 1]["to"]) == ("artifact_moved", f"two/{owner}")
@@ -217,7 +214,7 @@ def test_a_text_without_final_newline_is_whole_in_every_form(tmp_path: Path, kin
         for taker in ("first", "first", f"taker{number}"):
             result = pipeline(name, taker).run(dir=tmp_path)
             assert result.status == "completed"
-            assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+            assert Harness(tmp_path).verify(result.run_id).findings == []
             assert {path.name for path in tmp_path.glob("t.*")} <= {name, f"{name}.seal"}
             if taker == "first":
                 shutil.rmtree(tmp_path / ".holdfast")
@@ -255,7 +252,7 @@ def test_a_lost_file_is_put_back_where_it_belongs_now(
     for _ in range(2):
         result = pipeline(new).run(dir=tmp_path)
         assert (result.status, result.outputs["table"], ran) == ("completed", "1,2", ["table", "take"])
-        assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+        assert Harness(tmp_path).verify(result.run_id).findings == []
     assert [name for name in (old, f"{old}.seal") if (tmp_path / name).exists()] == []
     kept = [path for path in tmp_path.rglob("t.*") if path.read_bytes() == PRECIOUS.encode()]
     assert len(kept) == 1
@@ -309,4 +306,4 @@ def test_a_file_renamed_by_hand_along_with_its_step_is_sealed_where_it_is(
     result = pipeline("table.md").run(dir=tmp_path)
     assert (result.status, ran) == ("completed", ["table.csv"])
     assert (tmp_path / "table.md").read_text().startswith("1,2\n<!-- ")
-    assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+    assert Harness(tmp_path).verify(result.run_id).findings == []

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from harness import PATIENCE_S, Harness, in_thread
 from holdfast import Context, Pipeline, clock
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.limits import Limit
 from holdfast.engine.runner import Runner
 from holdfast.errors import StorageError
-from holdfast.runs.listing import open_project, read_picture
 
-from .projects import PATIENCE_S, events_of, in_thread, say, waiting_pipeline
+from .projects import waiting_pipeline
 
 
 def gated(*, blocking: bool = True) -> tuple[Pipeline, list[str]]:
@@ -46,7 +46,7 @@ def test_a_gate_waits_between_runs(tmp_path: Path) -> None:
     pipe, ran = gated()
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.exit_code, ran) == ("paused", 3, ["first"])
-    say(tmp_path, event="gate_approved", step_id="ok")
+    Harness(tmp_path).append(event="gate_approved", step_id="ok")
     assert pipe.run(dir=tmp_path).status == "completed"
     assert ran == ["first", "last"]
 
@@ -57,7 +57,7 @@ def test_a_gate_is_approved_while_the_engine_runs(tmp_path: Path) -> None:
 
     @pipe.step(after=["first"])
     def approver(ctx: Context) -> None:
-        say(tmp_path, event="gate_approved", step_id="ok")
+        Harness(tmp_path).append(event="gate_approved", step_id="ok")
 
     assert pipe.run(dir=tmp_path).status == "completed"
     assert ran == ["first", "last"]
@@ -79,9 +79,9 @@ def test_an_approval_is_heard_while_everything_else_is_busy(tmp_path: Path) -> N
 
     @pipe.step
     def slow() -> bool:
-        while not events_of(tmp_path, "gate_reached"):
+        while not Harness(tmp_path).events("gate_reached"):
             pass
-        say(tmp_path, event="gate_approved", step_id="ok")
+        Harness(tmp_path).append(event="gate_approved", step_id="ok")
         return published.wait(PATIENCE_S / 2)
 
     result = in_thread(lambda: pipe.run(dir=tmp_path))
@@ -105,11 +105,11 @@ def test_a_gate_that_was_passed_asks_again_when_work_is_sent_back_in_its_name(tm
 
     @pipe.step
     def slow() -> list[str]:
-        while not events_of(tmp_path, "gate_reached"):
+        while not Harness(tmp_path).events("gate_reached"):
             pass
-        say(tmp_path, event="gate_approved", step_id="ok")
+        Harness(tmp_path).append(event="gate_approved", step_id="ok")
         seen = [made.get(timeout=PATIENCE_S / 4), published.get(timeout=PATIENCE_S / 4)]
-        say(tmp_path, event="rewind_requested", step_id="ok", targets={"first": "nicer"})
+        Harness(tmp_path).append(event="rewind_requested", step_id="ok", targets={"first": "nicer"})
         return [*seen, made.get(timeout=PATIENCE_S / 4)]
 
     result = in_thread(lambda: pipe.run(dir=tmp_path))
@@ -141,7 +141,7 @@ def test_a_phase_waits_for_all_before_it_and_for_its_checklist(tmp_path: Path) -
     pipe.phase("Binding", checklist=[is_ready])
     result = pipe.run(dir=tmp_path)
     assert (result.status, sorted(ran)) == ("paused", ["polish", "write"])
-    assert events_of(tmp_path, "checklist_refused")[0]["reasons"] == ["the glossary is missing"]
+    assert Harness(tmp_path).events("checklist_refused")[0]["reasons"] == ["the glossary is missing"]
     ready.append(1)
     assert pipe.run(dir=tmp_path).status == "completed"
     assert ran[-1] == "bind"
@@ -154,10 +154,10 @@ def test_a_phase_that_a_person_let_pass_begins_like_any_other(tmp_path: Path) ->
     pipe.step(name="bind", phase="Binding")(lambda: 2)
     pipe.phase("Binding", checklist=[lambda: "not yet"])
     assert pipe.run(dir=tmp_path).picture.phase == "Writing"
-    say(tmp_path, event="gate_approved", step_id="phase:Binding")
+    Harness(tmp_path).append(event="gate_approved", step_id="phase:Binding")
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.picture.phase) == ("completed", "Binding")
-    begun = [event["step_id"] for event in events_of(tmp_path, "phase_started")]
+    begun = [event["step_id"] for event in Harness(tmp_path).events("phase_started")]
     assert begun == ["phase:Writing", "phase:Binding"]
 
 
@@ -188,7 +188,7 @@ def test_items_follow_each_other_within_a_phase(tmp_path: Path, items: list[obje
 def test_items_that_a_gate_makes_wait_for_each_other_are_named(tmp_path: Path) -> None:
     """Where only the items that a function makes show it, the run ends as failed, and says what waits for what."""
     assert waiting_pipeline().run(dir=tmp_path).status == "failed"
-    reason = events_of(tmp_path, "run_stopped")[-1]["reason"]
+    reason = Harness(tmp_path).events("run_stopped")[-1]["reason"]
     assert reason.startswith("these wait for each other: review[a] -> ok -> draft[b] -> review[a]; change")
     assert waiting_pipeline("Two").run(dir=tmp_path).status == "paused"
 
@@ -236,7 +236,7 @@ def test_a_step_after_a_gate_of_batches_waits_for_the_gate_after_each(
         asked = [need.task for need in result.picture.needs()]
         assert asked == ([gate] if options.get("blocking", True) else gates[gates.index(gate) :])
         assert "publish" not in result.outputs
-        say(tmp_path, event="gate_approved", step_id=gate)
+        Harness(tmp_path).append(event="gate_approved", step_id=gate)
     assert batched(made=made, **options).run(dir=tmp_path).status == "completed"
 
 
@@ -262,7 +262,7 @@ def test_a_gate_of_batches_holds_the_next_batch_in_the_phase_of_what_it_comes_af
     for number, expected in enumerate(done, 1):
         outputs = pipe.run(dir=tmp_path).outputs
         assert tuple(set(outputs.get(step, {})) for step in ("look", "write", "bind")) == expected
-        say(tmp_path, event="gate_approved", step_id=f"read[batch-{number}]")
+        Harness(tmp_path).append(event="gate_approved", step_id=f"read[batch-{number}]")
     assert pipe.run(dir=tmp_path).status == "completed"
 
 
@@ -382,7 +382,7 @@ def test_others_may_speak_while_a_checklist_is_asked(tmp_path: Path) -> None:
         return first
 
     def asks_around() -> bool:
-        say(tmp_path, event="note", text="said while it was asked")
+        Harness(tmp_path).append(event="note", text="said while it was asked")
         return other_ran.wait(PATIENCE_S)
 
     pipe.phase("two", checklist=[asks_around])
@@ -392,7 +392,7 @@ def test_others_may_speak_while_a_checklist_is_asked(tmp_path: Path) -> None:
         return first + 1
 
     assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
-    noted, started = (events_of(tmp_path, name)[-1]["seq"] for name in ("note", "phase_started"))
+    noted, started = (Harness(tmp_path).events(name)[-1]["seq"] for name in ("note", "phase_started"))
     assert noted < started
 
 
@@ -411,7 +411,7 @@ def test_a_checklist_is_asked_again_if_what_it_looked_at_was_done_again_meanwhil
     def is_second(first: int) -> bool:
         asked.append(first)
         if first == 1:
-            say(tmp_path, event="rewind_requested", step_id="", targets={"first": "better"})
+            Harness(tmp_path).append(event="rewind_requested", step_id="", targets={"first": "better"})
             assert again.wait(PATIENCE_S)
         return first == 2
 
@@ -423,7 +423,7 @@ def test_a_checklist_is_asked_again_if_what_it_looked_at_was_done_again_meanwhil
 
     result = in_thread(lambda: pipe.run(dir=tmp_path))
     assert (result.status, result.outputs["second"], asked) == ("completed", 2, [1, 2])
-    assert not events_of(tmp_path, "checklist_refused")
+    assert not Harness(tmp_path).events("checklist_refused")
 
 
 def test_a_checklist_that_cannot_be_asked_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,4 +474,4 @@ def test_a_run_that_was_stopped_between_two_phases_says_what_comes_next(
     assert pipe.run(dir=tmp_path, run_id="r").status == "in_progress"
     (document,) = tmp_path.glob(".holdfast/runs/*/checkpoint.json")
     assert json.loads(document.read_text())["next_step"] == "second"
-    assert read_picture(open_project(tmp_path), "r").next_steps() == ["second"]
+    assert Harness(tmp_path).picture("r").next_steps() == ["second"]

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
 from holdfast.artifacts import inputs as artifacts_inputs
 from holdfast.artifacts.inputs import Inputs
 from holdfast.pipeline.nodes import Node
-from holdfast.project.verify import verify
-from holdfast.runs.listing import open_project
 from holdfast.values import digest, encode_json
 
 
@@ -78,7 +77,7 @@ def test_what_an_earlier_version_finished_is_not_redone(
         shutil.rmtree(tmp_path / ".holdfast")
     result = pipe.run(dir=tmp_path)
     assert (result.status, ran) == ("completed", ["a"])
-    assert pipe.run(dir=tmp_path).status == "completed" and verify(open_project(tmp_path), result.run_id).ok
+    assert pipe.run(dir=tmp_path).status == "completed" and Harness(tmp_path).verify(result.run_id).ok
     assert ran == ["a"]
 
 

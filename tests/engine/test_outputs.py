@@ -14,11 +14,8 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.verify import verify
-
-from .projects import events_of, exits_of, journal_of
 
 
 def single(tmp_path: Path, writes: Any, returned: Any, **options: Any) -> tuple[Any, Any]:
@@ -51,7 +48,7 @@ def test_a_text_file_is_the_text_and_its_seal(tmp_path: Path, text: str, above: 
     result, received = single(tmp_path, "out.md", text)
     body = above.encode()
     data = (tmp_path / "out.md").read_bytes()
-    (accepted,) = (e for e in events_of(tmp_path, "node_exit") if e["step_id"] == "step")
+    (accepted,) = (e for e in Harness(tmp_path).events("node_exit") if e["step_id"] == "step")
     seal = (
         f"<!-- STEP_COMPLETE holdfast=1 task=step run={result.run_id} round=0 in={accepted['in']} "
         f"sha256={hashlib.sha256(body).hexdigest()} cost=0 tokens=0{eol}"
@@ -109,14 +106,14 @@ def test_files_left_without_a_record_are_adopted_with_their_value(tmp_path: Path
         return sorted(step)
 
     before = pipe.run(dir=tmp_path, run_id="r").outputs["consumer"]
-    journal = journal_of(tmp_path)
+    journal = Harness(tmp_path).journal()
     lines = journal.read_bytes().splitlines(keepends=True)
     cut = next(n for n, line in enumerate(lines) if b'"node_exit","step_id":"step"' in line)
     journal.write_bytes(b"".join(lines[:cut]))
     for snapshot in journal.parent.glob("checkpoint_*"):
         snapshot.unlink()
     result = pipe.run(dir=tmp_path, run_id="r")
-    assert [event["step_id"] for event in events_of(tmp_path, "task_adopted")] == ["step"]
+    assert [event["step_id"] for event in Harness(tmp_path).events("task_adopted")] == ["step"]
     assert (result.status, ran, result.outputs["consumer"]) == ("completed", ["step"], before)
 
 
@@ -157,7 +154,7 @@ def test_a_file_that_was_not_written_to_ctx_out_is_refused_and_left_alone(tmp_pa
         return ctx.out / "link" / "data.md" if "link" in where else tmp_path / where
 
     result = pipe.run(dir=tmp_path)
-    (exited,) = exits_of(tmp_path, "step")
+    (exited,) = Harness(tmp_path).events("node_exit", task="step")
     assert (result.status, ran, exited["kind"]) == ("failed", [1], "definition")
     assert ("a symbolic link at ctx.out" if "link" in where else "not ctx.out") in exited["error"]
     assert (tmp_path / "inbox" / "data.md").read_text() == (tmp_path / "out.md").read_text() == "a person's"
@@ -175,7 +172,7 @@ def test_a_link_at_ctx_out_is_called_a_link(tmp_path: Path, name: str) -> None:
         return ctx.out
 
     assert pipe.run(dir=tmp_path).status == "failed"
-    (exited,) = exits_of(tmp_path, "step")
+    (exited,) = Harness(tmp_path).events("node_exit", task="step")
     assert exited["error"].startswith("left a symbolic link at ctx.out") and "not ctx.out" not in exited["error"]
     assert (tmp_path / "own.md").read_text() == "a person's" and not (tmp_path / "out.md").exists()
 
@@ -230,7 +227,7 @@ def test_what_an_attempt_leaves_at_ctx_out_is_removed(tmp_path: Path) -> None:
         return {"one": ctx.out / "one"}
 
     assert pipe.run(dir=tmp_path).status == "completed"
-    assert not os.listdir(ProjectLayout(tmp_path).tmp)
+    assert not os.listdir(Harness(tmp_path).state / "tmp")
 
 
 def test_a_large_file_that_is_refused_is_kept(tmp_path: Path) -> None:
@@ -243,10 +240,10 @@ def test_a_large_file_that_is_refused_is_kept(tmp_path: Path) -> None:
         return ctx.out
 
     assert pipe.run(dir=tmp_path).status == "failed"
-    (event,) = events_of(tmp_path, "artifact_set_aside")
+    (event,) = Harness(tmp_path).events("artifact_set_aside")
     assert (event["path"], event["reason"]) == ("large.bin", "refused in round 0")
-    assert (journal_of(tmp_path).parent / event["to"]).read_text() == "small"
-    assert not os.listdir(ProjectLayout(tmp_path).tmp)
+    assert (Harness(tmp_path).journal().parent / event["to"]).read_text() == "small"
+    assert not os.listdir(Harness(tmp_path).state / "tmp")
 
 
 def test_a_stream_becomes_the_output(tmp_path: Path) -> None:
@@ -285,7 +282,7 @@ def test_a_step_that_spoils_its_own_stream_has_failed(
             spoil(tmp_path / "out.md.part")
 
     assert pipe.run(dir=tmp_path).outputs["stream"] == "text\n"
-    failed, _ = events_of(tmp_path, "node_exit")
+    failed, _ = Harness(tmp_path).events("node_exit")
     assert words in failed["error"]
 
 
@@ -315,7 +312,7 @@ def test_a_stream_that_others_change_is_not_taken_for_the_output(
             meddle(part)
 
     assert pipe.run(dir=tmp_path).outputs["stream"] == "once upon a time\nthe end\n"
-    failed, _ = events_of(tmp_path, "node_exit")
+    failed, _ = Harness(tmp_path).events("node_exit")
     assert "out.md.part" in failed["error"]
     kept = "".join(path.read_text() for path in tmp_path.glob("out.md.part.bak.*"))
     assert meddle is Path.unlink or "mine" in kept
@@ -351,7 +348,7 @@ def test_a_stream_that_was_left_is_not_part_of_a_later_output(tmp_path: Path, lo
     result = pipe.run(params={"topic": topic}, dir=tmp_path, resume=run_id)
     assert (result.status, result.outputs["stream"]) == ("completed", f"about {topic}\n")
     assert [path.read_text() for path in tmp_path.glob("out.md.part*")] == ["an old stream\n"]
-    aside = [e for e in events_of(tmp_path) if e["event"] == "artifact_set_aside"]
+    aside = Harness(tmp_path).events("artifact_set_aside")
     assert "out.md.part" in {e["path"] for e in aside}
 
 
@@ -382,7 +379,7 @@ def test_another_stream_beside_an_adopted_file_is_set_aside(tmp_path: Path, left
     adopt_beside(tmp_path, left, streamed="one\ntwo\n")
     (kept,) = tmp_path.glob("out.md.part*")
     assert (kept.name.startswith("out.md.part.bak."), kept.read_bytes()) == (True, left)
-    assert [e["to"] for e in events_of(tmp_path) if e["event"] == "artifact_set_aside"] == [kept.name]
+    assert [e["to"] for e in Harness(tmp_path).events() if e["event"] == "artifact_set_aside"] == [kept.name]
 
 
 @pytest.mark.parametrize("what", ["folder", "link"])
@@ -433,7 +430,7 @@ def test_a_large_value_is_kept_once_by_hash(tmp_path: Path) -> None:
     """The journal has a reference, not the value; consumers receive the value."""
     value = ["x" * 100] * 100
     result, received = single(tmp_path, None, value)
-    (event,) = (e for e in events_of(tmp_path, "node_exit") if e["step_id"] == "step")
+    (event,) = (e for e in Harness(tmp_path).events("node_exit") if e["step_id"] == "step")
     assert received == value == result.outputs["step"]
     assert "value" not in event and len(event["value_ref"]) == 64
 
@@ -495,12 +492,12 @@ def test_an_output_of_no_bytes_is_whole_in_a_file_with_its_seal_beside(
     pipe.step(lambda: nothing, name="a", writes="a.txt")
     first = pipe.run(dir=tmp_path)
     assert first.status == "completed"
-    assert not verify(ProjectLayout(tmp_path), first.run_id).findings
+    assert not Harness(tmp_path).verify(first.run_id).findings
     assert pipe.run(dir=tmp_path).status == "completed"
-    assert not events_of(tmp_path, "artifact_set_aside")
+    assert not Harness(tmp_path).events("artifact_set_aside")
     shutil.rmtree(tmp_path / ".holdfast")
     pipe.run(dir=tmp_path)
-    assert not events_of(tmp_path, "node_enter")
+    assert not Harness(tmp_path).events("node_enter")
 
 
 def test_a_file_that_was_emptied_is_put_back(tmp_path: Path) -> None:

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline, Rewind
 from holdfast.errors import HoldfastError, StorageError
-from holdfast.project.run import RunResult
 from holdfast.stores import disk
-
-from .projects import events_of, journal_of
 
 
 def wasted(result: RunResult) -> float:
@@ -54,7 +52,7 @@ def test_a_paid_call_that_returns_after_its_step_timed_out_is_kept(
             calls.append(ctx.attempt)
             if booked == "in time":
                 ctx.usage(cost_usd=1.0)
-            while not events_of(tmp_path, "overran"):
+            while not Harness(tmp_path).events("overran"):
                 threading.Event().wait(0.005)
             if booked == "late":
                 ctx.usage(cost_usd=1.0)
@@ -137,7 +135,7 @@ def test_spend_that_is_refused_leaves_no_trace(tmp_path: Path, amount: Any) -> N
 
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.cost_usd, wasted(result)) == ("completed", 0.5, 0.0)
-    for snapshot in journal_of(tmp_path).parent.glob("checkpoint_*"):
+    for snapshot in Harness(tmp_path).journal().parent.glob("checkpoint_*"):
         snapshot.unlink()
     assert pipe.run(dir=tmp_path).status == "completed"
 

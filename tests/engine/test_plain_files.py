@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 
+from harness import Harness, RunResult
 from holdfast import Pipeline
 from holdfast.errors import UsageError
-from holdfast.project.people import decide
-from holdfast.project.recover import recover
-from holdfast.project.run import RunResult, execute
-from holdfast.project.scan import scan_project
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
-from holdfast.settings import Settings
 
-from .projects import events_of, gated_pipeline
+from .projects import gated_pipeline
 
 
 class Plain:
@@ -50,8 +44,7 @@ class Plain:
 
     def run(self, **settings: Any) -> RunResult:
         self.made.clear()
-        request = Request(settings=Settings(**settings))
-        return execute(self.pipeline().compile(), open_project(self.root), request)
+        return Harness(self.root).run(self.pipeline(), **settings)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +100,7 @@ def test_json_that_is_cut_is_not_adopted(tmp_path: Path, text: str) -> None:
     """It is half-finished: kept as a backup, and its step runs."""
     (tmp_path / "meta.json").write_text(text)
     project = Plain(tmp_path, "meta.json", dict[str, Any])
-    (found,) = scan_project(project.pipeline().compile(), open_project(tmp_path)).findings
+    (found,) = Harness(tmp_path).scan(project.pipeline()).files
     assert (found.kind, found.detail) == ("half-finished", "is not whole JSON")
     assert project.run().status == "completed"
     assert (project.made, project.received) == (["meta"], {"made": True})
@@ -122,12 +115,12 @@ def test_json_that_is_cut_cannot_be_kept(tmp_path: Path) -> None:
     result = project.run(on_partial="ask")
     assert (result.status, project.made) == ("paused", [])
     with pytest.raises(UsageError, match=r"cannot be kept, for meta\.json is not whole"):
-        decide(open_project(tmp_path), result.run_id, "meta", "keep")
+        Harness(tmp_path).decide("meta", "keep", run_id=result.run_id)
     assert (project.run(on_partial="ask").status, project.made) == ("paused", [])
     (tmp_path / "meta.json").write_text('{"c": 1}')
     assert project.run(on_partial="ask").status == "completed"
     assert (project.made, project.received) == ([], {"c": 1})
-    assert [event["evidence"] for event in events_of(tmp_path, "task_adopted")] == ["exists"]
+    assert [event["evidence"] for event in Harness(tmp_path).events("task_adopted")] == ["exists"]
 
 
 def test_a_plain_file_that_its_check_refuses_is_set_aside_with_the_reason(tmp_path: Path) -> None:
@@ -140,7 +133,7 @@ def test_a_plain_file_that_its_check_refuses_is_set_aside_with_the_reason(tmp_pa
         return "done\n"
 
     assert pipe.run(dir=tmp_path).outputs["draft"] == "done\n"
-    (event,) = events_of(tmp_path, "artifact_set_aside")
+    (event,) = Harness(tmp_path).events("artifact_set_aside")
     assert (event["path"], event["reason"]) == ("draft.md", "refused by its check: has TODO")
 
 
@@ -159,11 +152,11 @@ def test_a_file_somebody_wrote_for_a_step_that_failed_counts_whoever_looks(
 
     assert pipe.run(dir=tmp_path).status == "failed"
     (tmp_path / "draft.md").write_text(f"{text}\n<!-- DRAFT_COMPLETE -->\n")
-    compiled, layout = pipe.compile(), open_project(tmp_path)
-    assert [task.action for task in recover(compiled, layout, Request(), dry_run=True).tasks] == [recovered]
-    assert execute(compiled, layout, Request(no_retry=True)).status == resumed
-    assert len(events_of(tmp_path, "task_adopted")) == (resumed == "completed")
-    assert len(events_of(tmp_path, "node_enter")) == 1
+    harness = Harness(tmp_path)
+    assert [task.action for task in harness.recover(pipe, dry_run=True).tasks] == [recovered]
+    assert harness.run(pipe, no_retry=True).status == resumed
+    assert len(Harness(tmp_path).events("task_adopted")) == (resumed == "completed")
+    assert len(Harness(tmp_path).events("node_enter")) == 1
 
 
 def test_a_plain_file_opens_no_gate_that_is_put_before_it(tmp_path: Path) -> None:
@@ -171,7 +164,7 @@ def test_a_plain_file_opens_no_gate_that_is_put_before_it(tmp_path: Path) -> Non
     (tmp_path / "b.md").write_text("text\n<!-- B_COMPLETE -->\n")
     assert gated_pipeline(gated=False).run(dir=tmp_path).status == "failed"
     assert gated_pipeline(gated=True).run(dir=tmp_path).status == "paused"
-    assert not events_of(tmp_path, "gate_approved")
+    assert not Harness(tmp_path).events("gate_approved")
 
 
 @pytest.mark.parametrize(("marker", "ending"), [("META_COMPLETE", "<!-- META_COMPLETE -->\n"), (None, "")])

@@ -15,12 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.layout import ProjectLayout
-from holdfast.pipeline.loader import load_pipeline
-from holdfast.project.run import Hooks, RunResult, execute
-from holdfast.runs.choosing import Request
-
-from .projects import PATIENCE_S, events_of, exits_of, in_thread
+from harness import PATIENCE_S, Harness, RunResult, in_thread
 
 # A paid call is written down outside the project, and synced, before anything else happens.
 HEAD = """
@@ -66,8 +61,7 @@ class Project:
     def run(self, text: str = "") -> RunResult:
         if text:
             self.write(text)
-        compiled = load_pipeline("work.py", base=self.folder)
-        result = in_thread(lambda: execute(compiled, ProjectLayout(self.folder), Request(), Hooks()))
+        result = in_thread(lambda: Harness(self.folder).run("work.py"))
         assert isinstance(result, RunResult), result
         return result
 
@@ -75,7 +69,11 @@ class Project:
         return self.witness.read_text().split() if self.witness.exists() else []
 
     def value(self, task: str) -> Any:
-        return [end["value"] for end in exits_of(self.folder, task) if end["status"] == "completed"][-1]
+        return [
+            end["value"]
+            for end in Harness(self.folder).events("node_exit", task=task)
+            if end["status"] == "completed"
+        ][-1]
 
 
 @pytest.fixture
@@ -108,7 +106,7 @@ def test_a_killed_worker_loses_only_the_call_that_was_under_way(project: Project
     answers = ["answer to first", "bytes", "third", "answer to fourth"]
     assert (result.status, project.value("work")) == ("completed", [*answers, 2])
     assert result.cost_usd == 1.75
-    (failed, _) = exits_of(project.folder, "work")
+    (failed, _) = Harness(project.folder).events("node_exit", task="work")
     assert "the worker process ended (killed by signal 9)" in failed["error"]
 
 
@@ -152,7 +150,7 @@ def test_a_killed_engine_pays_nothing_twice_that_was_recorded(project: Project, 
     assert project.run().status == "completed"
     assert project.paid() == ["first", "second", "second"]
     assert project.value("work") == ["answer to first", "second"]
-    usages = [event["cost_usd"] for event in events_of(project.folder, "usage")]
+    usages = [event["cost_usd"] for event in Harness(project.folder).events("usage")]
     assert usages == [0.25]
 
 
@@ -236,7 +234,7 @@ def test_all_that_a_step_in_a_process_says_is_on_record(
     """)
     assert result.status == "completed" and result.cost_usd == 0.5
     kinds = ["note", "decision", "section", "tag", "log"]
-    names = {event["event"] for event in events_of(project.folder)}
+    names = {event["event"] for event in Harness(project.folder).events()}
     assert not [kind for kind in kinds if kind not in names], sorted(names)
     assert (project.folder / "a.bin").read_bytes() == b"large"
     seen = json.loads((project.witness.parent / "seen").read_text())
@@ -261,7 +259,7 @@ def test_a_check_speaks_in_the_same_round_as_the_body_in_its_process(project: Pr
             return ctx.once("draft", pay, "draft")
     """)
     assert project.paid() == ["draft", "look"]
-    (note,) = events_of(project.folder, "note")
+    (note,) = Harness(project.folder).events("note")
     assert "used twice in one round" in note["text"]
 
 
@@ -292,7 +290,7 @@ def test_what_a_body_left_running_can_say_nothing_for_the_next(project: Project)
     """)
     assert project.value("first") == project.value("second")
     assert (project.witness.parent / "refused").read_text() == "ContextEndedError"
-    assert {event["step_id"] for event in events_of(project.folder, "note")} <= {"first"}
+    assert {event["step_id"] for event in Harness(project.folder).events("note")} <= {"first"}
 
 
 def test_a_process_that_a_body_forks_cannot_speak(project: Project) -> None:
@@ -329,5 +327,5 @@ def test_a_full_disk_under_a_step_in_a_process_is_no_failure_of_it(project: Proj
     """)
     with pytest.raises(AssertionError, match="No space left on device"):
         project.run()
-    assert not list(exits_of(project.folder, "work"))
+    assert not Harness(project.folder).events("node_exit", task="work")
     assert project.run().status == "completed"

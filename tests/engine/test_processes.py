@@ -14,16 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import PATIENCE_S, Harness, in_thread
 from holdfast import Context, HoldfastError, Pipeline
 from holdfast.errors import LockedError, LockLostError, StorageError
 from holdfast.executors.processes import ProcessExecutor
 from holdfast.executors.threads import ThreadExecutor
-from holdfast.layout import ProjectLayout
-from holdfast.pipeline.loader import load_pipeline
-from holdfast.project.run import Hooks, execute
-from holdfast.runs.choosing import Request
-
-from .projects import PATIENCE_S, events_of, in_thread
 
 WORK = """
 import os, sys, time
@@ -132,8 +127,8 @@ def test_a_cpu_step_runs_in_a_worker_process(tmp_path: Path) -> None:
     write(tmp_path, WORK)
     assert ended(start(tmp_path)) == 0
     assert (tmp_path / "out.bin").read_bytes() == b"\0\0\0"
-    (crunch,) = (e for e in events_of(tmp_path, "node_exit") if e["step_id"] == "crunch")
-    assert crunch["value"]["pid"] != events_of(tmp_path, "run_started")[0]["pid"]
+    (crunch,) = (e for e in Harness(tmp_path).events("node_exit") if e["step_id"] == "crunch")
+    assert crunch["value"]["pid"] != Harness(tmp_path).events("run_started")[0]["pid"]
 
 
 TALKING = """
@@ -174,8 +169,7 @@ def test_steps_that_begin_at_once_share_the_pool_that_ends_their_workers(
         make(executor, pool, reference)
 
     monkeypatch.setattr(ProcessExecutor, "__init__", make_slowly)
-    compiled = load_pipeline("several.py", base=tmp_path)
-    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks())
+    result = Harness(tmp_path).run("several.py")
     assert (result.status, len(pools)) == ("completed", 1)
 
 
@@ -185,18 +179,17 @@ def test_a_worker_that_the_system_does_not_start_is_no_failure_of_the_step(
 ) -> None:
     """The run stops as one that the machine stops: no attempt is used up, and the next run begins where it was."""
     (tmp_path / "work.py").write_text(WORK)
-    compiled = load_pipeline("work.py", base=tmp_path)
 
     def refused(*args: object, **named: object) -> None:
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match=os.strerror(code)) as caught:
         patch.setattr(subprocess, "Popen", refused)
-        execute(compiled, ProjectLayout(tmp_path), Request(), Hooks())
+        Harness(tmp_path).run("work.py")
     assert "What was recorded is safe" in caught.value.fix
-    result = execute(compiled, ProjectLayout(tmp_path), Request(), Hooks())
+    result = Harness(tmp_path).run("work.py")
     assert result.status == "completed"
-    assert {event.get("status") for event in events_of(tmp_path, "node_exit")} == {"completed"}
+    assert {event.get("status") for event in Harness(tmp_path).events("node_exit")} == {"completed"}
 
 
 def test_what_a_step_in_a_process_logs_is_kept_and_told_once(tmp_path: Path) -> None:
@@ -218,7 +211,7 @@ def test_a_step_in_a_process_has_the_working_directory_of_the_command(tmp_path: 
     write(tmp_path, TALKING)
     (tmp_path / "project").mkdir()
     start(tmp_path, "--dir", "project").communicate(timeout=PATIENCE_S)
-    (crunch, _) = events_of(tmp_path / "project", "node_exit")
+    (crunch, _) = Harness(tmp_path / "project").events("node_exit")
     assert crunch["value"] == str(tmp_path)
 
 
@@ -238,7 +231,7 @@ def test_an_error_in_a_worker_names_the_line_of_the_pipeline(tmp_path: Path) -> 
     """The line comes across the pipe with the message."""
     write(tmp_path, FAILING)
     assert ended(start(tmp_path)) == 1
-    (crunch,) = events_of(tmp_path, "node_exit")
+    (crunch,) = Harness(tmp_path).events("node_exit")
     assert crunch["error"].startswith("FileNotFoundError: ")
     assert crunch["error"].endswith(" (pipeline.py:9)")
 
@@ -371,9 +364,9 @@ def test_an_engine_that_lost_its_lock_writes_nothing_more(tmp_path: Path) -> Non
 
     @pipe.step
     def first(ctx: Context) -> None:
-        layout = ProjectLayout(tmp_path)
-        layout.engine_lock.unlink()
-        sizes.append(layout.run(ctx.run_id).journal.stat().st_size)
+        harness = Harness(tmp_path)
+        (harness.state / "engine.lock").unlink()
+        sizes.append(harness.journal(ctx.run_id).stat().st_size)
 
     @pipe.step(writes="late.md")
     def second(first: None) -> str:
@@ -381,7 +374,7 @@ def test_an_engine_that_lost_its_lock_writes_nothing_more(tmp_path: Path) -> Non
 
     with pytest.raises(LockLostError):
         pipe.run(dir=tmp_path, run_id="r")
-    assert ProjectLayout(tmp_path).run("r").journal.stat().st_size == sizes[0]
+    assert Harness(tmp_path).journal("r").stat().st_size == sizes[0]
     assert not (tmp_path / "late.md").exists()
 
 
@@ -398,10 +391,10 @@ def test_a_signal_lets_running_steps_end(tmp_path: Path, number: signal.Signals)
     (tmp_path / "go").touch()
     engine.communicate(timeout=PATIENCE_S)
     assert engine.returncode == 130
-    done = [e["step_id"] for e in events_of(tmp_path, "node_exit")]
+    done = [e["step_id"] for e in Harness(tmp_path).events("node_exit")]
     assert done == ["first", "wait"]
     assert ended(start(tmp_path)) == 0
-    done = [e["step_id"] for e in events_of(tmp_path, "node_exit")]
+    done = [e["step_id"] for e in Harness(tmp_path).events("node_exit")]
     assert done == ["first", "wait", "last"]
 
 
@@ -459,7 +452,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     assert ended(engine) == 130
     (tmp_path / "go").touch()
     assert ended(start(tmp_path)) == 0
-    starts = [e["step_id"] for e in events_of(tmp_path, "node_enter")]
+    starts = [e["step_id"] for e in Harness(tmp_path).events("node_enter")]
     assert starts == ["first", "wait", "wait", "last"]
 
 
@@ -521,7 +514,7 @@ def test_a_coroutine_that_heeds_no_cancellation_keeps_no_process_from_its_end(tm
     write(tmp_path, UNMOVED)
     engine = start(tmp_path)
     until(tmp_path / "started")
-    while not events_of(tmp_path, "run_stopped"):
+    while not Harness(tmp_path).events("run_stopped"):
         engine.send_signal(signal.SIGINT)
         threading.Event().wait(0.05)
     try:
@@ -585,12 +578,12 @@ def test_a_program_that_ctrl_c_ends_is_no_failure_of_its_step(tmp_path: Path) ->
     told, _ = engine.communicate(timeout=PATIENCE_S)
     assert engine.returncode == 130
     assert b"write[ch01]  was cut off, and will run again: CalledProcessError" in told
-    assert not events_of(tmp_path, "node_exit")
-    assert sorted(e["step_id"] for e in events_of(tmp_path, "cut_off")) == ["write[ch01]", "write[ch02]"]
+    assert not Harness(tmp_path).events("node_exit")
+    assert sorted(e["step_id"] for e in Harness(tmp_path).events("cut_off")) == ["write[ch01]", "write[ch02]"]
     (tmp_path / "go").touch()
     assert ended(start(tmp_path)) == 0
     assert (tmp_path / "ch02.md").read_text().startswith("text\n")
-    assert {e["status"] for e in events_of(tmp_path, "node_exit")} == {"completed"}
+    assert {e["status"] for e in Harness(tmp_path).events("node_exit")} == {"completed"}
 
 
 def test_ctrl_c_lets_steps_in_worker_processes_end(tmp_path: Path) -> None:
@@ -602,7 +595,7 @@ def test_ctrl_c_lets_steps_in_worker_processes_end(tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     engine.communicate(timeout=PATIENCE_S)
     assert engine.returncode == 130
-    assert [e["status"] for e in events_of(tmp_path, "node_exit")] == ["completed", "completed"]
+    assert [e["status"] for e in Harness(tmp_path).events("node_exit")] == ["completed", "completed"]
 
 
 def test_a_coroutine_that_fails_at_a_stop_is_cut_off(tmp_path: Path) -> None:
@@ -614,7 +607,7 @@ def test_a_coroutine_that_fails_at_a_stop_is_cut_off(tmp_path: Path) -> None:
     write(tmp_path, text.replace(old, body + "    return text.decode()"))
     engine = stop_all(tmp_path, signal.SIGINT)
     engine.communicate(timeout=PATIENCE_S)
-    assert sorted(e["step_id"] for e in events_of(tmp_path, "cut_off")) == ["write[ch01]", "write[ch02]"]
+    assert sorted(e["step_id"] for e in Harness(tmp_path).events("cut_off")) == ["write[ch01]", "write[ch02]"]
     (tmp_path / "go").touch()
     assert ended(start(tmp_path)) == 0
-    assert {e["status"] for e in events_of(tmp_path, "node_exit")} == {"completed"}
+    assert {e["status"] for e in Harness(tmp_path).events("node_exit")} == {"completed"}

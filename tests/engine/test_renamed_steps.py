@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import Pipeline
-from holdfast.project.plan import make_plan
-from holdfast.project.recover import recover
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
 
 Name = tuple[str, str | Sequence[str]]
 
@@ -50,8 +47,8 @@ def test_a_name_on_record_need_not_be_said_again(tmp_path: Path, names: list[Nam
     make(ran, *names[0]).run(dir=tmp_path)
     for name, was in names[1:]:
         pipe = make(ran, name, was)
-        planned = make_plan(pipe.compile(), open_project(tmp_path)).tasks
-        foreseen = recover(pipe.compile(), open_project(tmp_path), Request(), dry_run=True).tasks
+        planned = Harness(tmp_path).plan(pipe).tasks
+        foreseen = Harness(tmp_path).recover(pipe, dry_run=True).tasks
         assert "redo" not in {task.action for task in (*planned, *foreseen)}
         assert pipe.run(dir=tmp_path).status == "completed"
     assert ran == [names[0][0], "use"]

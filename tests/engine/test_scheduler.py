@@ -8,9 +8,9 @@ from holdfast import Pipeline
 from holdfast.engine.limits import Limit
 from holdfast.engine.retry import may_retry, retry_delay_s
 from holdfast.engine.scheduler import Scheduler
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node
 from holdfast.pipeline.spec import LimitSpec
+from holdfast.pipeline.unfolding import build_graph
 
 
 class Fixed:

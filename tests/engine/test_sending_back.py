@@ -9,18 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import PATIENCE_S, Harness, RunResult, in_thread
 from holdfast import Context, Pipeline, Rewind
 from holdfast.artifacts.keeping import Artifacts
 from holdfast.errors import StorageError
-from holdfast.project.people import reject
-from holdfast.project.plan import make_plan
-from holdfast.project.run import RunResult, execute
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
-from holdfast.settings import load_settings
 from holdfast.stores import disk
-
-from .projects import PATIENCE_S, events_of, exits_of, in_thread, say
 
 
 def test_a_disk_that_cannot_read_what_was_sent_back_stops_the_run(tmp_path: Path) -> None:
@@ -50,7 +43,7 @@ def test_a_disk_that_cannot_read_what_was_sent_back_stops_the_run(tmp_path: Path
         pipe.run(dir=tmp_path)
     assert pipe.run(dir=tmp_path).outputs["review"] == "not first\n"
     assert seen == [1, 1]
-    assert {event.get("status") for event in exits_of(tmp_path, "draft")} == {"completed"}
+    assert {event.get("status") for event in Harness(tmp_path).events("node_exit", task="draft")} == {"completed"}
 
 
 def test_three_reviewers_object_together(tmp_path: Path) -> None:
@@ -101,7 +94,7 @@ def test_objections_from_far_behind_arrive_together(tmp_path: Path) -> None:
     def slow(draft: int) -> None:
         slow_began.set()
         if draft == 0:
-            while not events_of(tmp_path, "rewind_requested"):
+            while not Harness(tmp_path).events("rewind_requested"):
                 pause.wait(0.01)
             raise Rewind("outline", feedback="slow objects")
 
@@ -129,7 +122,7 @@ def test_what_is_lost_is_made_again_with_the_same_words(tmp_path: Path) -> None:
         (tmp_path / "draft.md").unlink()
         assert pipe.run(dir=tmp_path).status == "completed"
     assert seen == [(), ("too short",), ("too short",), ("too short",)]
-    assert len(list(exits_of(tmp_path, "review"))) == 1
+    assert len(Harness(tmp_path).events("node_exit", task="review")) == 1
 
 
 def test_other_work_does_not_get_old_feedback(tmp_path: Path) -> None:
@@ -175,7 +168,7 @@ def test_whoever_sends_back_has_all_its_attempts_in_the_new_round(tmp_path: Path
 
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.outputs.get("review")) == ("completed", "fine")
-    tried = [event for event in events_of(tmp_path, "node_enter") if event["step_id"] == "review"]
+    tried = Harness(tmp_path).events("node_enter", task="review")
     assert [(event.get("round", 0), event.get("attempt", 1)) for event in tried] == [
         (0, 1),
         (0, 2),
@@ -200,7 +193,7 @@ def test_used_up_rounds_wait_for_a_person(tmp_path: Path) -> None:
     result = pipe.run(dir=tmp_path)
     assert (result.status, result.exit_code, result.needs_review) == ("paused", 3, ["review"])
     assert len(drafts) == 3
-    assert list(exits_of(tmp_path, "review"))[-1]["kind"] == "rounds"
+    assert Harness(tmp_path).events("node_exit", task="review")[-1]["kind"] == "rounds"
     assert pipe.run(dir=tmp_path).exit_code == 3
     assert len(drafts) == 3
 
@@ -223,13 +216,13 @@ def test_a_review_that_was_under_way_is_kept_too(tmp_path: Path) -> None:
     @pipe.step(writes="slow.md")
     def slow(draft: str) -> str:
         runs.append("slow")
-        while not events_of(tmp_path, "rewind_requested"):
+        while not Harness(tmp_path).events("rewind_requested"):
             pass
         return "accepted\n"
 
     assert in_thread(lambda: pipe.run(dir=tmp_path)).status == "completed"
     assert sorted(runs) == ["slow", "strict", "strict"]
-    assert [event["step_id"] for event in events_of(tmp_path, "task_kept")] == ["slow"]
+    assert [event["step_id"] for event in Harness(tmp_path).events("task_kept")] == ["slow"]
 
 
 def test_a_kept_review_is_sealed_anew_against_the_new_input(tmp_path: Path) -> None:
@@ -254,7 +247,7 @@ def test_a_kept_review_is_sealed_anew_against_the_new_input(tmp_path: Path) -> N
 
     result = pipe.run(dir=tmp_path)
     assert (result.status, runs) == ("completed", ["kind", "strict", "strict"])
-    kept = events_of(tmp_path, "task_kept")
+    kept = Harness(tmp_path).events("task_kept")
     assert [event["step_id"] for event in kept] == ["kind"]
     assert f"in={kept[0]['in']}" in (tmp_path / "kind.md").read_text().splitlines()[-1]
     pipe.run(dir=tmp_path)
@@ -291,8 +284,8 @@ def test_a_gatherer_keeps_the_reviews_of_all_items(tmp_path: Path, keep: str) ->
     runs: list[str] = []
     assert reviewed_book(runs, [keep]).run(dir=tmp_path).status == "completed"
     assert sorted(runs) == ["draft a", "draft a", "draft b", "review a", "review b"]
-    assert [event["keep"] for event in events_of(tmp_path, "rewind_requested")] == [["review[a]"]]
-    assert [event["step_id"] for event in events_of(tmp_path, "task_kept")] == ["review[a]"]
+    assert [event["keep"] for event in Harness(tmp_path).events("rewind_requested")] == [["review[a]"]]
+    assert [event["step_id"] for event in Harness(tmp_path).events("task_kept")] == ["review[a]"]
 
 
 def test_a_keep_for_one_rewind_holds_for_no_later_one(tmp_path: Path) -> None:
@@ -301,7 +294,7 @@ def test_a_keep_for_one_rewind_holds_for_no_later_one(tmp_path: Path) -> None:
     pipe = reviewed_book(runs, ["review"])
     pipe.run(dir=tmp_path)
     runs.clear()
-    say(tmp_path, event="rewind_requested", step_id="editor", targets={"draft[b]": "longer"})
+    Harness(tmp_path).append(event="rewind_requested", step_id="editor", targets={"draft[b]": "longer"})
     assert pipe.run(dir=tmp_path).status == "completed"
     assert runs == ["draft b", "review b"]
 
@@ -309,7 +302,7 @@ def test_a_keep_for_one_rewind_holds_for_no_later_one(tmp_path: Path) -> None:
 def test_keeping_a_task_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
     """`keep` with the id of no task needs review, in one line that names it."""
     result = reviewed_book([], ["review[z]"]).run(dir=tmp_path)
-    (exited,) = exits_of(tmp_path, "editor")
+    (exited,) = Harness(tmp_path).events("node_exit", task="editor")
     assert (result.status, exited["status"]) == ("failed", "needs_review")
     assert exited["error"] == "Rewind keeps 'review[z]', and there is no such task"
 
@@ -349,7 +342,7 @@ def test_a_rewind_to_what_is_not_upstream_is_a_mistake(tmp_path: Path) -> None:
 
     result = pipe.run(dir=tmp_path)
     assert result.needs_review == ["first"]
-    assert "not upstream" in next(exits_of(tmp_path, "first"))["error"]
+    assert "not upstream" in Harness(tmp_path).events("node_exit", task="first")[0]["error"]
 
 
 @pytest.mark.parametrize(
@@ -370,7 +363,7 @@ def test_a_rewind_to_a_task_that_is_not_there_says_so(tmp_path: Path, to: str, t
         raise Rewind(to)
 
     assert pipe.run(dir=tmp_path).needs_review == ["review"]
-    assert told in next(exits_of(tmp_path, "review"))["error"]
+    assert told in Harness(tmp_path).events("node_exit", task="review")[0]["error"]
 
 
 @pytest.mark.parametrize(("feedback", "told"), (("too short", ": too short"), ("", "")))
@@ -387,7 +380,10 @@ def test_one_round_is_told_as_once(tmp_path: Path, feedback: str, told: str) -> 
         raise Rewind("draft", feedback, rounds=1)
 
     pipe.run(dir=tmp_path)
-    assert next(exits_of(tmp_path, "review"))["error"] == f"sent draft back once and still objects{told}"
+    assert (
+        Harness(tmp_path).events("node_exit", task="review")[0]["error"]
+        == f"sent draft back once and still objects{told}"
+    )
 
 
 def test_files_of_two_rounds_are_no_set(tmp_path: Path) -> None:
@@ -447,10 +443,10 @@ def test_a_kept_review_whose_file_was_lost_is_put_back_and_kept(tmp_path: Path) 
     (tmp_path / "kind.md").unlink()
     fails[0] = False
     assert pipe.run(dir=tmp_path).status == "completed"
-    assert len(events_of(tmp_path, "artifact_healed")) == 1
-    assert len(events_of(tmp_path, "task_kept")) == 1
+    assert len(Harness(tmp_path).events("artifact_healed")) == 1
+    assert len(Harness(tmp_path).events("task_kept")) == 1
     assert pipe.run(dir=tmp_path).status == "completed"
-    assert len(events_of(tmp_path, "task_kept")) == 1
+    assert len(Harness(tmp_path).events("task_kept")) == 1
 
 
 @pytest.mark.parametrize("change", ["", "version", "parameter"])
@@ -486,7 +482,7 @@ def test_what_is_kept_is_kept_only_against_what_was_sent_back(tmp_path: Path, ch
     version, tone = (2 if change == "version" else 1), ("loud" if change == "parameter" else "calm")
     (facts,) = [
         task
-        for task in make_plan(book(version).compile(), open_project(tmp_path), run_id, {"tone": tone}).tasks
+        for task in Harness(tmp_path).plan(book(version), resume=run_id, params={"tone": tone}).tasks
         if task.id == "facts"
     ]
     assert facts.action == ("redo" if change else "trust")
@@ -507,9 +503,7 @@ class Reviewed:
 
     def run(self, *, no_retry: bool = False, concurrency: int = 1) -> RunResult:
         self.seen.clear()
-        settings = load_settings(self.root, {"concurrency": concurrency})
-        request = Request(no_retry=no_retry, settings=settings)
-        return execute(self.pipeline().compile(), open_project(self.root), request)
+        return Harness(self.root).run(self.pipeline(), no_retry=no_retry, concurrency=concurrency)
 
     def pipeline(self) -> Pipeline:
         pipe, has_failed = Pipeline("p"), threading.Event()
@@ -577,7 +571,7 @@ def test_who_failed_in_an_earlier_process_is_tried_on_new_work_with_no_retry(
     assert project.seen == ["draft 0, attempt 1"]
     project.run(no_retry=True)
     assert not project.seen
-    reject(open_project(tmp_path), run_id, "draft", "draft", "no")
+    Harness(tmp_path).reject("draft", "draft", "no", run_id=run_id)
     assert project.run(no_retry=True).status == "completed"
     assert project.seen == ["draft 1, attempt 1"]
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.engine.projects import events_of
-
+from harness import Harness, RunResult
 from holdfast import Pipeline
-from holdfast.project.run import RunResult, execute
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
 
 
 def run(root: Path, *, fails: bool = False) -> RunResult:
@@ -36,7 +32,7 @@ def run(root: Path, *, fails: bool = False) -> RunResult:
             raise RuntimeError("no paper")
         return "".join(review.values())
 
-    return execute(pipe.compile(), open_project(root), Request())
+    return Harness(root).run(pipe)
 
 
 def test_only_finished_tasks_that_depend_on_it_are_told_as_behind(tmp_path: Path) -> None:
@@ -46,7 +42,7 @@ def test_only_finished_tasks_that_depend_on_it_are_told_as_behind(tmp_path: Path
     shutil.rmtree(tmp_path / ".holdfast" / "objects")
     result = run(tmp_path)
     assert result.status == "completed"
-    (told,) = [event for event in events_of(tmp_path) if event["event"] == "recovered"]
+    (told,) = Harness(tmp_path).events("recovered")
     assert (told["again"], told["behind"]) == (["draft[one]"], 1)  # review[one]
 
 
@@ -63,5 +59,5 @@ def test_what_only_comes_after_a_question_waits_for_the_answer_too(tmp_path: Pat
     for path in (tmp_path / "first.md", tmp_path / "one.md"):
         path.write_text(path.read_text().replace("text", "words").replace("one\n", "1\n", 1))
     assert pipe.run(dir=tmp_path).needs_review == ["first", "piece[one]"]
-    (told,) = [event for event in events_of(tmp_path) if event["event"] == "recovered"]
+    (told,) = Harness(tmp_path).events("recovered")
     assert (told["counts"], told["waiting"]) == ({"ask": 2, "trust": 2}, 2)  # then, made; piece[two] need not wait

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import Pipeline
-from holdfast.layout import ProjectLayout
 
 
 def logging_pipeline() -> Pipeline:
@@ -31,7 +31,7 @@ def test_what_a_step_logs_is_in_the_file_of_its_task(tmp_path: Path) -> None:
     """Each run of the step adds to it."""
     for _ in range(2):
         logging_pipeline().run(dir=tmp_path, run_id="r")
-    text = (ProjectLayout(tmp_path).run("r").logs / "talk.log").read_text()
+    text = ((Harness(tmp_path).folder("r") / "logs") / "talk.log").read_text()
     assert text.count("WARNING mine said by the step\n") == 2
 
 
@@ -44,7 +44,7 @@ def test_a_log_does_nothing_to_the_terminal_that_shows_it(tmp_path: Path) -> Non
         logging.getLogger("mine").warning("one \x1b[31mred\x1b]0;title\x07 word\nand a line")
 
     pipe.run(dir=tmp_path, run_id="r")
-    text = (ProjectLayout(tmp_path).run("r").logs / "talk.log").read_text()
+    text = ((Harness(tmp_path).folder("r") / "logs") / "talk.log").read_text()
     assert "\x1b" not in text and "\x07" not in text
     assert "one red word\nand a line\n" in text
 
@@ -59,7 +59,7 @@ def test_what_stands_where_a_log_belongs_fails_no_step(tmp_path: Path, put: Call
     pipe, theirs = logging_pipeline(), tmp_path / "theirs.txt"
     theirs.write_text("theirs")
     pipe.run(dir=tmp_path, run_id="r")
-    log = ProjectLayout(tmp_path).run("r").logs / "talk.log"
+    log = (Harness(tmp_path).folder("r") / "logs") / "talk.log"
     log.unlink()
     put(log)
     kind = log.lstat().st_mode

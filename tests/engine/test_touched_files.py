@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.verify import verify
-
-from .projects import events_of
 
 
 def made_then(ran: list[str], then: Callable[[Path], object], path: Path, *, copy: bool = True) -> Pipeline:
@@ -55,8 +52,8 @@ def test_a_file_that_is_lost_during_its_run_is_back_at_the_end(
     ran: list[str] = []
     result = made_then(ran, touch, tmp_path / "a.md", copy=copy).run(dir=tmp_path)
     assert (result.status, ran) == ("completed", ["a", "b", "meddle", *([] if copy else ["a"])])
-    assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
-    assert len(events_of(tmp_path, "artifact_healed")) == copy
+    assert Harness(tmp_path).verify(result.run_id).findings == []
+    assert len(Harness(tmp_path).events("artifact_healed")) == copy
 
 
 def test_a_file_that_is_edited_during_its_run_is_asked_about_at_the_end(tmp_path: Path) -> None:
@@ -72,7 +69,7 @@ def test_a_file_that_was_only_written_once_more_is_left_as_it_is(tmp_path: Path)
     ran: list[str] = []
     result = made_then(ran, lambda path: path.write_bytes(path.read_bytes()), tmp_path / "a.md").run(dir=tmp_path)
     assert (result.status, ran) == ("completed", ["a", "b", "meddle"])
-    assert not [event for event in events_of(tmp_path) if event["event"].startswith("artifact")]
+    assert not [event for event in Harness(tmp_path).events() if event["event"].startswith("artifact")]
 
 
 def test_files_that_steps_spoil_for_each_other_end_no_run_as_completed(tmp_path: Path) -> None:
@@ -93,7 +90,7 @@ def test_files_that_steps_spoil_for_each_other_end_no_run_as_completed(tmp_path:
 
     result = pipe.run(dir=tmp_path)
     assert (result.status, ran) == ("failed", ["a", "b", "a", "b"])
-    (stopped,) = events_of(tmp_path, "run_stopped")
+    (stopped,) = Harness(tmp_path).events("run_stopped")
     assert stopped["reason"].startswith("a.md was spoiled again")
 
 
@@ -138,7 +135,7 @@ def test_a_large_file_that_is_spoiled_before_or_while_it_is_read_spoils_nothing(
     result = read_by_another(ran, spoil, copy=copy).run(dir=tmp_path)
     assert (result.status, result.outputs["size"]) == ("completed", "1000\n")
     assert (ran.count("film"), ran.count("size")) == (1 if copy else 2, 2 if moment == "size" else 1)
-    assert verify(ProjectLayout(tmp_path), result.run_id).findings == []
+    assert Harness(tmp_path).verify(result.run_id).findings == []
 
 
 def test_what_somebody_adds_behind_the_seal_of_a_large_file_is_not_read(tmp_path: Path) -> None:
@@ -185,8 +182,8 @@ def test_what_was_made_while_a_large_file_was_spoiled_is_kept_for_whoever_wants_
 
     result = pipe.run(dir=tmp_path)
     assert (result.status, others.read_text()) == ("failed", "others")
-    run_dir = ProjectLayout(tmp_path).run(result.run_id).dir
-    told = [event["to"] for event in events_of(tmp_path, "artifact_set_aside") if event["path"] == "size.txt"]
+    run_dir = Harness(tmp_path).folder(result.run_id)
+    told = [event["to"] for event in Harness(tmp_path).events("artifact_set_aside") if event["path"] == "size.txt"]
     assert [(run_dir / to).read_text() for to in told] == ([] if gives == "path of another" else ["paid"])
 
 
@@ -237,9 +234,9 @@ def test_a_large_file_that_is_spoiled_before_a_check_takes_it_fails_the_attempt_
     ran: list[str] = []
     pipe = spoils_what_is_checked(tmp_path, ran)
     assert pipe.run(dir=tmp_path).status == "failed"
-    assert "film.bin is no longer what was accepted" in events_of(tmp_path, "node_exit")[-1]["error"]
+    assert "film.bin is no longer what was accepted" in Harness(tmp_path).events("node_exit")[-1]["error"]
     assert (pipe.run(dir=tmp_path).status, len(ran)) == ("completed", 2)
-    assert not events_of(tmp_path, "checklist_refused")
+    assert not Harness(tmp_path).events("checklist_refused")
 
 
 def test_a_large_file_that_is_spoiled_while_a_checklist_is_asked_is_an_objection(tmp_path: Path) -> None:
@@ -264,6 +261,6 @@ def test_a_large_file_that_is_spoiled_while_a_checklist_is_asked_is_an_objection
         return 1
 
     assert pipe.run(dir=tmp_path).status == "paused"
-    (refused,) = events_of(tmp_path, "checklist_refused")
+    (refused,) = Harness(tmp_path).events("checklist_refused")
     assert refused["reasons"] == ["film.bin is no longer what was accepted"]
     assert (pipe.run(dir=tmp_path).status, len(asked)) == ("completed", 2)

@@ -10,16 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.people import decide
-from holdfast.project.recover import recover
-from holdfast.project.verify import verify
-from holdfast.runs.choosing import Request
 from holdfast.stores import disk
 from sampling import every
-
-from .projects import events_of, journal_of
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 
@@ -133,7 +127,7 @@ class Traded:
         expected = {*self.after.values()} | {f"{path}.seal" for path in self.after.values() if ".md" not in path}
         views = {".holdfast", "checkpoint.md", "RESUME.md"}
         assert set(os.listdir(project)) - views == expected
-        assert verify(ProjectLayout(project), journal_of(project).parent.name).findings == []
+        assert Harness(project).verify(Harness(project).journal().parent.name).findings == []
 
     def again_in(self, root: Path) -> Traded:
         shutil.rmtree(root, ignore_errors=True)
@@ -149,10 +143,10 @@ def test_each_file_arrives_where_its_step_names_it(tmp_path: Path, trade: str, c
     """With a copy and without; and the next run finds nothing to do."""
     project = Traded(tmp_path / "a", trade, copy=copy)
     project.arrives()
-    told = len(events_of(project.root / "project", "artifact_moved"))
+    told = len(Harness(project.root / "project").events("artifact_moved"))
     project.arrives()
-    assert len(events_of(project.root / "project", "artifact_moved")) == told
-    assert events_of(project.root / "project", "artifact_healed") == []
+    assert len(Harness(project.root / "project").events("artifact_moved")) == told
+    assert Harness(project.root / "project").events("artifact_healed") == []
 
 
 @pytest.mark.parametrize("trade", KILLED)
@@ -174,7 +168,7 @@ def test_a_name_in_other_letters_is_left_before_it_is_taken(tmp_path: Path) -> N
     """To a disk that does not tell the two apart they are one file: the old name would be deleted with the new."""
     project = Traded(tmp_path / "a", "other letters", copy=False)
     project.arrives()
-    moves = [(event["path"], event["to"]) for event in events_of(project.root / "project", "artifact_moved")]
+    moves = [(event["path"], event["to"]) for event in Harness(project.root / "project").events("artifact_moved")]
     assert len(moves) == 6
     for (old, parked), (again, new) in zip(moves[::2], moves[1::2], strict=True):
         assert (parked, again, new.casefold()) == (again, parked, old) and parked.startswith(".moving-")
@@ -190,9 +184,9 @@ def test_an_edited_file_that_gives_way_is_asked_about_where_it_belongs(tmp_path:
     root = project.root / "project"
     (root / "y.md").write_text(f"a person's words\n{(root / 'y.md').read_text()}")
     assert project.run(project.after).status == "paused"
-    (question,) = events_of(root, "question_asked")
+    (question,) = Harness(root).events("question_asked")
     assert question["detail"] == "x.md was changed after it was accepted"
-    decide(ProjectLayout(root), journal_of(root).parent.name, "b", "keep")
+    Harness(root).decide("b", "keep", run_id=Harness(root).journal().parent.name)
     assert project.run(project.after).status == "completed"
     assert first_lines(root) == ["a person's words", "what a wrote"]
     assert list(root.glob("*.bak.*")) == []
@@ -217,8 +211,8 @@ def test_a_dry_run_puts_a_large_file_back_once(tmp_path: Path) -> None:
     before = {"a": "x.md", "b": "y.md", "large": "z.bin"}
     make(before, tmp_path / "bill", copy=True).run(dir=tmp_path)
     (tmp_path / "z.bin").write_bytes(b"damaged")
-    compiled = make(before | {"a": "y.md", "b": "x.md"}, tmp_path / "bill", copy=True).compile()
-    foreseen = recover(compiled, ProjectLayout(tmp_path), Request(), dry_run=True)
+    pipe = make(before | {"a": "y.md", "b": "x.md"}, tmp_path / "bill", copy=True)
+    foreseen = Harness(tmp_path).recover(pipe, dry_run=True)
     written = [action.do for action in foreseen.actions if action.path == "z.bin"]
     assert written == ["set aside", "put back"]
 
@@ -270,7 +264,7 @@ def test_a_lost_file_never_costs_the_one_that_stands_where_it_belongs_now(
     assert (result.status, ran) == ("completed", [] if copy else [lost])
     for name, path in project.after.items():
         assert (root / path).read_text().startswith(f"what {name} wrote")
-    assert verify(ProjectLayout(root), result.run_id).findings == []
+    assert Harness(root).verify(result.run_id).findings == []
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -302,7 +296,7 @@ def test_a_damaged_file_of_a_step_whose_files_trade_places_is_not_forgotten(
     assert (result.status, ran) == ("completed", [] if copy else ["both"])
     for name, path in project.after.items():
         assert (root / path).read_text().startswith(f"what {name} wrote")
-    assert verify(ProjectLayout(root), result.run_id).findings == []
+    assert Harness(root).verify(result.run_id).findings == []
 
 
 def test_files_of_one_step_that_somebody_has_swapped_are_put_back(tmp_path: Path) -> None:

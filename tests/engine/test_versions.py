@@ -11,19 +11,11 @@ from typing import Any
 
 import pytest
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline
 from holdfast.errors import DefinitionError, UsageError
-from holdfast.project.people import decide
-from holdfast.project.plan import make_plan
-from holdfast.project.run import RunResult, execute
-from holdfast.project.scan import scan_project
-from holdfast.project.verify import verify
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import open_project
 from holdfast.stores import disk
 from sampling import every
-
-from .projects import events_of, journal_of
 
 
 def add_urls(value: dict[str, Any]) -> dict[str, Any]:
@@ -77,12 +69,12 @@ class Planned:
         **wishes: Any,
     ) -> RunResult:
         self.made.clear()
-        compiled = self.pipeline(version, migrate, with_two).compile()
-        return execute(compiled, open_project(self.root), Request(**wishes))
+        pipe = self.pipeline(version, migrate, with_two)
+        return Harness(self.root).run(pipe, **wishes)
 
     def forget(self, event: str) -> None:
         """Take the journal back to before this event, as a kill leaves it."""
-        journal = journal_of(self.root)
+        journal = Harness(self.root).journal()
         lines = journal.read_bytes().splitlines(keepends=True)
         cut = next(n for n, line in enumerate(lines) if f'"event":"{event}"'.encode() in line)
         journal.write_bytes(b"".join(lines[:cut]))
@@ -105,7 +97,7 @@ def migrated(project: Planned, result: RunResult, made: list[str]) -> None:
     assert (result.status, project.made) == ("completed", made)
     assert project.received["urls"] == [] and project.received["version"] == 1
     assert result.outputs["plan"] == project.received
-    assert not verify(open_project(project.root), result.run_id).findings
+    assert not Harness(project.root).verify(result.run_id).findings
     assert project.run(2, add_urls, with_two=True).status == "completed"
     assert not project.made
 
@@ -137,7 +129,7 @@ def test_with_the_record_lost_an_old_file_is_adopted_and_migrated(tmp_path: Path
     project.run()
     shutil.rmtree(tmp_path / ".holdfast")
     migrated(project, project.run(2, add_urls, with_two=True), ["two"])
-    assert not events_of(tmp_path, "question_asked")
+    assert not Harness(tmp_path).events("question_asked")
 
 
 def test_a_migrated_file_is_known_to_its_consumers_also_when_the_record_is_lost(tmp_path: Path) -> None:
@@ -148,7 +140,7 @@ def test_a_migrated_file_is_known_to_its_consumers_also_when_the_record_is_lost(
     (tmp_path / "plan.json").unlink()
     project.run(2, add_urls)
     shutil.rmtree(tmp_path / ".holdfast")
-    found = scan_project(project.pipeline(2, add_urls, False).compile(), open_project(tmp_path)).findings
+    found = Harness(tmp_path).scan(project.pipeline(2, add_urls, False)).files
     assert {finding.kind for finding in found} == {"sealed"}
     result = project.run(2, add_urls)
     assert (result.status, project.made) == ("completed", [])
@@ -198,7 +190,7 @@ def test_an_older_pipeline_leaves_newer_work_untouched(tmp_path: Path, is_lost: 
     with pytest.raises(UsageError, match="plan was made by version 3 of its step"):
         project.run(2)
     with pytest.raises(UsageError, match="version 3"):
-        make_plan(project.pipeline(2, None, False).compile(), open_project(tmp_path))
+        Harness(tmp_path).plan(project.pipeline(2, None, False))
     assert (not project.made, (tmp_path / "plan.json").read_bytes()) == (True, before)
     project.run(2, redo=("plan",))
     assert project.made[0] == "plan"
@@ -333,7 +325,7 @@ def test_an_edit_that_is_kept_is_migrated_before_anybody_takes_it(
     run = pipeline(1).run(dir=tmp_path)
     before = (tmp_path / "one.md").read_text()
     (tmp_path / "plan.md").write_text(f"edited\n{(tmp_path / 'plan.md').read_text()}")
-    decide(open_project(tmp_path), run.run_id, "plan", "keep")
+    Harness(tmp_path).decide("plan", "keep", run_id=run.run_id)
     if is_killed:
         shutil.copytree(tmp_path / ".holdfast", tmp_path / "kept")
         pipeline(2).run(dir=tmp_path)
@@ -344,7 +336,7 @@ def test_an_edit_that_is_kept_is_migrated_before_anybody_takes_it(
     result = pipeline(2).run(dir=tmp_path)
     assert (result.status, received) == ("completed", ["text\n", "EDITED\nTEXT\n"])
     assert (tmp_path / "one.md").read_text().startswith("EDITED\n")
-    assert not verify(open_project(tmp_path), run.run_id).findings
+    assert not Harness(tmp_path).verify(run.run_id).findings
     assert pipeline(2).run(dir=tmp_path).status == "completed"
     assert len(received) == 2
 

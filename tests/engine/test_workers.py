@@ -5,21 +5,15 @@ from __future__ import annotations
 import errno
 import itertools
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from harness import Harness, RunResult, in_thread
 from holdfast import Context, EventLog, Pipeline
-from holdfast.engine.commit import Recorded
 from holdfast.errors import StorageError
 from holdfast.events import NodeExited
 from holdfast.executors.threads import ThreadExecutor
-from holdfast.layout import ProjectLayout
-from holdfast.project.run import Hooks, RunResult, execute
-from holdfast.runs.choosing import Request
-
-from .projects import in_thread
 
 
 def test_a_body_that_commits_does_not_hold_other_tasks_up(tmp_path: Path) -> None:
@@ -35,8 +29,8 @@ def test_a_body_that_commits_does_not_hold_other_tasks_up(tmp_path: Path) -> Non
 
     @pipe.step(after=["first"])
     def long(ctx: Context) -> bool:
-        layout = ProjectLayout(tmp_path)
-        with EventLog(layout.run(ctx.run_id).journal, lock_path=layout.append_lock) as log:
+        harness = Harness(tmp_path)
+        with EventLog(harness.journal(ctx.run_id), lock_path=(harness.state / "append.lock")) as log:
             log.append({"event": "gate_approved", "step_id": "ok"})
         ctx.once("paid", lambda: 1)  # this thread commits, and so hears of the approval
         return went_on.wait(20)
@@ -116,11 +110,11 @@ def test_an_observer_that_fails_stops_the_run(tmp_path: Path) -> None:
     """Whichever thread delivers: one that only looked for mail would end with the error, and nobody would know."""
     pipe = several(is_async=True)
 
-    def observe(recorded: Sequence[Recorded]) -> None:
-        if any(isinstance(one.event, NodeExited) for one in recorded):
+    def observe(recorded: object) -> None:
+        if isinstance(getattr(recorded, "event", None), NodeExited):
             raise OSError(errno.EMFILE, "Too many open files")
 
     def run() -> RunResult:
-        return execute(pipe.compile(), ProjectLayout(tmp_path), Request(), Hooks(on_events=observe))
+        return Harness(tmp_path).run(pipe, on_event=observe)
 
     assert isinstance(in_thread(run), StorageError)

@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Pipeline
-from holdfast.project.verify import verify
-from holdfast.runs.listing import open_project
-
-from .projects import events_of, journal_of
 
 VALUE = {"text": "# Roots\n", "notes": ["a", "b"]}
 
@@ -52,7 +49,7 @@ def test_a_value_is_written_to_the_file_that_is_named_for_it(
     result = make(ran, writes, value).run(dir=tmp_path)
     assert {name: (tmp_path / name).read_text() for name in files} == files
     assert (result.status, result.outputs["plan"], ran) == ("completed", value, ["plan", "use"])
-    assert verify(open_project(tmp_path), result.run_id).findings == []
+    assert Harness(tmp_path).verify(result.run_id).findings == []
     for name in files:
         (tmp_path / name).unlink()
     make(ran, writes, value).run(dir=tmp_path)
@@ -87,13 +84,13 @@ def test_a_kill_before_the_record_is_made_good(tmp_path: Path) -> None:
     """The file is there, its record is not: it is written again, and nothing is set aside."""
     ran: list[str] = []
     make(ran).run(dir=tmp_path)
-    before = journal_of(tmp_path).read_bytes()
+    before = Harness(tmp_path).journal().read_bytes()
     make(ran, "plan.json").run(dir=tmp_path)
-    journal_of(tmp_path).write_bytes(before)
-    for snapshot in journal_of(tmp_path).parent.glob("checkpoint_*"):
+    Harness(tmp_path).journal().write_bytes(before)
+    for snapshot in Harness(tmp_path).journal().parent.glob("checkpoint_*"):
         snapshot.unlink()
     assert make(ran, "plan.json").run(dir=tmp_path).status == "completed"
-    assert (len(events_of(tmp_path, "value_migrated")), ran) == (1, ["plan", "use"])
+    assert (len(Harness(tmp_path).events("value_migrated")), ran) == (1, ["plan", "use"])
     assert list(tmp_path.glob("plan.json.bak.*")) == []
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from holdfast import Context
 from holdfast import events as ev
-from holdfast.context import Context
 from holdfast.engine.host import StepHost
 from holdfast.errors import StorageError
 from holdfast.executors.loop import LoopExecutor

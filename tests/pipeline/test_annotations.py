@@ -1,12 +1,14 @@
-"""What annotations admit, and when two of them exclude each other."""
+"""What annotations admit, and when a step's own cannot be what its options ask for."""
 
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NewType, Optional, TypedDict, TypeVar
 
 import pytest
+from declaring import told
 
-from holdfast.pipeline.annotations import EVERYTHING, conflict, hints_of, is_context, kinds, returned
+from holdfast.pipeline.annotations import EVERYTHING, hints_of, is_context, kinds, returned
+from holdfast.pipeline.definition import Pipeline
 
 Chapter = NewType("Chapter", str)
 T = TypeVar("T")
@@ -57,33 +59,6 @@ def test_awaitables_give_their_result():
     assert returned(dict) is dict
 
 
-@pytest.mark.parametrize(
-    ("produced", "annotation", "levels", "expected"),
-    [
-        (str, str, 0, False),
-        (str, bytes, 0, True),
-        (str, dict, 0, True),
-        (int, float, 0, False),
-        (bool, int, 0, False),
-        (float, int, 0, True),
-        (str, str | None, 0, False),
-        (str, dict[str, str], 1, False),
-        (str, dict, 1, False),
-        (str, str, 1, True),
-        (str, dict[str, int], 1, True),
-        (str, dict[str, int] | None, 1, True),
-        (str, dict[str, dict[str, str]], 2, False),
-        (str, dict[str, str], 2, True),
-        (str, Plan, 1, False),
-        (Any, dict[str, int], 1, False),
-        (str, Any, 3, False),
-    ],
-)
-def test_conflicts(produced, annotation, levels, expected):
-    """Only annotations that exclude each other conflict; gathering adds one dict a level."""
-    assert conflict(kinds(produced), annotation, levels) is expected
-
-
 def test_hints_that_cannot_be_resolved_are_no_hints():
     """A name that exists only for type checkers turns the check off."""
 
@@ -100,3 +75,22 @@ def test_only_holdfasts_context_is_the_context():
     assert is_context(own | None)
     assert not is_context(Context)
     assert not is_context(None)
+
+
+def test_own_annotations_that_cannot_be_right():
+    """A list of items is a list, and keys need a dict; types along edges are not compared."""
+    pipe = Pipeline("p")
+
+    @pipe.items("part")
+    def parts() -> str: ...
+
+    @pipe.step(each="part")
+    def draft(part: dict) -> str: ...
+
+    @pipe.step(writes={"a": "a.md"})
+    def keyed(parts: str) -> str: ...
+
+    lines = told(pipe)
+    assert [line.split(":")[0] for line in lines] == ["items parts", "step keyed"]
+    assert "return a list" in lines[0]
+    assert "return a dict" in lines[1]

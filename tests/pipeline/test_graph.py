@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast import Pipeline
-from holdfast.pipeline.batches import batch_numbers
-from holdfast.pipeline.graph import Graph, build_graph
-from holdfast.pipeline.nodes import split_task_id, task_id
+from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.nodes import batch_numbers, split_task_id, task_id
+from holdfast.pipeline.unfolding import build_graph
 
 
 def waits_for(graph: Graph, node_id: str) -> set[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Pipeline
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.inferring import FilePattern, infer_items, is_inferred, item_paths
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
+from holdfast.pipeline.unfolding import build_graph
 
 
 def book() -> PipelineSpec:

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
+from harness import Harness
 from holdfast import Pipeline
 from holdfast.errors import UsageError
 from holdfast.pipeline.loader import locate
-from holdfast.runs.listing import open_project, read_picture
 
 LIBRARY = """
 from holdfast import Pipeline
@@ -47,9 +47,9 @@ if __name__ == "__main__":
 
 def recorded_file(project):
     """The pipeline's file as the only run of a project has it."""
-    layout = open_project(project)
-    (run,) = layout.runs.iterdir()
-    return read_picture(layout, run.name).state.file
+    harness = Harness(project)
+    (run,) = harness.runs.iterdir()
+    return harness.picture(run.name).state.file
 
 
 @pytest.mark.parametrize("beginning", [TAKES_A_STEP, TAKES_A_PIPELINE], ids=["step", "pipeline"])

@@ -7,7 +7,7 @@ from declaring import nothing, only, takes_a, takes_b, told, with_step
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.context import Context
+from holdfast import Context
 from holdfast.errors import DefinitionError
 from holdfast.pipeline.definition import Pipeline
 

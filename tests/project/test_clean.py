@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline, clock
 from holdfast.errors import LockedError, StorageError
-from holdfast.layout import ProjectLayout
-from holdfast.project.clean import TRASH_PREFIX, clean
-from holdfast.runs.listing import open_project, run_ids
 from holdfast.stores import disk
-from holdfast.stores.lock import LocalLease
 
 LARGE = 3 << 20
 DAY_S = 86_400.0
@@ -50,22 +47,25 @@ class Shelf:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.layout: ProjectLayout = open_project(root)
+        self.there = Harness(root)
 
     def run(self, word: str, *, fails: bool = False) -> None:
         make_pipeline("s").run(dir=self.root, params={"word": word, "fails": fails}, run_id=word)
 
     def large(self, run_id: str) -> int:
-        folder = self.layout.objects / run_id
+        folder = self.there.objects / run_id
         return len([name for name in os.listdir(folder) if len(name) == 64]) if folder.exists() else 0
 
     def objects(self) -> list[str]:
         """The runs that have objects."""
-        return sorted(os.listdir(self.layout.objects))
+        return sorted(os.listdir(self.there.objects))
 
     def clean(self, *, max_age_days: float = 30, max_runs: int = 50, dry_run: bool = False) -> list[str]:
-        cleaned = clean(self.layout, max_age_days=max_age_days, max_runs=max_runs, dry_run=dry_run)
+        cleaned = self.there.project.clean(max_age_days=max_age_days, max_runs=max_runs, dry_run=dry_run)
         return [run.run_id for run in cleaned.runs]
+
+    def run_ids(self) -> list[str]:
+        return sorted(run.run_id for run in self.there.project.runs())
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def test_only_the_newest_are_kept(shelf: Shelf) -> None:
     for word in ("c", "b", "a"):
         shelf.run(word)
     assert shelf.clean(max_runs=1) == ["b", "c"]
-    assert run_ids(shelf.layout) == ["a"]
+    assert shelf.run_ids() == ["a"]
     assert shelf.objects() == ["a"]
-    assert os.listdir(shelf.layout.runs) == ["a"]
+    assert os.listdir(shelf.there.runs) == ["a"]
 
 
 def test_old_runs_go(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,18 +98,18 @@ def test_unfinished_runs_stay(shelf: Shelf) -> None:
     shelf.run("a", fails=True)
     shelf.run("b")
     assert shelf.clean(max_runs=0, max_age_days=0) == ["b"]
-    assert run_ids(shelf.layout) == ["a"]
+    assert shelf.run_ids() == ["a"]
 
 
 def test_unreadable_runs_stay(shelf: Shelf) -> None:
     """A run that cannot be read is not known to be finished, and stays."""
     shelf.run("a")
-    for name in os.listdir(shelf.layout.run("a").dir):
-        path = shelf.layout.run("a").dir / name
+    for name in os.listdir(shelf.there.folder("a")):
+        path = shelf.there.folder("a") / name
         if path.is_file():
             path.write_bytes(b"garbage\n")
     assert shelf.clean(max_runs=0) == []
-    assert run_ids(shelf.layout) == ["a"]
+    assert shelf.run_ids() == ["a"]
 
 
 def test_artifacts_are_never_touched(shelf: Shelf) -> None:
@@ -124,28 +124,19 @@ def test_artifacts_are_never_touched(shelf: Shelf) -> None:
 def test_dry_run_changes_nothing_and_needs_no_lock(shelf: Shelf) -> None:
     """A dry run names what would go, with its size, also while an engine runs."""
     shelf.run("a")
-    lock = LocalLease(shelf.layout.engine_lock)
-    lock.hold("x")
-    try:
-        cleaned = clean(shelf.layout, max_age_days=30, max_runs=0, dry_run=True)
-    finally:
-        lock.release()
+    with shelf.there.held("x"):
+        cleaned = shelf.there.project.clean(max_age_days=30, max_runs=0, dry_run=True)
     assert [run.run_id for run in cleaned.runs] == ["a"]
     assert cleaned.runs[0].size > 0
-    assert run_ids(shelf.layout) == ["a"]
+    assert shelf.run_ids() == ["a"]
 
 
 def test_clean_waits_for_no_engine(shelf: Shelf) -> None:
     """While an engine holds the project, clean refuses and removes nothing."""
     shelf.run("a")
-    lock = LocalLease(shelf.layout.engine_lock)
-    lock.hold("x")
-    try:
-        with pytest.raises(LockedError):
-            shelf.clean(max_runs=0)
-    finally:
-        lock.release()
-    assert run_ids(shelf.layout) == ["a"]
+    with shelf.there.held("x"), pytest.raises(LockedError):
+        shelf.clean(max_runs=0)
+    assert shelf.run_ids() == ["a"]
 
 
 def test_project_without_state_stays_without(shelf: Shelf) -> None:
@@ -159,7 +150,7 @@ def test_the_objects_of_a_run_go_with_it(shelf: Shelf) -> None:
     shelf.run("a")
     shelf.run("b")
     assert shelf.large("a") == shelf.large("b") == 2
-    (doomed,) = clean(shelf.layout, max_age_days=30, max_runs=1).runs
+    (doomed,) = shelf.there.project.clean(max_age_days=30, max_runs=1).runs
     assert doomed.size > 2 * LARGE
     assert (shelf.large("a"), shelf.large("b")) == (0, 2)
     assert shelf.objects() == ["b"]
@@ -168,7 +159,7 @@ def test_the_objects_of_a_run_go_with_it(shelf: Shelf) -> None:
 def test_objects_that_no_run_names_stay(shelf: Shelf) -> None:
     """When the runs' folders are lost, their objects may still heal something: they stay."""
     shelf.run("a")
-    shutil.rmtree(shelf.layout.run("a").dir)
+    shutil.rmtree(shelf.there.folder("a"))
     shelf.run("b")
     shelf.clean(max_runs=0)
     assert shelf.large("a") == 2
@@ -196,19 +187,19 @@ def test_stopped_at_any_point_it_is_finished_by_the_next(tmp_path: Path) -> None
                 shelf.clean(max_runs=1)
             except (StorageError, OSError):
                 pass
-        assert set(run_ids(shelf.layout)) in ({"a", "b"}, {"b"})
+        assert set(shelf.run_ids()) in ({"a", "b"}, {"b"})
         shelf.clean(max_runs=1)
-        assert os.listdir(shelf.layout.runs) == ["b"]
+        assert os.listdir(shelf.there.runs) == ["b"]
         assert (shelf.large("b"), shelf.objects()) == (2, ["b"])
 
 
 def test_leftover_of_a_run_that_was_begun_anew_keeps_its_pack(shelf: Shelf) -> None:
     """A pack is not removed while a run of the same id uses it."""
     shelf.run("a")
-    os.rename(shelf.layout.run("a").dir, shelf.layout.runs / f"{TRASH_PREFIX}a")
+    os.rename(shelf.there.folder("a"), shelf.there.runs / ".clean-a")
     make_pipeline("t").run(dir=shelf.root, params={"word": "a"}, run_id="a")
-    before = sorted(os.listdir(shelf.layout.objects / "a"))
-    cleaned = clean(shelf.layout, max_age_days=30, max_runs=50)
+    before = sorted(os.listdir(shelf.there.objects / "a"))
+    cleaned = shelf.there.project.clean(max_age_days=30, max_runs=50)
     assert cleaned.finished == ("a",)
-    assert sorted(os.listdir(shelf.layout.objects / "a")) == before
-    assert run_ids(shelf.layout) == ["a"]
+    assert sorted(os.listdir(shelf.there.objects / "a")) == before
+    assert shelf.run_ids() == ["a"]

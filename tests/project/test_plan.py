@@ -7,15 +7,9 @@ from pathlib import Path
 
 from tests.engine.projects import waiting_pipeline
 
+from harness import Harness
 from holdfast import Context, Pipeline
-from holdfast import events as ev
-from holdfast.layout import ProjectLayout
-from holdfast.project.people import append, approve, decide
-from holdfast.project.plan import Plan, explain, make_plan
-from holdfast.project.recover import recover
-from holdfast.project.run import execute
-from holdfast.runs.choosing import Request
-from holdfast.settings import Settings
+from holdfast.project.results import PlanResult
 
 
 def book(version: int = 1, *, drop: str = "", title: str = "draft", was: str = "") -> Pipeline:
@@ -41,7 +35,7 @@ def book(version: int = 1, *, drop: str = "", title: str = "draft", was: str = "
     return pipe
 
 
-def actions(plan: Plan) -> dict[str, str]:
+def actions(plan: PlanResult) -> dict[str, str]:
     return {task.id: task.action for task in plan.tasks}
 
 
@@ -51,7 +45,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 def test_a_plan_of_nothing_done_runs_everything(tmp_path: Path) -> None:
     """Before the first run every known task is to run, and nothing is created."""
-    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(book())
     assert plan.run_id is None
     assert set(actions(plan).values()) == {"run"}
     assert list(tmp_path.iterdir()) == []
@@ -61,7 +55,7 @@ def test_a_plan_of_a_finished_run_trusts_everything(tmp_path: Path) -> None:
     """Asking changes no byte."""
     book().run(dir=tmp_path)
     before = files(tmp_path)
-    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(book())
     assert set(actions(plan).values()) == {"trust"}
     assert plan.expected_cost_usd == 0.0
     assert files(tmp_path) == before
@@ -70,19 +64,19 @@ def test_a_plan_of_a_finished_run_trusts_everything(tmp_path: Path) -> None:
 def test_a_record_that_lost_its_beginning_is_planned_with_what_is_left_of_it(tmp_path: Path) -> None:
     """What the next run takes up is foretold, and not refused: no good line is lost with the first ones."""
     ran = book().run(dir=tmp_path)
-    run = ProjectLayout(tmp_path).run(ran.run_id)
-    run.journal.write_bytes(b"".join(run.journal.read_bytes().splitlines(keepends=True)[2:]))
-    for snapshot in run.dir.glob("checkpoint_*"):
+    journal = Harness(tmp_path).journal()
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[2:]))
+    for snapshot in journal.parent.glob("checkpoint_*"):
         snapshot.unlink()
-    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
-    assert plan.is_lost and plan.run_id == ran.run_id
+    plan = Harness(tmp_path).plan(book())
+    assert plan.record_lost and plan.run_id == ran.run_id
     assert set(actions(plan).values()) == {"trust"}
 
 
 def test_a_raised_version_is_planned_with_its_cost(tmp_path: Path) -> None:
     """The step's tasks are redone, at what they cost before; the rest only if they differ."""
     book().run(dir=tmp_path)
-    plan = make_plan(book(version=2).compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(book(version=2))
     assert actions(plan) == {"outline": "trust", "draft[a]": "redo", "draft[b]": "redo", "bind": "redo"}
     assert plan.changes == ["step draft: version 1 -> 2"]
     assert plan.expected_cost_usd == 1.0
@@ -94,7 +88,7 @@ def test_a_raised_version_is_planned_with_its_cost(tmp_path: Path) -> None:
 def test_a_changed_parameter_says_so(tmp_path: Path) -> None:
     """The plan names the parameter, and the task that takes it."""
     run = book().run(dir=tmp_path)
-    plan = make_plan(book().compile(), ProjectLayout(tmp_path), run.run_id, {"topic": "y"})
+    plan = Harness(tmp_path).plan(book(), resume=run.run_id, params={"topic": "y"})
     assert plan.changes == ["parameter topic: 'x' -> 'y'"]
     assert actions(plan)["outline"] == "redo"
 
@@ -105,7 +99,7 @@ def test_damage_and_edits_are_seen(tmp_path: Path) -> None:
     (tmp_path / "drafts" / "a.md").write_bytes(b"cut")
     edited = tmp_path / "outline.md"
     edited.write_text(edited.read_text().replace("# x", "# better"))
-    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(book())
     assert actions(plan)["outline"] == "ask"
     assert edited.read_text().startswith("# better")
 
@@ -115,7 +109,7 @@ def test_an_edit_that_gives_way_to_a_redo_is_foretold(tmp_path: Path) -> None:
     book().run(dir=tmp_path)
     edited = tmp_path / "drafts" / "a.md"
     edited.write_text(edited.read_text().replace("a of", "all of"))
-    plan = make_plan(book(version=2).compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(book(version=2))
     reasons = {task.id: task.reason for task in plan.tasks if task.action == "redo"}
     assert reasons["draft[a]"] == f"{reasons['draft[b]']}; what you wrote into drafts/a.md is set aside"
 
@@ -123,7 +117,7 @@ def test_an_edit_that_gives_way_to_a_redo_is_foretold(tmp_path: Path) -> None:
 def test_an_item_that_vanished_is_an_orphan(tmp_path: Path) -> None:
     """Nothing is silently dropped: its task is listed, its file stays."""
     book().run(dir=tmp_path)
-    plan = make_plan(book(drop="b").compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(book(drop="b"))
     assert plan.orphans == ["draft[b]"]
     assert (tmp_path / "drafts" / "b.md").exists()
 
@@ -131,7 +125,7 @@ def test_an_item_that_vanished_is_an_orphan(tmp_path: Path) -> None:
 def test_a_renamed_step_keeps_its_work(tmp_path: Path) -> None:
     """With was= nothing runs again; without, it is removed and new."""
     book(title="drafting").run(dir=tmp_path)
-    kept = make_plan(book(title="writing", was="drafting").compile(), ProjectLayout(tmp_path))
+    kept = Harness(tmp_path).plan(book(title="writing", was="drafting"))
     assert actions(kept)["writing[a]"] == "trust"
     assert kept.changes == [
         "step drafting is now called writing",
@@ -151,7 +145,7 @@ def test_what_changed_in_a_renamed_step_is_told_too_in_the_order_of_the_pipeline
         return pipe
 
     chain(1, ["a", "b", "c"], ["", "", ""]).run(dir=tmp_path)
-    plan = make_plan(chain(2, ["x", "b", "z"], ["a", "", "c"]).compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(chain(2, ["x", "b", "z"], ["a", "", "c"]))
     path = "writes to another path: finished files are moved"
     marker = "has another marker: finished files are sealed anew"
     assert plan.changes == [
@@ -171,7 +165,7 @@ def test_a_file_that_a_finished_step_has_not_written_yet_is_told(tmp_path: Path)
         return pipe
 
     def changes(writes: str | dict[str, str] | None) -> list[str]:
-        return make_plan(one(writes).compile(), ProjectLayout(tmp_path)).changes
+        return Harness(tmp_path).plan(one(writes)).changes
 
     one({"x": "x.md"}).run(dir=tmp_path)
     again = "of finished work only when it is done again, as with --redo"
@@ -192,7 +186,7 @@ def test_a_file_for_what_was_a_value_is_told(tmp_path: Path) -> None:
         return pipe
 
     one(None).run(dir=tmp_path)
-    plan = make_plan(one("a.md").compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(one("a.md"))
     assert plan.changes == ["step a writes a.md, now: what it gave before is written there, if it can be"]
     assert [(task.action, task.reason) for task in plan.tasks] == [("trust", "its value is written to a.md")]
 
@@ -200,7 +194,7 @@ def test_a_file_for_what_was_a_value_is_told(tmp_path: Path) -> None:
 def test_why_tells_from_recorded_facts(tmp_path: Path) -> None:
     """What it was made from, how it came to be, what happens next."""
     run = book().run(dir=tmp_path)
-    lines = "\n".join(explain(ProjectLayout(tmp_path), run.run_id, "draft[a]"))
+    lines = Harness(tmp_path).why("draft[a]", run.run_id)
     assert "completed" in lines
     assert "made from outline" in lines
     assert "next: nothing, it is used as it is (intact" in lines
@@ -225,7 +219,7 @@ def test_what_runs_only_perhaps_is_counted_and_priced_apart(tmp_path: Path) -> N
         return pipe
 
     pipeline(1).run(dir=tmp_path)
-    plan = make_plan(pipeline(2).compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(pipeline(2))
     assert {task.id: (task.action, task.if_different) for task in plan.tasks} == {
         "first": ("redo", False),
         "second": ("redo", True),
@@ -253,7 +247,7 @@ def test_a_task_behind_a_gate_names_the_gate(tmp_path: Path) -> None:
 
     reason = "after gate publish_ok is approved: holdfast approve publish_ok"
     for _ in range(2):
-        plan = make_plan(pipe.compile(), ProjectLayout(tmp_path))
+        plan = Harness(tmp_path).plan(pipe)
         reasons = {task.id: task.reason for task in plan.tasks}
         assert (reasons["second"], reasons["third"]) == (reason, reason)
         pipe.run(dir=tmp_path)
@@ -269,15 +263,15 @@ def test_a_gate_with_nothing_behind_it_is_told(tmp_path: Path) -> None:
 
     pipe.gate("publish_ok", after=["first"])
     pipe.gate("seen", after=["first"], blocking=False)
-    layout = ProjectLayout(tmp_path)
+    harness = Harness(tmp_path)
     for _ in range(2):
-        assert make_plan(pipe.compile(), layout).gates == ["publish_ok", "seen"]
+        assert harness.plan(pipe).gates == ["publish_ok", "seen"]
         run = pipe.run(dir=tmp_path)
     assert run.status == "paused"
-    approve(layout, run.run_id, "publish_ok")
-    assert make_plan(pipe.compile(), layout).gates == ["seen"]
-    approve(layout, run.run_id, "seen")
-    assert make_plan(pipe.compile(), layout).gates == []
+    harness.approve("publish_ok", run_id=run.run_id)
+    assert harness.plan(pipe).gates == ["seen"]
+    harness.approve("seen", run_id=run.run_id)
+    assert harness.plan(pipe).gates == []
 
 
 def test_tasks_that_wait_for_each_other_never_start(tmp_path: Path) -> None:
@@ -289,8 +283,8 @@ def test_tasks_that_wait_for_each_other_never_start(tmp_path: Path) -> None:
         return len(review)
 
     assert pipe.run(dir=tmp_path).status == "failed"
-    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path))
-    never = {task.id: task.reason for task in plan.tasks if task.group == "never"}
+    plan = Harness(tmp_path).plan(pipe)
+    never = {task.id: task.reason for task in plan.found.tasks if task.group == "never"}
     names = "review[a] -> ok -> draft[b] -> review[a]"
     loop = f"these wait for each other: {names}; change the pipeline so that they do not"
     assert never == {
@@ -299,7 +293,7 @@ def test_tasks_that_wait_for_each_other_never_start(tmp_path: Path) -> None:
         "review[b]": "behind review[a], which waits for itself",
         "end": "behind review[a], which waits for itself",
     }
-    assert f"  next: it never starts: {loop}" in explain(ProjectLayout(tmp_path), plan.run_id or "", "draft[b]")
+    assert f"  next: it never starts: {loop}" in Harness(tmp_path).why("draft[b]", plan.run_id or "")
 
 
 def test_a_cut_off_or_failed_task_has_one_reason(tmp_path: Path) -> None:
@@ -311,17 +305,18 @@ def test_a_cut_off_or_failed_task_has_one_reason(tmp_path: Path) -> None:
         raise RuntimeError("no luck")
 
     pipe.run(dir=tmp_path, run_id="one")
-    layout = ProjectLayout(tmp_path)
-    again = ev.NodeEntered(step_id="broken", node="broken", attempt=7)
-    failed = ev.NodeExited(step_id="broken", node="broken", status="failed", attempt=7, error="no luck")
+    harness = Harness(tmp_path)
+    again = {"event": "node_enter", "step_id": "broken", "node": "broken", "attempt": 7}
+    failed = {**again, "event": "node_exit", "status": "failed", "error": "no luck"}
     for event, reason in (
         (None, "failed before, and is tried again: "),
         (again, "an earlier attempt was cut off"),
         (failed, "failed before, and is tried again: "),
     ):
-        append(layout, "one", [event] if event else [])
-        (planned,) = make_plan(pipe.compile(), layout, "one").tasks
-        (foreseen,) = recover(pipe.compile(), layout, Request(resume="one"), dry_run=True).tasks
+        if event is not None:
+            harness.append(**event)
+        (planned,) = harness.plan(pipe, resume="one").tasks
+        (foreseen,) = harness.recover(pipe, dry_run=True).tasks
         assert planned.reason == foreseen.reason
         assert planned.reason.startswith(reason)
 
@@ -342,17 +337,17 @@ def test_a_section_comes_after_its_source(tmp_path: Path) -> None:
         return source
 
     pipe.run(dir=tmp_path)
-    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(pipe)
     assert {task.id: task.reason for task in plan.tasks}["glossary[a]"] == "after draft[a]"
 
 
 def test_a_plan_knows_the_budget(tmp_path: Path) -> None:
     """What was spent reaches what may be spent: nothing of it would start."""
     book().run(dir=tmp_path, budget_usd=0.5, concurrency=1)
-    plan = make_plan(book().compile(), ProjectLayout(tmp_path))
-    assert (plan.cost_usd, plan.budget_usd, plan.is_over_budget) == (0.5, 0.5, True)
-    raised = make_plan(book().compile(), ProjectLayout(tmp_path), settings=Settings(budget_usd=2.0))
-    assert not raised.is_over_budget
+    plan = Harness(tmp_path).plan(book())
+    assert (plan.cost_usd, plan.budget_usd) == (0.5, 0.5)
+    (tmp_path / "holdfast.toml").write_text("[run]\nbudget_usd = 2.0\n")
+    assert Harness(tmp_path).plan(book()).budget_usd == 2.0
 
 
 def test_what_runs_now_is_not_called_cut_off(tmp_path: Path) -> None:
@@ -362,16 +357,16 @@ def test_what_runs_now_is_not_called_cut_off(tmp_path: Path) -> None:
     @pipe.step(writes="a.md")
     def a(ctx: Context) -> str:
         ctx.write("half of it")
-        plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), ctx.run_id)
-        told["plan"] = [plan.is_running, *((task.action, task.reason) for task in plan.tasks)]
-        told["why"] = explain(ProjectLayout(tmp_path), ctx.run_id, "a")
+        plan = Harness(tmp_path).plan(pipe, resume=ctx.run_id)
+        told["plan"] = [plan.running, *((task.action, task.reason) for task in plan.tasks)]
+        told["why"] = Harness(tmp_path).why("a", ctx.run_id)
         raise SystemExit
 
     result = pipe.run(dir=tmp_path)
     assert told["plan"] == [True, ("run", "it is running now")]
-    assert told["why"] == ["a: in progress", "  attempt 1 is running now"]
-    after = make_plan(pipe.compile(), ProjectLayout(tmp_path), result.run_id)
-    assert (after.is_running, after.tasks[0].reason) == (
+    assert told["why"] == "a: in progress\n  attempt 1 is running now"
+    after = Harness(tmp_path).plan(pipe, resume=result.run_id)
+    assert (after.running, after.tasks[0].reason) == (
         False,
         "a.md.part is there, but nothing proves that it is complete",
     )
@@ -404,49 +399,49 @@ def lossy(*, version: int = 1) -> Pipeline:
     return pipe
 
 
-def rebuilt(root: Path) -> ProjectLayout:
+def rebuilt(root: Path) -> Harness:
     """Such a project after the loss of all state: everything was adopted, and nothing ran."""
     lossy().run(dir=root)
     shutil.rmtree(root / ".holdfast")
     result = lossy().run(dir=root)
     assert result.status == "completed"
     assert result.picture.state.task("score").value_lost
-    return ProjectLayout(root)
+    return Harness(root)
 
 
-def certain(plan: Plan) -> set[str]:
+def certain(plan: PlanResult) -> set[str]:
     return {task.id for task in plan.tasks if task.action in ("run", "redo") and not task.if_different}
 
 
 def test_behind_a_lost_input_that_comes_back_a_raised_version_still_counts(tmp_path: Path) -> None:
     """The cover needs the outline again; whatever that gives, the draft is made by a newer version."""
-    layout = rebuilt(tmp_path)
+    harness = rebuilt(tmp_path)
     (tmp_path / "cover.md").unlink()
-    assert {"outline", "cover", "draft"} <= certain(make_plan(lossy(version=2).compile(), layout))
+    assert {"outline", "cover", "draft"} <= certain(harness.plan(lossy(version=2)))
 
 
 def test_behind_work_that_is_redone_a_lost_value_that_is_needed_comes_back(tmp_path: Path) -> None:
     """Draft and final are gone, and final takes the score: nobody has that any more."""
-    layout = rebuilt(tmp_path)
+    harness = rebuilt(tmp_path)
     (tmp_path / "draft.md").unlink()
     (tmp_path / "final.md").unlink()
-    assert certain(make_plan(lossy().compile(), layout)) == {"outline", "draft", "score", "final"}
+    assert certain(harness.plan(lossy())) == {"outline", "draft", "score", "final"}
 
 
 def test_behind_work_that_is_redone_a_changed_parameter_is_certain(tmp_path: Path) -> None:
     """The draft runs also if the outline comes out as it was; what takes it, only if it differs."""
     run_id = lossy().run(dir=tmp_path).run_id
-    decide(ProjectLayout(tmp_path), run_id, "outline", "redo")
-    plan = make_plan(lossy().compile(), ProjectLayout(tmp_path), run_id, {"size": 2})
+    Harness(tmp_path).decide("outline", "redo", run_id=run_id)
+    plan = Harness(tmp_path).plan(lossy(), resume=run_id, params={"size": 2})
     assert certain(plan) == {"outline", "draft"}
 
 
 def test_a_lost_value_that_may_be_needed_is_not_certain(tmp_path: Path) -> None:
     """The draft is done again; only if it differs does the final run, and need the score."""
-    layout = rebuilt(tmp_path)
-    run_id = make_plan(lossy().compile(), layout).run_id or ""
-    decide(layout, run_id, "draft", "redo")
-    plan = make_plan(lossy().compile(), layout, run_id)
+    harness = rebuilt(tmp_path)
+    run_id = harness.plan(lossy()).run_id or ""
+    harness.decide("draft", "redo", run_id=run_id)
+    plan = harness.plan(lossy(), resume=run_id)
     assert certain(plan) == {"outline", "draft"}
     assert {task.id for task in plan.tasks if task.if_different} == {"score", "final"}
     result = lossy().run(dir=tmp_path, resume=run_id)
@@ -466,8 +461,8 @@ def test_a_lost_value_that_only_what_may_run_needs_is_not_certain(tmp_path: Path
     run_id = pipe.run(dir=tmp_path).run_id
     shutil.rmtree(tmp_path / ".holdfast")
     pipe.run(dir=tmp_path)
-    decide(ProjectLayout(tmp_path), run_id, "draft", "redo")
-    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), run_id)
+    Harness(tmp_path).decide("draft", "redo", run_id=run_id)
+    plan = Harness(tmp_path).plan(pipe, resume=run_id)
     assert {task.id: (task.action, task.if_different) for task in plan.tasks} == {
         "draft": ("redo", False),
         "score": ("redo", True),
@@ -502,13 +497,13 @@ def test_an_edit_that_counts_only_once_its_items_are_known_is_foreseen(tmp_path:
     shutil.rmtree(tmp_path / ".holdfast")
     edited = tmp_path / "d/b.md"
     edited.write_text("mine " + edited.read_text())
-    settings = Settings(on_changed="keep")
-    plan = make_plan(pipe.compile(), ProjectLayout(tmp_path), run_id, {}, settings)
+    (tmp_path / "holdfast.toml").write_text('[run]\non_changed = "keep"\n')
+    plan = Harness(tmp_path).plan(pipe, resume=run_id)
     planned = {task.id: (task.action, task.if_different) for task in plan.tasks}
     assert planned["draft[b]"] == ("adopt", False)
     assert planned["score[b]"] == planned["final[b]"] == ("redo", True)
     ran.clear()
-    execute(pipe.compile(), ProjectLayout(tmp_path), Request({}, run_id, settings=settings))
+    Harness(tmp_path).run(pipe, resume=run_id)
     assert set(ran) == {"score[b]", "final[b]"}
     assert {planned[f"{step}[a]"] for step in ("draft", "score", "final")} == {("adopt", False)}
 
@@ -548,7 +543,7 @@ def test_a_whole_file_without_a_record_waits_for_what_it_was_made_from(tmp_path:
     run_id = story(1, ran).run(dir=tmp_path, concurrency=1).run_id
     killed_before_the_record_of("chapter[b]", tmp_path)
     ran.clear()
-    plan = make_plan(story(2, ran).compile(), ProjectLayout(tmp_path), run_id)
+    plan = Harness(tmp_path).plan(story(2, ran), resume=run_id)
     found = {task.id: (task.action, task.if_different) for task in plan.tasks}
     assert found == {"plan": ("redo", False), "chapter[a]": ("redo", True), "chapter[b]": ("redo", True)}
     assert plan.most_cost_usd == 1.0
@@ -561,7 +556,7 @@ def test_a_whole_file_without_a_record_is_adopted_if_what_it_was_made_from_stand
     ran: list[str] = []
     run_id = story(1, ran).run(dir=tmp_path, concurrency=1).run_id
     killed_before_the_record_of("chapter[b]", tmp_path)
-    plan = make_plan(story(1, ran).compile(), ProjectLayout(tmp_path), run_id)
+    plan = Harness(tmp_path).plan(story(1, ran), resume=run_id)
     assert actions(plan)["chapter[b]"] == "adopt"
 
 
@@ -570,8 +565,8 @@ def test_recover_leaves_such_a_file_to_the_run_which_asks_nobody(tmp_path: Path)
     ran: list[str] = []
     run_id = story(1, ran).run(dir=tmp_path, concurrency=1).run_id
     killed_before_the_record_of("chapter[b]", tmp_path)
-    layout = ProjectLayout(tmp_path)
-    recovery = recover(story(2, ran).compile(), layout, Request(resume=run_id))
+    harness = Harness(tmp_path)
+    recovery = harness.recover(story(2, ran))
     assert {task.action for task in recovery.tasks} == {"redo"}
     ran.clear()
     assert story(2, ran).run(dir=tmp_path, resume=run_id, concurrency=1).status == "completed"
@@ -596,7 +591,7 @@ def test_what_takes_a_section_that_is_made_again_runs_only_perhaps(tmp_path: Pat
         return pipe
 
     pipeline(1).run(dir=tmp_path)
-    plan = make_plan(pipeline(2).compile(), ProjectLayout(tmp_path))
+    plan = Harness(tmp_path).plan(pipeline(2))
     assert {task.id: (task.action, task.if_different) for task in plan.tasks} == {
         "text[a]": ("trust", False),
         "text[b]": ("redo", True),
@@ -624,9 +619,9 @@ def test_a_section_all_of_whose_sources_are_left_out_is_not_to_run(tmp_path: Pat
     def index(notes: dict[str, str]) -> list[str]:
         return [*notes]
 
-    layout = ProjectLayout(tmp_path)
-    decide(layout, pipe.run(dir=tmp_path).run_id, "text[a]", "skip")
-    planned = {task.id: task.reason for task in make_plan(pipe.compile(), layout).tasks}
+    harness = Harness(tmp_path)
+    harness.decide("text[a]", "skip", run_id=pipe.run(dir=tmp_path).run_id)
+    planned = {task.id: task.reason for task in harness.plan(pipe).tasks}
     assert planned["notes[a]"] == "text[a] was skipped"
     assert planned["index"] == "not started"
     assert pipe.run(dir=tmp_path).picture.record("notes[a]").status == "skipped"
@@ -634,18 +629,18 @@ def test_a_section_all_of_whose_sources_are_left_out_is_not_to_run(tmp_path: Pat
 
 def test_a_file_with_words_below_its_seal_still_makes_its_lost_copy_again(tmp_path: Path) -> None:
     """With objects/ lost, what was accepted still stands above the words: it is put back, as plan and why say."""
-    layout = ProjectLayout(tmp_path)
-    run_id = execute(book().compile(), layout, Request()).run_id
-    shutil.rmtree(layout.objects)
+    harness = Harness(tmp_path)
+    run_id = harness.run(book()).run_id
+    shutil.rmtree(harness.objects)
     with (tmp_path / "drafts/a.md").open("a") as file:
         file.write("A remark.\n")
     before = files(tmp_path)
-    plan = make_plan(book().compile(), layout)
+    plan = harness.plan(book())
     assert actions(plan)["draft[a]"] == "heal"
     assert plan.expected_cost_usd == 0.0
-    assert "objects/ has no whole copy" not in "\n".join(explain(layout, run_id, "draft[a]"))
+    assert "objects/ has no whole copy" not in harness.why("draft[a]", run_id)
     assert files(tmp_path) == before
-    result = execute(book().compile(), layout, Request())
+    result = harness.run(book())
     assert (result.status, result.cost_usd) == ("completed", 1.0)
 
 
@@ -667,10 +662,10 @@ def test_what_is_left_out_behind_a_gate_is_not_said_to_run(tmp_path: Path) -> No
     def final(review: str) -> str:
         return "all\n"
 
-    layout = ProjectLayout(tmp_path)
-    decide(layout, pipe.run(dir=tmp_path).run_id, "review", "skip")
-    plan = make_plan(pipe.compile(), layout)
-    told = {task.id: (task.told_as, task.reason) for task in plan.tasks}
+    harness = Harness(tmp_path)
+    harness.decide("review", "skip", run_id=pipe.run(dir=tmp_path).run_id)
+    plan = harness.plan(pipe)
+    told = {task.id: (task.told_as, task.reason) for task in plan.found.tasks}
     assert told["review"] == ("skip", "skipped by a person")
     assert told["final"] == ("skip", "review was skipped")
     assert actions(plan)["final"] == actions(plan)["review"] == "trust"

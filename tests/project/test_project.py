@@ -16,10 +16,11 @@ import msgspec
 import pytest
 
 import holdfast
+from harness import RunResult
 from holdfast import Pipeline, Project
 from holdfast.cli import main as cli
 from holdfast.errors import UnknownRunError, UsageError
-from holdfast.project.run import Question, RunResult
+from holdfast.project.run import Question
 from holdfast.signals import Stop
 
 BOOK = """

@@ -7,23 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.projects import events_of
 
+from harness import Harness, RunResult
 from holdfast import Context, Pipeline
 from holdfast.artifacts.inputs import Inputs
 from holdfast.errors import LockedError
-from holdfast.layout import ProjectLayout
 from holdfast.pipeline.nodes import Node
-from holdfast.project.people import decide
-from holdfast.project.recover import Recovery, recover
-from holdfast.project.run import RunResult
-from holdfast.runs.choosing import Request
-from holdfast.runs.listing import list_runs, read_picture
-from holdfast.settings import Settings
+from holdfast.project.results import RecoverResult
 from holdfast.stores import disk
-from holdfast.stores.lock import LocalLease
 from holdfast.stores.tree import LocalFiles
-from holdfast.views import letter
 
 
 class Book:
@@ -78,10 +70,9 @@ class Book:
         self.ran.clear()
         return self.pipeline().run(dir=self.root, **options)
 
-    def recover(self, *, dry_run: bool = False, settings: Settings | None = None) -> Recovery:
+    def recover(self, *, dry_run: bool = False) -> RecoverResult:
         self.ran.clear()
-        request = Request(settings=settings or Settings())
-        return recover(self.pipeline().compile(), ProjectLayout(self.root), request, dry_run=dry_run)
+        return Harness(self.root).recover(self.pipeline(), dry_run=dry_run)
 
     def lose(self, *names: str) -> None:
         for name in names or (".holdfast",):
@@ -106,12 +97,10 @@ def book(tmp_path: Path) -> Book:
 
 
 def approve(book: Book) -> None:
-    from holdfast.project.people import approve as record
-
-    record(ProjectLayout(book.root), "first", "read")
+    Harness(book.root).approve("read", run_id="first")
 
 
-def actions(recovery: Recovery) -> dict[str, str]:
+def actions(recovery: RecoverResult) -> dict[str, str]:
     return {task.id: task.action for task in recovery.tasks}
 
 
@@ -120,7 +109,7 @@ def test_everything_lost_but_the_files(book: Book) -> None:
     before, cost = book.artifacts(), 1.5
     book.lose()
     recovery = book.recover()
-    assert (recovery.run_id, recovery.is_lost, book.ran) == ("first", True, [])
+    assert (recovery.run_id, recovery.record_lost, book.ran) == ("first", True, [])
     assert actions(recovery) == {
         "idea": "adopt",
         "outline": "adopt",
@@ -143,8 +132,8 @@ def test_without_views_too(book: Book) -> None:
     book.lose()
     book.lose("checkpoint.md", "RESUME.md")
     book.recover()
-    assert [e["step_id"] for e in events_of(book.root, "gate_approved")] == ["read"]
-    assert [e["step_id"] for e in events_of(book.root, "phase_started")] == ["phase:Plan", "phase:Write"]
+    assert [e["step_id"] for e in Harness(book.root).events("gate_approved")] == ["read"]
+    assert [e["step_id"] for e in Harness(book.root).events("phase_started")] == ["phase:Plan", "phase:Write"]
     assert book.run().status == "completed"
     assert book.ran == ["chapters"]
 
@@ -183,10 +172,10 @@ def test_a_second_recovery_records_nothing(book: Book, harm: str) -> None:
         (book.root / "drafts" / "two.md").unlink()
         (book.root / "drafts" / "one.md").write_text("no seal")
     first = book.recover()
-    assert (first.recorded > 0) == (harm != "nothing")
-    events = events_of(book.root)
+    assert (first.events > 0) == (harm != "nothing")
+    events = Harness(book.root).events()
     second = book.recover()
-    assert (second.recorded, events_of(book.root)) == (0, events)
+    assert (second.events, Harness(book.root).events()) == (0, events)
     assert not any(task.action == "adopt" for task in second.tasks)
 
 
@@ -199,12 +188,12 @@ def test_the_pack_of_a_lost_run_is_proved_by_the_recovery_that_finds_it(tmp_path
     shutil.rmtree(tmp_path / ".holdfast" / "runs")
     (pack,) = (tmp_path / ".holdfast" / "objects").glob("*/*.pack")
     pack.write_bytes(pack.read_bytes().replace(b"kelp kelp", b"kelp help", 1))
-    compiled, layout = pipe.compile(), ProjectLayout(tmp_path)
-    foreseen = recover(compiled, layout, Request(), dry_run=True)
+    harness = Harness(tmp_path)
+    foreseen = harness.recover(pipe, dry_run=True)
     assert any("is damaged" in words for words in foreseen.remarks)
-    recover(compiled, layout, Request())
-    assert any("is damaged" in words for words in events_of(tmp_path, "state_mended")[0]["findings"])
-    assert recover(compiled, layout, Request()).recorded == 0
+    harness.recover(pipe)
+    assert any("is damaged" in words for words in harness.events("state_mended")[0]["findings"])
+    assert harness.recover(pipe).events == 0
 
 
 def test_a_damaged_file_of_a_lost_run_is_redone_and_nothing_else(book: Book) -> None:
@@ -247,8 +236,8 @@ def test_an_edited_file_of_a_lost_run_is_asked_about(book: Book) -> None:
     assert (recovery.exit_code, actions(recovery)["outline"]) == (3, "ask")
     assert {actions(recovery)[f"draft[{name}]"] for name in ("one", "two", "three")} == {"adopt"}
     assert outline.read_text().startswith("# edited\n")
-    assert [e["about"] for e in events_of(book.root, "question_asked")] == ["changed"]
-    assert book.recover().recorded == 0
+    assert [e["about"] for e in Harness(book.root).events("question_asked")] == ["changed"]
+    assert book.recover().events == 0
 
 
 def test_disagreements_are_reported_and_recorded(book: Book) -> None:
@@ -258,8 +247,9 @@ def test_disagreements_are_reported_and_recorded(book: Book) -> None:
     recovery = book.recover()
     (found,) = [one for one in recovery.disagreements if one.task == "draft[two]"]
     assert found.said["checkpoint.md"] == "completed" and found.believed == "files"
-    (event,) = events_of(book.root, "recovered")
-    assert found.words() in event["disagreements"]
+    (event,) = Harness(book.root).events("recovered")
+    said = ", ".join(f"{source}: {what}" for source, what in found.said.items())
+    assert f"draft[two]: {said}; believed: files" in event["disagreements"]
 
 
 def test_a_view_of_another_run_claims_nothing(book: Book, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -276,7 +266,7 @@ def test_a_view_of_another_run_claims_nothing(book: Book, tmp_path_factory: pyte
 def test_nothing_at_all_is_no_run(tmp_path: Path) -> None:
     """Where nothing ever ran, nothing is made."""
     recovery = Book(tmp_path).recover()
-    assert not recovery.found_anything
+    assert recovery.run_id is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -285,7 +275,7 @@ def test_a_project_made_by_agents_with_plain_markers(tmp_path: Path) -> None:
     book = Book(tmp_path)
     (tmp_path / "outline.md").write_text("# tides\n\nOUTLINE_COMPLETE\n")
     recovery = book.recover()
-    assert recovery.found_anything
+    assert recovery.run_id
     assert actions(recovery)["outline"] == "adopt"
     assert "holdfast=1 task=outline" in (tmp_path / "outline.md").read_text()
     assert actions(book.recover())["outline"] == "trust"
@@ -298,7 +288,7 @@ def test_a_run_that_only_its_views_know_of_is_foreseen(book: Book) -> None:
     outline.rename(book.root / "other.md")
     draft.rename(outline)
     foreseen, done = book.recover(dry_run=True), book.recover()
-    assert foreseen.found_anything
+    assert foreseen.run_id
     assert foreseen.tasks == done.tasks
 
 
@@ -317,13 +307,13 @@ def two_steps(words: str, *, takes_plan: bool) -> Pipeline:
     return pipe
 
 
-def lost_twice(root: Path, pipe: Pipeline) -> tuple[Recovery, Recovery]:
+def lost_twice(root: Path, pipe: Pipeline) -> tuple[RecoverResult, RecoverResult]:
     """What two recoveries after a loss say, the second of a run that the first one found."""
     for name in (".holdfast", "checkpoint.md", "RESUME.md"):
         path = root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    compiled, layout = pipe.compile(), ProjectLayout(root)
-    return recover(compiled, layout, Request()), recover(compiled, layout, Request())
+    harness = Harness(root)
+    return harness.recover(pipe), harness.recover(pipe)
 
 
 def test_what_does_not_fit_after_a_loss_is_asked_about_at_once(tmp_path: Path) -> None:
@@ -331,12 +321,12 @@ def test_what_does_not_fit_after_a_loss_is_asked_about_at_once(tmp_path: Path) -
     two_steps("first", takes_plan=True).run(dir=tmp_path, run_id="ID")
     older = (tmp_path / "plan.md").read_bytes()
     pipe = two_steps("second", takes_plan=True)
-    decide(ProjectLayout(tmp_path), "ID", "plan", "redo")
+    Harness(tmp_path).decide("plan", "redo", run_id="ID")
     pipe.run(dir=tmp_path)
     (tmp_path / "plan.md").write_bytes(older)
     first, second = lost_twice(tmp_path, pipe)
     assert actions(first) == actions(second) | {"plan": "adopt"} == {"plan": "adopt", "text": "ask"}
-    assert second.recorded == 0
+    assert second.events == 0
 
 
 def test_an_input_that_is_new_after_a_loss_is_asked_about(tmp_path: Path) -> None:
@@ -344,27 +334,23 @@ def test_an_input_that_is_new_after_a_loss_is_asked_about(tmp_path: Path) -> Non
     two_steps("first", takes_plan=False).run(dir=tmp_path)
     first, second = lost_twice(tmp_path, two_steps("first", takes_plan=True))
     assert actions(first)["text"] == actions(second)["text"] == "ask"
-    assert second.recorded == 0
+    assert second.events == 0
 
 
 def test_an_engine_at_work_is_not_disturbed(book: Book) -> None:
     """Recovery needs the engine's lock; looking does not."""
     book.lose()
-    layout = ProjectLayout(book.root)
-    layout.state.mkdir()
-    lock = LocalLease(layout.engine_lock)
-    lock.hold("first")
-    try:
-        assert book.recover(dry_run=True).found_anything
+    harness = Harness(book.root)
+    harness.state.mkdir()
+    with harness.held("first"):
+        assert book.recover(dry_run=True).run_id
         with pytest.raises(LockedError):
             book.recover()
-    finally:
-        lock.release()
 
 
 def test_a_damaged_journal_is_repaired_on_the_way(book: Book) -> None:
     """A flipped byte in the middle: good lines are kept, the rest comes from the files."""
-    journal = ProjectLayout(book.root).run("first").journal
+    journal = Harness(book.root).journal("first")
     for snapshot in journal.parent.glob("checkpoint_*"):
         snapshot.unlink()
     data = bytearray(journal.read_bytes())
@@ -372,21 +358,21 @@ def test_a_damaged_journal_is_repaired_on_the_way(book: Book) -> None:
     journal.write_bytes(bytes(data))
     recovery = book.recover()
     assert recovery.remarks
-    assert events_of(book.root, "journal_repaired")
+    assert Harness(book.root).events("journal_repaired")
     assert book.run().status == "completed"
     assert not book.ran
 
 
 def test_a_journal_without_its_beginning(book: Book) -> None:
     """The first line is damaged, and no snapshot is left: foreseen and done alike, and nothing runs again."""
-    journal = ProjectLayout(book.root).run("first").journal
+    journal = Harness(book.root).journal("first")
     for snapshot in journal.parent.glob("checkpoint_*"):
         snapshot.unlink()
     journal.write_bytes(b"x" + journal.read_bytes()[1:])
     foreseen = book.recover(dry_run=True)
     done = book.recover()
     assert foreseen.tasks == done.tasks
-    assert book.recover().recorded == 0
+    assert book.recover().events == 0
     assert book.run().status == "completed"
     assert not book.ran
 
@@ -396,7 +382,7 @@ def test_a_run_that_was_complete_and_has_lost_something_is_complete_no_longer(bo
     book.lose(".holdfast/objects")
     (book.root / "drafts" / "two.md").unlink()
     book.recover()
-    assert events_of(book.root, "run_stopped")[-1]["status"] == "in_progress"
+    assert Harness(book.root).events("run_stopped")[-1]["status"] == "in_progress"
     assert book.run().status == "completed"
     assert [task for task in book.ran if task.startswith("draft")] == ["draft[two]"]
 
@@ -416,11 +402,9 @@ def test_views_that_say_more_than_is_left_are_kept(book: Book) -> None:
     """Only the views are left: nothing can be believed, and the pages are not drawn over before they are kept."""
     book.lose(".holdfast", "drafts", "outline.md", "book.md")
     said = (book.root / "checkpoint.md").read_text()
-    run_id = letter.parse((book.root / "RESUME.md").read_text()).run_id
-    request = Request(resume=run_id)
-    found = recover(book.pipeline().compile(), ProjectLayout(book.root), request)
-    assert found.found_anything
-    assert any("drafts/one.md" in one.words() or one.task == "draft[one]" for one in found.disagreements)
+    found = Harness(book.root).recover(book.pipeline())
+    assert found.run_id
+    assert any(one.task == "draft[one]" for one in found.disagreements)
     (kept,) = book.root.glob("checkpoint.md.bak.*")
     assert kept.read_text() == said
     assert len(list(book.root.glob("RESUME.md.bak.*"))) == 1
@@ -429,7 +413,7 @@ def test_views_that_say_more_than_is_left_are_kept(book: Book) -> None:
 def test_views_come_back(book: Book) -> None:
     """All views are drawn anew, whether or not there was anything else to do."""
     book.lose("checkpoint.md", "RESUME.md", ".holdfast/todos.db")
-    assert book.recover().recorded == 0
+    assert book.recover().events == 0
     assert (book.root / "checkpoint.md").exists() and (book.root / "RESUME.md").exists()
     assert (book.root / ".holdfast" / "todos.db").exists()
 
@@ -470,7 +454,7 @@ def test_what_was_made_from_lost_values_is_looked_for_once(
         return really(self, node)
 
     monkeypatch.setattr(Inputs, "paths", counted)
-    recovery = recover(pipe.compile(), ProjectLayout(tmp_path), Request(), dry_run=True)
+    recovery = Harness(tmp_path).recover(pipe, dry_run=True)
     done = sum(task.action == "adopt" for task in recovery.tasks)
     assert done == (2 * items + 2 if is_left else 0)
     assert asked < 20 * len(recovery.tasks)
@@ -489,11 +473,11 @@ def test_what_a_page_says_twice_or_in_unknown_words_is_told(tmp_path: Path) -> N
     page.write_text(
         page.read_text().replace("| first | ✅ | first |", "| first | ✅ | |\n| first | — | |\n| lunch | ✅ | |")
     )
-    recovery = recover(pipe.compile(), ProjectLayout(tmp_path), Request(), dry_run=True)
-    assert recovery.remarks == (
+    recovery = Harness(tmp_path).recover(pipe, dry_run=True)
+    assert recovery.remarks == [
         "checkpoint.md says two things of first: completed, and also pending",
         "checkpoint.md: not understood: row lunch",
-    )
+    ]
     assert [task.action for task in recovery.tasks] == ["trust"]
 
 
@@ -509,12 +493,12 @@ def test_a_lost_file_of_a_step_that_was_renamed_gets_its_new_marker_at_once(tmp_
     def sketch() -> str:
         raise AssertionError("it is there")
 
-    run_id = old.run(dir=tmp_path).run_id
+    old.run(dir=tmp_path)
     shutil.rmtree(tmp_path / ".holdfast")
-    layout, request = ProjectLayout(tmp_path), Request(resume=run_id)
-    recover(new.compile(), layout, request)
+    harness = Harness(tmp_path)
+    harness.recover(new)
     assert "<!-- SKETCH_COMPLETE " in (tmp_path / "plan.md").read_text()
-    assert recover(new.compile(), layout, request).recorded == 0
+    assert harness.recover(new).events == 0
 
 
 def test_a_run_that_stops_before_its_items_are_known_again_draws_the_ones_on_record(book: Book) -> None:
@@ -524,9 +508,9 @@ def test_a_run_that_stops_before_its_items_are_known_again_draws_the_ones_on_rec
     assert result.status == "paused" and "bind" not in book.ran
     assert {"draft[one]", "score[two]", "draft[three]"} <= set(result.picture.tasks)
     assert "| one | ✅ |" in (book.root / "checkpoint.md").read_text()
-    [listed] = list_runs(ProjectLayout(book.root))
+    [listed] = Harness(book.root).project.runs()
     assert (listed.done, listed.total) == (result.picture.done, result.picture.total)
-    drawn = read_picture(ProjectLayout(book.root), result.run_id)
+    drawn = Harness(book.root).picture(result.run_id)
     assert (listed.done, listed.total) == (drawn.done, drawn.total)
 
 
@@ -547,11 +531,11 @@ def test_a_second_recovery_does_not_guess_which_items_come_before(tmp_path: Path
         return f"a term of {source}"
 
     assert pipe.run(dir=tmp_path).status == "completed"
-    layout = ProjectLayout(tmp_path)
-    shutil.rmtree(layout.state)
-    assert recover(pipe.compile(), layout, Request()).recorded
-    again = recover(pipe.compile(), layout, Request())
-    assert ([task.id for task in again.tasks if task.action == "ask"], again.recorded) == ([], 0)
+    harness = Harness(tmp_path)
+    shutil.rmtree(harness.state)
+    assert harness.recover(pipe).events
+    again = harness.recover(pipe)
+    assert ([task.id for task in again.tasks if task.action == "ask"], again.events) == ([], 0)
     assert pipe.run(dir=tmp_path).status == "completed"
 
 
@@ -570,17 +554,17 @@ def test_a_view_is_enough_where_there_are_no_files(tmp_path: Path, view: str) ->
 
     first = pipe.run(dir=tmp_path)
     kept = (tmp_path / view).read_bytes()
-    layout = ProjectLayout(tmp_path)
-    shutil.rmtree(layout.state)
+    harness = Harness(tmp_path)
+    shutil.rmtree(harness.state)
     for name in ("checkpoint.md", "RESUME.md"):
         (tmp_path / name).unlink()
     (tmp_path / view).parent.mkdir(exist_ok=True)
     (tmp_path / view).write_bytes(kept)
-    foreseen = recover(pipe.compile(), layout, Request(), dry_run=True)
-    done = recover(pipe.compile(), layout, Request())
+    foreseen = harness.recover(pipe, dry_run=True)
+    done = harness.recover(pipe)
     assert (done.run_id, [task.action for task in done.tasks]) == (first.run_id, ["redo", "run"])
     assert foreseen.tasks == done.tasks
-    assert layout.todos_db.exists()
+    assert harness.todos_db.exists()
 
 
 def test_of_a_lost_run_each_whole_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -608,8 +592,8 @@ def test_of_a_lost_run_each_whole_file_is_read_once(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(LocalFiles, "read", counted)
     syncs = disk.syncs
-    recovery = recover(pipe.compile(), ProjectLayout(tmp_path), Request())
+    recovery = Harness(tmp_path).recover(pipe)
     assert disk.syncs - syncs < len(written)
     assert {task.action for task in recovery.tasks} == {"adopt"}
     assert sorted(seen) == written
-    assert len(events_of(tmp_path, "task_adopted")) == len(written)
+    assert len(Harness(tmp_path).events("task_adopted")) == len(written)

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
 from holdfast.errors import StorageError
-from holdfast.layout import ProjectLayout
-from holdfast.project.verify import Report, verify
-from holdfast.sessions.inspecting import Finding
+from holdfast.project.results import VerifyResult
 from outside import OUTSIDE
 from refusing import refuse_reading
 
@@ -86,11 +85,11 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def look(project: Path, **options: Any) -> Report:
-    return verify(ProjectLayout(project), "r", **options)
+def look(project: Path, pipe: Pipeline | None = None) -> VerifyResult:
+    return Harness(project).verify("r", pipeline=pipe or pipeline())
 
 
-def told(report: Report) -> list[tuple[str, str, str]]:
+def told(report: VerifyResult) -> list[tuple[str, str, str]]:
     return [(finding.task, finding.path, finding.problem) for finding in report.findings]
 
 
@@ -106,9 +105,9 @@ def test_a_whole_run_has_no_finding(project: Path) -> None:
     """Five files, their copies and the value; what was looked at is counted."""
     report = look(project)
     assert report.ok and report.notes == []
-    assert report.counts["artifact"] == 5
-    assert report.counts["object"] == 6
-    assert report.counts["snapshot"] == 1
+    assert report.checked["artifacts"] == 5
+    assert report.checked["objects"] == 6
+    assert report.checked["snapshots"] == 1
 
 
 def test_nothing_is_changed(project: Path) -> None:
@@ -212,9 +211,9 @@ def test_a_rotten_large_object_is_found(project: Path) -> None:
 
 def test_checks_are_applied_again(project: Path) -> None:
     """An output that today's check refuses is found."""
-    report = look(project, load=lambda: pipeline(lambda output: "too short").compile())
+    report = look(project, pipeline(lambda output: "too short"))
     assert sorted(told(report)) == [("one[a]", "out/a.md", "refused"), ("one[b]", "out/b.md", "refused")]
-    assert report.counts["check"] == 2
+    assert report.checked["checks"] == 2
 
 
 def test_a_check_that_would_pay_is_not_applied(project: Path) -> None:
@@ -225,10 +224,10 @@ def test_a_check_that_would_pay_is_not_applied(project: Path) -> None:
         ctx.once("judge", paid.append, "x")
         return ""
 
-    report = look(project, load=lambda: pipeline(judge).compile())
+    report = look(project, pipeline(judge))
     assert report.ok and paid == []
     assert "the check judge of one[a] wants to record something, so it was not applied" in report.notes
-    assert report.counts["check"] == 0
+    assert report.checked["checks"] == 0
 
 
 def test_a_check_that_would_pay_keeps_no_other_from_looking(project: Path) -> None:
@@ -238,18 +237,14 @@ def test_a_check_that_would_pay_keeps_no_other_from_looking(project: Path) -> No
         ctx.once("judge", str)
         return ""
 
-    report = look(project, load=lambda: pipeline(judge, lambda output: "too short").compile())
+    report = look(project, pipeline(judge, lambda output: "too short"))
     assert sorted(told(report)) == [("one[a]", "out/a.md", "refused"), ("one[b]", "out/b.md", "refused")]
-    assert report.counts["check"] == 2 and len(report.notes) == 2
+    assert report.checked["checks"] == 2 and len(report.notes) == 2
 
 
 def test_a_pipeline_that_does_not_load_is_a_note(project: Path) -> None:
     """Nothing but the checks needs it."""
-
-    def broken() -> Any:
-        return Pipeline("p", params={"run": 3}).compile()  # type: ignore[dict-item]
-
-    report = look(project, load=broken)
+    report = look(project, Pipeline("p", params={"run": 3}))  # type: ignore[dict-item]
     assert report.ok
     assert report.notes[0].startswith("the pipeline does not load, so its checks were not applied: ")
 
@@ -326,7 +321,7 @@ def test_the_beginning_of_a_memory_file_is_looked_at(
 
 def test_a_journal_that_may_not_be_read_names_what_to_type(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`verify` and every other command say the same; nothing is set aside."""
-    journal = ProjectLayout(project).run("r").journal
+    journal = Harness(project).journal("r")
     refuse_reading(journal, monkeypatch)
     (finding,) = look(project).findings
     assert (finding.problem, finding.fix) == ("forbidden", f"chmod u+rw {journal}")
@@ -340,17 +335,18 @@ def test_a_journal_that_may_not_be_read_names_what_to_type(project: Path, monkey
 
 def test_a_lost_beginning_is_found(project: Path) -> None:
     """Nothing can be said of artifacts then, and that is said."""
-    run = ProjectLayout(project).run("r")
-    for path in run.dir.glob("checkpoint_*"):
+    harness = Harness(project)
+    for path in harness.snapshots("r"):
         path.unlink()
-    run.journal.write_bytes(run.journal.read_bytes().split(b"\n", 1)[1])
+    journal = harness.journal("r")
+    journal.write_bytes(journal.read_bytes().split(b"\n", 1)[1])
     assert (".holdfast/runs/r/events.jsonl", "lost") in [(f.path, f.problem) for f in look(project).findings]
 
 
 def test_a_folder_without_any_record_is_begun_again(project: Path) -> None:
     """Nothing could be rebuilt from it: what `resume` would refuse is not advised."""
     (project / ".holdfast" / "runs" / "second").mkdir()
-    report = verify(ProjectLayout(project), "second")
+    report = Harness(project).verify("second")
     assert [finding.problem for finding in report.findings] == ["lost"]
     assert report.findings[0].fix == "Begin it again: holdfast run FILE.py --run-id second"
 
@@ -382,13 +378,13 @@ def test_a_folder_that_became_a_link_is_a_finding(project: Path, tmp_path_factor
 
 def test_while_an_engine_runs_nothing_is_found(tmp_path: Path) -> None:
     """Every step looks at its own run while seven others are finishing theirs."""
-    findings: list[Finding] = []
+    findings: list[object] = []
     pipe = Pipeline("p")
     pipe.items("n", [f"i{n}" for n in range(40)])
 
     @pipe.step(each="n", writes="out/{n}.md")
     def one(n: str) -> str:
-        findings.extend(verify(ProjectLayout(tmp_path), "r").findings)
+        findings.extend(Harness(tmp_path).verify("r").findings)
         return n * 100
 
     assert pipe.run(dir=tmp_path, run_id="r", concurrency=8).status == "completed"

@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import Pipeline, Rewind
 from holdfast.errors import UsageError
-from holdfast.layout import ProjectLayout
-from holdfast.project.people import approve, reject
-from holdfast.project.plan import explain
-from holdfast.runs.listing import read_picture
-from holdfast.settings import load_settings
 
 
 def why(root: Path, run_id: str, task: str) -> str:
-    return "\n".join(explain(ProjectLayout(root), run_id, task, settings=load_settings(root)))
+    return Harness(root).why(task, run_id)
 
 
 def broken_chain() -> Pipeline:
@@ -84,9 +80,9 @@ def test_finished_work_that_is_asked_about_or_was_sent_back_is_not_told_as_compl
     (tmp_path / "a.md").write_text("my " + (tmp_path / "a.md").read_text())
     assert pipe.run(dir=tmp_path).status == "paused"
     assert why(tmp_path, run.run_id, "a").startswith("a: needs review\n")
-    reject(ProjectLayout(tmp_path), run.run_id, "a", "a", "better")
+    Harness(tmp_path).reject("a", "a", "better", run_id=run.run_id)
     assert why(tmp_path, run.run_id, "a").startswith("a: sent back\n")
-    assert read_picture(ProjectLayout(tmp_path), run.run_id).needs() == []
+    assert Harness(tmp_path).picture(run.run_id).needs() == []
 
 
 def test_a_task_behind_a_gate_or_a_checklist_names_it(tmp_path: Path) -> None:
@@ -131,7 +127,7 @@ def test_a_gate_that_is_not_reached_names_what_comes_before(tmp_path: Path) -> N
     run = pipe.run(dir=tmp_path)
     told = "read_it: not reached yet\n  next: waits for first: holdfast retry first"
     assert why(tmp_path, run.run_id, "read_it") == told
-    approve(ProjectLayout(tmp_path), run.run_id, "read_it")
+    Harness(tmp_path).approve("read_it", run_id=run.run_id)
     assert why(tmp_path, run.run_id, "read_it") == "read_it: approved"
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
 from holdfast.errors import InTheWayError, UsageError
-from holdfast.layout import ProjectLayout
-from holdfast.project.scan import Scanned, scan_project
+from holdfast.project.results import ScanResult
 from outside import OUTSIDE
 
 LONG = "A sentence that goes on. " * 10
@@ -49,12 +49,23 @@ def reviews(topic: str = "x", *, version: int = 1) -> Pipeline:
     return pipe
 
 
-def scan(root: Path, pipe: Pipeline | None = None, **options: Any) -> Scanned:
-    return scan_project((pipe or reviews()).compile(), ProjectLayout(root), **options)
+def scan(root: Path, pipe: Pipeline | None = None, **options: Any) -> ScanResult:
+    """With the record of the run."""
+    return Harness(root).scan(pipe or reviews(), **options)
 
 
-def kinds(scanned: Scanned) -> dict[str, str]:
-    return {finding.path: finding.kind for finding in scanned.findings}
+def scan_alone(root: Path) -> ScanResult:
+    """Of the files alone."""
+    state, gone = root / ".holdfast", root.parent / f"{root.name}-gone"
+    state.rename(gone)
+    try:
+        return scan(root)
+    finally:
+        gone.rename(state)
+
+
+def kinds(scanned: ScanResult) -> dict[str, str]:
+    return {finding.path: finding.kind for finding in scanned.files}
 
 
 @pytest.fixture
@@ -65,12 +76,10 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_finished_project_is_whole_with_and_without_its_record(project: Path) -> None:
     """The same is said with a record, and from the files alone, also of items that a function made."""
-    (run_id,) = (path.name for path in (project / ".holdfast" / "runs").iterdir())
-    with_record = scan(project, run_id=run_id)
-    assert set(kinds(with_record).values()) == {"sealed"} and len(with_record.findings) == 6
-    os.rename(project / ".holdfast", project / "gone")
+    with_record = scan(project)
+    assert set(kinds(with_record).values()) == {"sealed"} and len(with_record.files) == 6
     (project / "checkpoint.md").unlink()
-    assert kinds(scan(project)) == kinds(with_record)
+    assert kinds(scan_alone(project)) == kinds(with_record)
 
 
 def test_nothing_is_changed_and_no_record_needed(project: Path) -> None:
@@ -100,7 +109,7 @@ def test_nothing_is_changed_and_no_record_needed(project: Path) -> None:
 def test_a_marker_counts_only_as_the_exact_last_line(project: Path, content: str, kind: str) -> None:
     """Inside a longer word, in a code block, quoted, or followed by text it is text."""
     (project / "reviews" / "a.md").write_text(content, encoding="utf-8")
-    assert kinds(scan(project))["reviews/a.md"] == kind
+    assert kinds(scan_alone(project))["reviews/a.md"] == kind
 
 
 def test_each_kind_of_damage_has_its_word(project: Path) -> None:
@@ -111,7 +120,7 @@ def test_each_kind_of_damage_has_its_word(project: Path) -> None:
     (project / "reviews" / "b.md").write_bytes((project / "outline.md").read_bytes())
     (project / "reviews" / "b.md.part").write_text("cut", encoding="utf-8")
     (project / "data" / "a.json").write_text("{}", encoding="utf-8")
-    found = kinds(scan(project))
+    found = kinds(scan_alone(project))
     assert found["free.txt"] == "missing"
     assert found["reviews/a.md"] == "changed"
     assert found["reviews/b.md"] == "damaged"
@@ -123,9 +132,8 @@ def test_an_accepted_file_without_its_seal_is_damaged(project: Path) -> None:
     """Where the run is on record, `scan` says what `verify` says; by itself the file is half-finished."""
     path = project / "outline.md"
     path.write_text(path.read_text(encoding="utf-8").partition("<!--")[0], encoding="utf-8")
-    (run,) = (project / ".holdfast" / "runs").iterdir()
-    assert kinds(scan(project))["outline.md"] == "half-finished"
-    assert kinds(scan(project, run_id=run.name))["outline.md"] == "damaged"
+    assert kinds(scan_alone(project))["outline.md"] == "half-finished"
+    assert kinds(scan(project))["outline.md"] == "damaged"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +149,7 @@ def test_what_is_no_file_is_called_what_it_is(project: Path, put: Any, word: str
     path = project / "outline.md"
     path.unlink()
     put(path)
-    details = {finding.path: finding.detail for finding in scan(project).findings}
+    details = {finding.path: finding.detail for finding in scan_alone(project).files}
     assert details["outline.md"] == f"it is {word}"
 
 
@@ -149,8 +157,7 @@ def test_what_was_made_from_an_edited_file_is_stale(project: Path) -> None:
     """The seal's inputs are compared with the files that are there now."""
     edited = project / "outline.md"
     edited.write_text("# other\n" + edited.read_text(encoding="utf-8"), encoding="utf-8")
-    (run_id,) = (path.name for path in (project / ".holdfast" / "runs").iterdir())
-    found = {finding.path: finding for finding in scan(project, run_id=run_id).findings}
+    found = {finding.path: finding for finding in scan(project).files}
     assert found["reviews/a.md"].kind == "stale" and "outline" in found["reviews/a.md"].detail
     assert found["data/a.json"].kind == "sealed", "what it was made from is still the same review"
 
@@ -158,8 +165,7 @@ def test_what_was_made_from_an_edited_file_is_stale(project: Path) -> None:
 def test_other_parameters_and_versions_make_stale(project: Path) -> None:
     """A parameter that is not the one it was made with, or a raised version, is seen from the seal."""
     assert kinds(scan(project, params={"topic": "y"}))["outline.md"] == "stale"
-    (run_id,) = (path.name for path in (project / ".holdfast" / "runs").iterdir())
-    found = {finding.path: finding for finding in scan(project, reviews(version=2), run_id=run_id).findings}
+    found = {finding.path: finding for finding in scan(project, reviews(version=2)).files}
     assert found["reviews/a.md"].kind == "stale" and "version" in found["reviews/a.md"].detail
 
 

@@ -10,14 +10,9 @@ from typing import Any
 
 import pytest
 
+from harness import Harness
 from holdfast import Context, Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.plan import make_plan
-from holdfast.project.recover import Recovery, recover
-from holdfast.project.scan import scan_project
-from holdfast.project.verify import verify
-from holdfast.runs.choosing import Request
-from holdfast.settings import Settings
+from holdfast.project.results import RecoverResult
 
 FILE = "meta/terms.md"
 
@@ -53,17 +48,16 @@ def damage(project: Path, old: bytes, new: bytes) -> None:
 
 
 def scanned(project: Path) -> dict[str, str]:
-    found = scan_project(book().compile(), ProjectLayout(project))
+    found = Harness(project).scan(book())
     assert not found.strangers
-    return {finding.task: finding.kind for finding in found.findings}
+    return {finding.task: finding.kind for finding in found.files}
 
 
-def recovered(project: Path, **options: Any) -> Recovery:
-    request = Request(resume=options.pop("resume", None), settings=Settings(**options.pop("settings", {})))
-    return recover(book().compile(), ProjectLayout(project), request, **options)
+def recovered(project: Path, **options: Any) -> RecoverResult:
+    return Harness(project).recover(book(), **options)
 
 
-def actions(recovery: Recovery) -> dict[str, tuple[str, str]]:
+def actions(recovery: RecoverResult) -> dict[str, tuple[str, str]]:
     return {task.id: (task.action, task.reason) for task in recovery.tasks}
 
 
@@ -83,16 +77,16 @@ def test_scan_tells_each_section(project: Path) -> None:
 
 def test_verify_finds_what_is_wrong_with_a_section(project: Path) -> None:
     """A whole memory is no finding, also after its source was made anew; a damaged section is one."""
-    assert verify(ProjectLayout(project), "r").findings == []
+    assert Harness(project).verify("r").findings == []
     damage(project, b"terms of b", b"terms\0of b")
-    (finding,) = verify(ProjectLayout(project), "r").findings
+    (finding,) = Harness(project).verify("r").findings
     assert (finding.task, finding.path, finding.problem) == ("terms[b]", FILE, "damaged")
 
 
 def test_plan_says_that_sections_are_healed(project: Path) -> None:
     """All of them, if the file is gone; nothing is written."""
     (project / FILE).unlink()
-    plan = make_plan(book().compile(), ProjectLayout(project))
+    plan = Harness(project).plan(book())
     assert {task.id for task in plan.tasks if task.action == "heal"} == {"terms[a]", "terms[b]", "terms[c]"}
     assert not (project / FILE).exists()
 
@@ -104,11 +98,11 @@ def test_recover_does_what_it_said_it_would(project: Path, lost: bytes) -> None:
         damage(project, lost, b"terms\0of b")
     else:
         (project / FILE).unlink()
-    foreseen = recovered(project, resume="r", dry_run=True)
-    done = recovered(project, resume="r")
+    foreseen = recovered(project, dry_run=True)
+    done = recovered(project)
     assert actions(done) == actions(foreseen)
     assert set(scanned(project).values()) == {"sealed"}
-    again = recovered(project, resume="r")
+    again = recovered(project)
     assert {action for action, _ in actions(again).values()} == {"trust"}
 
 

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import Harness
 from holdfast import Pipeline
-from holdfast.layout import ProjectLayout
-from holdfast.project.recover import recover
-from holdfast.project.scan import scan_project
 from holdfast.recovery.strangers import OPENED_MAX, Stranger
-from holdfast.runs.choosing import Request
 from outside import OUTSIDE
 
 
@@ -54,7 +51,7 @@ def write(root: Path, *names: str) -> None:
 
 
 def strangers(root: Path, pipe: Pipeline | None = None) -> list[Stranger]:
-    return scan_project((pipe or notes()).compile(), ProjectLayout(root)).strangers
+    return Harness(root).scan(pipe or notes()).strangers
 
 
 def test_all_of_the_project_is_looked_at(project: Path) -> None:
@@ -113,9 +110,9 @@ def test_a_file_at_a_path_that_the_pipeline_no_longer_names_is_recognised(projec
 def test_recovery_tells_of_such_files_and_leaves_them_alone(project: Path) -> None:
     """Their steps are still to run: `recover` says what to do first, and RESUME.md keeps it."""
     shutil.rmtree(project / ".holdfast")
-    compiled, layout = notes("texts").compile(), ProjectLayout(project)
-    foreseen = recover(compiled, layout, Request(), dry_run=True)
-    done = recover(compiled, layout, Request())
+    pipe, harness = notes("texts"), Harness(project)
+    foreseen = harness.recover(pipe, dry_run=True)
+    done = harness.recover(pipe)
     words = "out/notes/a.md looks like note[a], written under another path: move it to out/texts/a.md"
     assert f"{words} to have it adopted" in foreseen.remarks and foreseen.remarks == done.remarks
     assert (project / "out" / "notes" / "a.md").exists() and not (project / "out" / "texts").exists()

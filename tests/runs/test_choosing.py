@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from harness import Harness
 from holdfast import HoldfastError, Pipeline
 from holdfast.errors import (
     CheckpointCorruptionError,
@@ -23,10 +24,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.journal.lines import close_line
-from holdfast.journal.read import scan
-from holdfast.project import people
 from holdfast.runs import choosing
-from holdfast.runs.listing import open_project
 from holdfast.runs.traces import LOOKED_AT_MAX
 from holdfast.stores import readable
 from refusing import refuse_reading
@@ -189,7 +187,7 @@ def test_a_folder_that_a_kill_left_before_the_first_line_is_no_run_to_resume(tmp
     with pytest.raises(UnknownRunError, match="Nothing is on record of run second"):
         writer(calls).run(dir=tmp_path, resume="second")
     with pytest.raises(UnknownRunError, match="Nothing is on record of run second"):
-        people.note(open_project(tmp_path), "second", "hello")
+        Harness(tmp_path).note("hello", run_id="second")
     assert writer(calls).run(dir=tmp_path, run_id="second", force=True).status == "completed"
 
 
@@ -252,13 +250,11 @@ def test_newest_is_by_ordinal_not_by_clock(tmp_path: Path, monkeypatch: pytest.M
     """A clock set back ten years changes neither which run is newest nor any id."""
     import time
 
-    from holdfast.runs.listing import list_runs, open_project
-
     first = writer([], overwrite=True).run(dir=tmp_path)
     real = time.time()
     monkeypatch.setattr("holdfast.clock.now", lambda: real - 10 * 365 * 86400)
     second = writer([], overwrite=True).run({"topic": "y"}, dir=tmp_path)
-    found = [info.run_id for info in list_runs(open_project(tmp_path))]
+    found = [run.run_id for run in Harness(tmp_path).project.runs()]
     assert found == [second.run_id, first.run_id]
 
 
@@ -412,7 +408,7 @@ def test_a_gate_is_not_asked_again_when_a_task_behind_it_is_whole(tmp_path: Path
 
     waiting = pipe.run(dir=tmp_path)
     assert waiting.status == "paused"
-    people.approve(open_project(tmp_path), waiting.run_id, "ok")
+    Harness(tmp_path).approve("ok", run_id=waiting.run_id)
     assert pipe.run(dir=tmp_path).status == "completed"
     shutil.rmtree(tmp_path / ".holdfast")
     assert pipe.run(dir=tmp_path).status == "completed"
@@ -578,7 +574,7 @@ def test_a_run_of_a_newer_holdfast_is_not_passed_over(tmp_path: Path) -> None:
 
     run = tmp_path / ".holdfast" / "runs" / pipe.run(dir=tmp_path).run_id
     (run / "checkpoint.json").unlink()
-    *_, last = scan(run / "events.jsonl")
+    *_, last = Harness(tmp_path).project.events()
     with (run / "events.jsonl").open("ab") as journal:
         journal.write(
             close_line(b'{"seq":%d,"ts":"2026-01-09T14:30:22.123Z","v":99' % (last.seq + 1), last.sum)[0]

@@ -8,8 +8,8 @@ from holdfast.engine.scheduler import Scheduler
 from holdfast.events import FileRecord
 from holdfast.folding import fold
 from holdfast.pipeline.definition import Pipeline
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.spec import PipelineSpec
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.state import RunState
 
 BEGAN = 1_767_969_022.0  # 2026-01-09T14:30:22Z

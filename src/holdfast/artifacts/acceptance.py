@@ -52,9 +52,8 @@ from holdfast.artifacts.products import (
 from holdfast.artifacts.sealed_files import SealedFiles
 from holdfast.events import FileRecord
 from holdfast.layout import PART_SUFFIX
-from holdfast.pipeline.memories import heads
 from holdfast.pipeline.nodes import Node
-from holdfast.pipeline.spec import StepSpec
+from holdfast.pipeline.spec import StepSpec, heads
 from holdfast.seals import Seal
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.stores.protocols import Staged

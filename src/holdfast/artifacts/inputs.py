@@ -11,11 +11,9 @@ from typing import Any
 from holdfast.artifacts.keeping import Artifacts, LostValueError
 from holdfast.artifacts.outside import OutsideHashes, patterns_of, reads_of
 from holdfast.artifacts.parts import UNKNOWN, Ingredients, digest_of, digest_of_named
-from holdfast.pipeline.batches import items_before
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import ID_BYTES_MAX
-from holdfast.pipeline.nodes import TAKEN, Node, as_items, gather_id, step_of, task_id
-from holdfast.pipeline.past import before_id
+from holdfast.pipeline.nodes import TAKEN, Node, as_items, before_id, gather_id, items_before, step_of, task_id
 from holdfast.pipeline.spec import ItemsSpec, PipelineSpec, Source, StepSpec
 from holdfast.pipeline.templates import SEGMENT_BYTES_MAX, around, as_fields, is_plain, render_path
 from holdfast.state import COMPLETED, SKIPPED, Accepted, RunState

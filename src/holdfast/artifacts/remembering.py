@@ -22,8 +22,7 @@ from holdfast.artifacts.memory import Block, Book, Rewriting, Section
 from holdfast.artifacts.products import SECTION, UNWRITTEN, for_file, output_digest, seal_of
 from holdfast.errors import MISSING, UnreadableError
 from holdfast.events import FileRecord
-from holdfast.pipeline.nodes import Node, step_of, task_id
-from holdfast.pipeline.past import batch_of
+from holdfast.pipeline.nodes import Node, batch_of, step_of, task_id
 from holdfast.pipeline.spec import StepSpec
 from holdfast.state import COMPLETED, Accepted, TaskState
 from holdfast.values import digest

@@ -1,4 +1,4 @@
-"""The run on a terminal: the matrix, what is running, the last log lines and the cost, redrawn."""
+"""The run on a terminal: plain lines that stay, and below them matrix, running tasks, last log lines and cost."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from rich.live import Live
 from rich.text import Text
 
 from holdfast import clock
-from holdfast.cli.console import PlainConsole, standing
+from holdfast.cli.console import BAD, DONE, INFO, LINES_MAX, WARN, Line, PlainConsole, standing
 from holdfast.cli.printing import hour
-from holdfast.cli.progress import Told
 from holdfast.escaping import terminal
 from holdfast.views.matrix import text_matrix
 from holdfast.wording import span
@@ -30,11 +29,11 @@ REFRESH_S = 0.25
 LOG_LINES = 6
 RUNNING_LINES = 8
 BEGUN_LINES = 3
-_LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red bold"}
+_STYLES = {DONE: "green", INFO: "cyan", WARN: "yellow", BAD: "red"}
 
 
 class LiveConsole(PlainConsole):
-    """Noteworthy lines scroll by above; the picture stays below."""
+    """Prints what a plain console prints, above a picture that is redrawn and goes with the run."""
 
     period_s = REFRESH_S
 
@@ -43,6 +42,7 @@ class LiveConsole(PlainConsole):
         self._screen = Screen(stderr=True, highlight=False)
         self._logs: deque[Text] = deque(maxlen=LOG_LINES)
         self._drawn_due = 0.0
+        self._is_summarised = False
         # Whoever writes on the screen has it: rich finds out where the picture stands, and only then draws.
         self._turn = threading.RLock()
         self._printed: list[Printed] = []
@@ -80,18 +80,22 @@ class LiveConsole(PlainConsole):
         self._redraw()
 
     def take_log(self, task: str, level: str, message: str, at: float) -> None:
-        self.progress.log(task, message)
-        line = f"{hour(at)} {level:<8} {task}  {message}"
-        self._logs.append(Text(terminal(line), style=_LEVEL_STYLES.get(level, "dim")))
+        super().take_log(task, level, message, at)
+        self._logs.append(Text(terminal(f"{hour(at)} {level:<8} {task}  {message}"), style="dim"))
 
-    def take_told(self, told: Told) -> None:
-        """Completions are seen in the matrix; everything else is kept in the scroll-back too."""
-        if not told.is_completion:
-            self.show(told)
+    def show(self, line: Line) -> None:
+        self._print(str(line), _STYLES[line.level])
 
-    def show(self, told: Told) -> None:
+    def summarise(self) -> None:
+        """Say once that the other tasks are only counted: the picture does that all the time."""
+        if not self._is_summarised:
+            words = f"{LINES_MAX} finished tasks are listed; the rest are only counted"
+            self._print(f"{hour(clock.now())}  {words}", "dim")
+            self._is_summarised = True
+
+    def _print(self, text: str, style: str) -> None:
         with self._turn:
-            self._screen.print(Text(terminal(f"{hour(told.at)}  {told.line}"), style=told.style))
+            self._screen.print(Text(terminal(text), style=style))
 
     def _redraw(self) -> None:
         """Draw anew if it is time; a run so large that drawing takes long is drawn more seldom."""

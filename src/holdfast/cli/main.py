@@ -39,29 +39,29 @@ from holdfast.streams import give_closed_streams_a_place
 from holdfast.wording import addressed
 
 PROGRAM = "holdfast"
-COMMANDS = (
-    "run",
-    "resume",
-    "list",
-    "status",
-    "plan",
-    "why",
-    "events",
-    "verify",
-    "recover",
-    "scan",
-    "approve",
-    "reject",
-    "decide",
-    "retry",
-    "note",
-    "clean",
-)
+COMMANDS = {  # name -> module
+    "run": "run",
+    "resume": "run",
+    "list": "show",
+    "status": "show",
+    "plan": "plan",
+    "why": "show",
+    "events": "show",
+    "verify": "check",
+    "recover": "plan",
+    "scan": "check",
+    "approve": "record",
+    "reject": "record",
+    "decide": "record",
+    "retry": "record",
+    "note": "record",
+    "clean": "record",
+}
 _COMPLETION_VARIABLE = "_HOLDFAST_COMPLETE"
 
 
 class LazyGroup(click.Group):
-    """Commands by name; the module of one is imported when it is asked for."""
+    """Commands by name; imports a command's module when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -69,7 +69,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"holdfast.cli.{cmd_name}").command
+        module = importlib.import_module(f"holdfast.cli.{COMMANDS[cmd_name]}")
+        command = getattr(module, f"{cmd_name}_command")
         assert isinstance(command, click.Command)
         return command
 
@@ -79,7 +80,7 @@ class LazyGroup(click.Group):
         from holdfast.pipeline.names import did_you_mean, printable
 
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"No such command '{printable(args[0])}'.{did_you_mean(args[0], COMMANDS)}")
+            ctx.fail(f"No such command '{printable(args[0])}'.{did_you_mean(args[0], tuple(COMMANDS))}")
         return super().resolve_command(ctx, args)
 
 

@@ -76,6 +76,14 @@ def print_json(document: Any) -> None:
     write_out(harmless_json(msgspec.json.format(data, indent=2).decode()) + "\n")
 
 
+def print_result(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print what a command found: the document itself with --json, else the lines about it."""
+    if as_json:
+        print_json(document)
+    else:
+        say_all(lines)
+
+
 def write_out(text: str) -> None:
     """Write text that is harmless already."""
     _write(sys.stdout, text, at_once=False)

@@ -156,10 +156,8 @@ class Pass(ABC):
             if not self.act(node, decision, made_of):
                 break
             news = self._made_current(node, made_of) or news
-            before, decision = decision, self.judge.decide(node, made_of)
+            decision = self.judge.decide(node, made_of)
             told = decision if decision.action in _ENDS else told
-            if (decision.action, decision.about, decision.paths) == (before.action, before.about, before.paths):
-                break  # it changed nothing
         else:
             told = Decision(decisions.ASK, f"it was found otherwise {ACTIONS_MAX} times", about="changed")
             self.act(node, told, made_of)
@@ -179,8 +177,8 @@ class Pass(ABC):
 
     def act(self, node: Node, decision: Decision, made_of: Ingredients) -> bool:
         """Carry a decision out; whether the task is to be looked at again."""
-        self.carry_out(self.judge.actions(node, decision, made_of))
-        return self.judge.may_be_more(node, decision, made_of)
+        is_done = self.carry_out(self.judge.actions(node, decision, made_of))
+        return is_done and self.judge.may_be_more(node, decision, made_of)
 
     def worded(self, node: Node, decision: Decision, made_of: Ingredients) -> Decision:
         """Give the decision as it is told."""

@@ -18,8 +18,8 @@ from holdfast.engine.scheduler import Scheduler
 from holdfast.errors import StorageError
 from holdfast.events import FileRecord
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.nodes import Node, as_items
+from holdfast.pipeline.unfolding import build_graph, expand
 
 
 class Asking(msgspec.Struct, eq=False):
@@ -74,7 +74,7 @@ class Board:
         items = as_items(self.inputs.artifacts.load_value(accepted.value, accepted.value_ref))
         if self.graph.items.get((node.spec.var, node.path)) == items:
             return
-        self.graph.expand(node.spec.var, node.path, items)
+        expand(self.graph, node.spec.var, node.path, items)
         self.scheduler.take_fresh()
 
     def recall(self, targets: Mapping[str, str]) -> None:

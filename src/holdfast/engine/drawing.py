@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.engine.scheduler import Scheduler, made_from
-from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.inferring import infer_items, item_paths
 from holdfast.pipeline.nodes import HELD, OK, OPEN, SKIPPED, Node, Path, as_items, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.state import (
     BLOCKED,
     COMPLETED,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.engine.board import Board
+from holdfast.pipeline.deadlock import find_standstill, loop_told
 from holdfast.pipeline.nodes import OK, SKIPPED, Node
-from holdfast.pipeline.standstill import find_standstill, loop_told
 from holdfast.state import COMPLETED, FAILED, PAUSED, USED_UP, WAITS_FOR_PERSON, TaskState
 
 _SPOILED = "was spoiled again after it had been made good: a step of this run does that"

@@ -1,7 +1,6 @@
-"""What an annotation admits, in the terms of JSON: enough to see that two of them exclude each other.
+"""Says what an annotation admits, in the terms of JSON: what a step returns, and how consumers receive it.
 
-Only certain contradictions count. Whatever is not understood (Any, TypeVar, a class of the user's own, a
-name that cannot be resolved) admits everything.
+What is not understood (Any, TypeVar, a class of the user's own, a name that cannot be resolved) admits everything.
 """
 
 from __future__ import annotations
@@ -12,7 +11,11 @@ import pathlib
 import types
 import typing
 from collections import abc
+from collections.abc import Callable
 from typing import Any
+
+from holdfast.pipeline.declared import Subject
+from holdfast.pipeline.spec import StepSpec
 
 EVERYTHING = frozenset({"str", "bytes", "dict", "list", "int", "float", "bool", "none", "path"})
 
@@ -39,8 +42,42 @@ _CLASS_KINDS: dict[Any, frozenset[str]] = {
     pathlib.PurePath: frozenset({"path"}),
     os.PathLike: frozenset({"path"}),
 }
-# What a consumer takes beside what its annotation says, as type checkers see it too.
-_WIDER = {"float": frozenset({"int", "bool"}), "int": frozenset({"bool"})}
+
+
+def check_return(step: StepSpec, fn: Callable[..., Any], told: Subject) -> None:
+    """Tell a step whose own return annotation cannot be what its options ask for."""
+    admitted = kinds(returned(hints_of(fn).get("return", Any)))
+    if isinstance(step.writes, dict) and "dict" not in admitted:
+        told.wrong("writes= names keys, so it must return a dict; by its annotation it does not.")
+    if step.appends is not None and "str" not in admitted:
+        told.wrong("appends= needs text, so it must return str; by its annotation it does not.")
+
+
+def check_list(fn: Callable[..., Any], told: Subject) -> None:
+    """Tell an items function that by its return annotation gives no list."""
+    if "list" not in kinds(returned(hints_of(fn).get("return", Any))):
+        told.wrong("must return a list of items, by its annotation it does not.")
+
+
+def forms(step: StepSpec, fn: Callable[..., Any]) -> dict[str, str]:
+    """How consumers receive each file that is no text, as far as the annotation tells; by key."""
+    produced = returned(hints_of(fn).get("return", Any))
+    if isinstance(step.writes, dict):
+        admitted = frozenset().union(*(kinds(annotation) for annotation in _dict_values(produced)))
+    else:
+        admitted = kinds(produced)
+        if "none" in admitted and admitted != EVERYTHING:  # it streams its file, which is text
+            admitted = (admitted - {"none"}) | {"str"}
+    found = {key: _form(template, admitted) for key, template in step.files.items()}
+    return {key: form for key, form in found.items() if form != "text"}
+
+
+def _form(template: str, admitted: frozenset[str]) -> str:
+    if admitted == EVERYTHING:  # then the name says more than the annotation
+        return "json" if template.lower().endswith(".json") else "text"
+    if "str" in admitted:
+        return "text"
+    return next((form for form in ("bytes", "path") if form in admitted), "json")
 
 
 def hints_of(fn: Any) -> dict[str, Any]:
@@ -77,17 +114,6 @@ def returned(annotation: Any) -> Any:
     return Any if annotation in (abc.Coroutine, abc.Awaitable) else annotation
 
 
-def conflict(produced: frozenset[str], annotation: Any, levels: int) -> bool:
-    """Whether a consumer so annotated can never take `produced`, gathered into `levels` dicts by item."""
-    admitted = kinds(annotation)
-    if levels == 0:
-        wider = admitted.union(*(_WIDER.get(kind, frozenset()) for kind in admitted))
-        return not (produced & wider)
-    if "dict" not in admitted:
-        return True
-    return all(conflict(produced, value, levels - 1) for value in dict_values(annotation))
-
-
 def is_context(annotation: Any) -> bool:
     """Whether it is Holdfast's Context, known by name so that nothing has to be imported for it."""
     plain = _unwrapped(annotation)
@@ -117,12 +143,12 @@ def _is_union(annotation: Any) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def dict_values(annotation: Any) -> list[Any]:
+def _dict_values(annotation: Any) -> list[Any]:
     """What the values of a dict so annotated are annotated."""
     plain = _unwrapped(annotation)
     if _is_union(plain):
         members = [member for member in typing.get_args(plain) if "dict" in kinds(member)]
-        return [value for member in members for value in dict_values(member)]
+        return [value for member in members for value in _dict_values(member)]
     args = typing.get_args(plain)
     is_mapping = kinds(plain) == _DICT and len(args) == 2
     return [args[1]] if is_mapping else [Any]

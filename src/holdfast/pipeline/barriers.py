@@ -1,30 +1,31 @@
-"""What holds tasks back besides the outputs they take: phases, gates, and the order of items and batches. Pure.
+"""Holds tasks back by phases, gates, and the order of items and batches; links memory steps to their items. Pure.
 
-An *order* node stands for "this item (or batch) is through with this phase": every task of a later item waits for
-one node, instead of for every task of the item before it.
+An *order* node means "this item (or batch) is through with this phase": every task of a later item waits for
+one node, instead of for every task of the item before it. Memory steps have three kinds of nodes of their own:
+
+    glossary[before ch03]     every section that ch03 comes after: through it, consumers inside the fan-out wait
+    glossary[until 2]         every section of batch 2 and of those before it, where batches are given
+    page:glossary[batch 2]    through when each section of the batch is there, skipped or waiting for a person:
+                              then the file is written; page:glossary[head] is through when the head is there
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from holdfast.pipeline.batches import given_batches
-from holdfast.pipeline.nodes import Node, Path, gather_id, task_id
+import msgspec
+
+from holdfast.pipeline.graph import Graph, all_batches_id
+from holdfast.pipeline.nodes import Node, Path, batch_numbers, gather_id, given_batches, page_id, task_id
 from holdfast.pipeline.spec import GateSpec, PhaseSpec, StepSpec
 
-if TYPE_CHECKING:
-    from holdfast.pipeline.graph import Graph
-
-
-def add_phase(graph: Graph, phase: PhaseSpec) -> None:
-    """A phase waits for the whole phase before it; edges come when the tasks are there: see `link_phases`."""
-    graph.add_node(f"phase:{phase.name}", "phase", phase, ())
+Items = Sequence[Mapping[str, Any]]
 
 
 def link_phases(graph: Graph) -> None:
-    """Once, after building: every phase waits for the phase before it, its tasks and its gates."""
+    """Called once, after building: every phase waits for the phase before it, its tasks and its gates."""
     for phase in graph.spec.phases:
         _link_checklist(graph, phase, graph.nodes[f"phase:{phase.name}"])
     names = [phase.name for phase in graph.spec.phases]
@@ -39,37 +40,10 @@ def link_phases(graph: Graph) -> None:
 
 
 def _link_checklist(graph: Graph, phase: PhaseSpec, node: Node) -> None:
-    """What a checklist looks at must be there before it is asked."""
+    """Make the phase wait for what its checklist looks at."""
     names = {source.name for sources in phase.checklist_sources for source in sources.values()}
     for name in sorted(names & graph.producers.keys()):
         graph.edge_after(graph.named(name, (), ()), node)
-
-
-def add_gate(graph: Graph, gate: GateSpec) -> Node:
-    """A gate after steps or after a phase, new or known."""
-    if gate.name in graph.nodes:
-        return graph.nodes[gate.name]
-    node = graph.add_node(gate.name, "gate", gate, ())
-    for name in gate.after:
-        graph.edge_after(graph.named(name, (), ()), node)
-    if gate.phase and not gate.each:
-        for step in graph.steps_of_phase.get(gate.phase, ()):
-            graph.edge_after(graph.named(step.name, (), ()), node)
-    return node
-
-
-def all_batches(graph: Graph, gate: GateSpec) -> Node:
-    """The node that is through when a gate with each= is, after every batch."""
-    assert gate.each is not None
-    node = graph.nodes.get(_all_batches_id(gate))
-    if node is None:
-        node = graph.add_node(_all_batches_id(gate), "order", gate, ())
-        for var in graph.fans[gate.each]:
-            if graph.fan_specs[var].given is None:  # else there are no others
-                graph.edge_after(graph.named(graph.maker(var), (), ()), node)
-        for known in [known for known in graph.nodes.values() if known.kind == "gate" and known.spec is gate]:
-            graph.edge_after(known, node)
-    return node
 
 
 def order_items(
@@ -141,7 +115,7 @@ def _batch_gate(graph: Graph, gate: GateSpec, path: Path, names: list[str], memb
             graph.edge_after(_below(graph, step, (*parent, name)), node)
     for other in [name for name in gate.after if name not in {step.name for step in named}]:
         graph.edge_after(graph.named(other, parent, graph.fans[gate.each][:-1]), node)
-    through = graph.nodes.get(_all_batches_id(gate))
+    through = graph.nodes.get(all_batches_id(gate))
     if through is not None:
         graph.edge_after(node, through)
     return node
@@ -212,5 +186,55 @@ def _first_phase(graph: Graph, var: str) -> str | None:
     return None if None in used else next(phase.name for phase in graph.spec.phases if phase.name in used)
 
 
-def _all_batches_id(gate: GateSpec) -> str:
-    return f"order:{gate.name}[*]"
+def link_sections(graph: Graph) -> None:
+    """Link the new nodes for the sections before an item: to sections, and to the like nodes of items before."""
+    orders: dict[tuple[str, Path], _Order] = {}
+    while graph.unlinked:
+        node = graph.unlinked.pop()
+        name, (*above, item) = node.spec.name, node.path
+        parent = tuple(above)
+        order = orders.get((name, parent))
+        if order is None:
+            order = orders[name, parent] = _ordered(graph, name, parent, graph.items[node.spec.each, parent])
+        for earlier in order.after[item]:
+            graph.edge_after(graph.nodes[task_id(name, (*parent, earlier))], node)
+            graph.edge_after(graph.sections_before(name, (*parent, earlier)), node)
+        if item in order.lower:
+            graph.edge_after(order.lower[item], node)
+
+
+class _Order(msgspec.Struct, frozen=True):
+    """What each item of one fan-out comes after."""
+
+    after: dict[str, Sequence[str]]
+    lower: dict[str, Node]  # item -> the node of all batches below its own; only where batches are given
+
+
+def _ordered(graph: Graph, name: str, parent: Path, items: Items) -> _Order:
+    after = {entry["id"]: entry.get("after", ()) for entry in items}
+    if not given_batches(items):
+        return _Order(after, {})
+    batches = batch_numbers(items)
+    below = _link_batches(graph, name, parent, batches)
+    return _Order(after, {item: below[number] for item, number in batches.items() if number in below})
+
+
+def _link_batches(graph: Graph, name: str, parent: Path, batches: Mapping[str, int]) -> dict[int, Node]:
+    """Batch -> the node of all batches below it, each behind the one before: linear, however many items."""
+    numbers = sorted(set(batches.values()))
+    known = task_id(name, (*parent, f"until {numbers[0]}")) in graph.nodes
+    spec = graph.producers[name]
+    nodes = {n: graph.add_node(task_id(name, (*parent, f"until {n}")), "until", spec, parent) for n in numbers}
+    for item, number in () if known else batches.items():
+        graph.edge_after(graph.nodes[task_id(name, (*parent, item))], nodes[number])
+    for lower, higher in () if known else pairwise(numbers):
+        graph.edge_after(nodes[lower], nodes[higher])
+    return {higher: nodes[lower] for lower, higher in pairwise(numbers)}
+
+
+def add_pages(graph: Graph, step: StepSpec, parent: Path, items: Items) -> None:
+    """The batches of one memory step below `parent`, each with its sections."""
+    batches = batch_numbers(items)
+    pages = {n: graph.add_node(page_id(step.name, parent, n), "page", step, parent) for n in batches.values()}
+    for item, number in batches.items():
+        graph.edge_settle(graph.nodes[task_id(step.name, (*parent, item))], pages[number])

@@ -1,4 +1,4 @@
-"""What the user declared, recorded as given: right or wrong is decided later, all at once."""
+"""Records what the user declared, as given; `compiling.py` decides what is wrong with it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Declaration(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Mistakes:
-    """Collects what is wrong, to be told all at once in the order of the source."""
+    """Collects mistakes, and lists them in the order of the source."""
 
     def __init__(self) -> None:
         self._found: list[tuple[Where, str]] = []
@@ -134,7 +134,7 @@ class Mistakes:
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """One declared thing that mistakes are told about."""
+    """Names the declared thing that a mistake is about."""
 
     mistakes: Mistakes
     where: Where
@@ -144,12 +144,12 @@ class Subject(msgspec.Struct, frozen=True):
         self.mistakes.add(self.where, f"{self.name}: {text}")
 
     def part(self, name: str) -> Subject:
-        """The same place, named more closely: `step draft, check has_sources`."""
+        """A part of it, at the same place: `step draft, check has_sources`."""
         return Subject(self.mistakes, self.where, f"{self.name}, {name}")
 
 
 def name_list(option: str, value: object, told: Subject) -> tuple[str, ...]:
-    """One name, or several, as a tuple; each once. Anything else is told."""
+    """One name, or several, as a tuple, each once; anything else is a mistake."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):

@@ -1,7 +1,7 @@
 """`Pipeline`, `step`, `items`, `phase`, `gate`, `migration`, as the user declares them.
 
-Declaring only records. A mistake in one step says nothing about the others, so all of them are told
-together, by `compile()`, when the file has been read to its end.
+Declaring only records. A mistake in one step says nothing about the others, so `compile()` tells all of
+them together, when the file has been read to its end.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Pipeline:
         `version`: raise it to have finished work done again.
         `executor`: "thread", or "process" for work that keeps a processor busy; no `async def` there.
         `copy`: False keeps no copy of large files. `was`: the names that the step had before.
-        Any other option is told as a mistake, with all others, when the pipeline is loaded.
+        Any other option is a mistake, listed with all others when the pipeline is loaded.
         """
         # All options as they came; taken before any other local variable exists.
         options = {key: value for key, value in locals().items() if key not in ("self", "fn", "name")}

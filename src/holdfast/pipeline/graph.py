@@ -1,24 +1,22 @@
 """The graph of tasks: a pipeline's spec and the items known so far, as nodes and edges. Pure.
 
 Theory. Real nodes are steps, items functions, gates and phases. Two kinds of virtual nodes keep the number of
-edges linear: a *gather* node stands for "all items of this step below this item", an *order* node for "this
-item (or batch) is through with this phase"; memory steps have two more (`past.py`). Three kinds of edges:
+edges linear: a *gather* node means "all items of this step below this item", an *order* node for "this
+item (or batch) is through with this phase"; memory steps have more (`barriers.py`). Three kinds of edges:
 
     DATA    the consumer takes the output: a skipped producer means a skipped consumer
     AFTER   order only (also into gathers, phases, gates): completed or skipped will do
     SETTLE  into order and page nodes: completed, skipped, or waiting for a person
 
-Items that a function makes are added by `expand`, once they are a durable fact. Before that their gather
-nodes wait for the items function itself, so that nothing can gather a part of them.
+`unfolding.py` builds it. Items that a function makes are added once they are a durable fact. Before that their
+gather nodes wait for the items function itself, so that nothing can gather a part of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from holdfast.pipeline import barriers, past
-from holdfast.pipeline.batches import batch_numbers, waiting_items
 from holdfast.pipeline.nodes import (
     AFTER,
     DATA,
@@ -31,17 +29,26 @@ from holdfast.pipeline.nodes import (
     Node,
     Path,
     Producer,
+    batch_numbers,
+    before_id,
     gather_id,
     part_name,
-    split_task_id,
     task_id,
 )
-from holdfast.pipeline.reach import blocking_gates, weights
-from holdfast.pipeline.spec import GateSpec, ItemsSpec, PipelineSpec, Source, StepSpec, shared_depth
+from holdfast.pipeline.spec import (
+    GateSpec,
+    ItemsSpec,
+    PipelineSpec,
+    Source,
+    StepSpec,
+    blocking_gates,
+    shared_depth,
+    weights,
+)
 
 
 class _Mould(NamedTuple):
-    """What all tasks of one step, or of one items function, have in common."""
+    """Holds what all tasks of one step, or of one items function, have in common."""
 
     kind: str
     part: str
@@ -66,15 +73,14 @@ class Graph:
         self.fans = {name: spec.fan_path(s.each) for name, s in self.producers.items()}
         self.fans |= {s.var: spec.fan_path(s.var) for s in spec.items}
         self.fan_specs = {s.var: s for s in spec.items}
-        self._steps_of_fan: dict[str, list[StepSpec]] = {}
+        self.steps_of_fan: dict[str, list[StepSpec]] = {}
         self.steps_of_phase: dict[str, list[StepSpec]] = {}
         for step in spec.steps:
             if step.each:
-                self._steps_of_fan.setdefault(step.each, []).append(step)
+                self.steps_of_fan.setdefault(step.each, []).append(step)
             if step.phase:
                 self.steps_of_phase.setdefault(step.phase, []).append(step)
         self._moulds = self._make_moulds()
-        self._build()
 
     def _make_moulds(self) -> dict[str, _Mould]:
         gated, heavy = blocking_gates(self.spec), weights(self.spec, self.fans)
@@ -133,104 +139,21 @@ class Graph:
                 return item
         return {"id": path[-1]}
 
-    # --- for barriers.py and past.py ---------------------------------------------------------------------
+    # --- making ----------------------------------------------------------------------------------------
 
     def add_node(self, node_id: str, kind: str, spec: Any, path: Path) -> Node:
         """The node of that name, new or known."""
         return self.nodes.get(node_id) or self._add_other(node_id, kind, spec, path)
 
     def edge_after(self, producer: Node, consumer: Node) -> None:
-        self._edge(producer, consumer, AFTER)
+        self.edge(producer, consumer, AFTER)
 
     def edge_settle(self, producer: Node, consumer: Node) -> None:
-        self._edge(producer, consumer, SETTLE)
+        self.edge(producer, consumer, SETTLE)
 
-    # --- building --------------------------------------------------------------------------------------
-
-    def _build(self) -> None:
-        for phase in self.spec.phases:
-            barriers.add_phase(self, phase)
-        for producer in self.spec.producers:
-            if not producer.each and not (isinstance(producer, ItemsSpec) and producer.given is not None):
-                self._add_task(producer, (), None)
-        for gate in self.spec.gates:
-            if not gate.each:
-                barriers.add_gate(self, gate)
-        for step in self.spec.memories:
-            if step.head and len(self.fans[step.name]) == 1:
-                self._add_head(step, ())
-        for fan in self.spec.items:
-            if fan.given is not None and not fan.each:
-                self.expand(fan.var, (), fan.given)
-
-    def expand(self, var: str, parent: Path, items: Sequence[Mapping[str, Any]]) -> None:
-        """Add the tasks of these items; the caller settles the items function's node afterwards."""
-        self._unfold(var, parent, items)
-        past.link_before(self)
-
-    def _unfold(self, var: str, parent: Path, items: Sequence[Mapping[str, Any]]) -> None:
-        listed = [dict(item) for item in items]
-        self.items[var, parent] = listed
-        batches = batch_numbers(listed)
-        held = waiting_items(listed)
-        maker, steps = self._maker(var, parent), self._steps_of_fan.get(var, ())
-        for item in listed:
-            path = (*parent, item["id"])
-            for step in steps:
-                node = self._add_task(step, path, item, held[item["id"]])
-                if maker is not None:
-                    self._made_by(maker, node)
-            self._expand_inner(var, path, item, maker)
-        self._close_gathers(var, parent, listed)
-        barriers.hold_unfolded(self, var, parent)
-        barriers.order_items(self, var, parent, listed, batches)
-        for step in self.spec.memories:
-            if step.each == var:
-                past.add_pages(self, step, parent, listed)
-
-    def _expand_inner(self, var: str, path: Path, item: dict[str, Any], maker: Node | None) -> None:
-        for fan in self.spec.items:
-            if fan.each != var:
-                continue
-            if fan.given is not None:
-                self._unfold(fan.var, path, fan.given)
-            else:
-                node = self._add_task(fan, path, item)
-                if maker is not None:
-                    self._made_by(maker, node)
-            for step in self.spec.memories:
-                if step.each == fan.var and step.head:
-                    self._add_head(step, path)
-
-    def _add_head(self, step: StepSpec, parent: Path) -> None:
-        """The moment at which a memory file is opened."""
-        assert step.head is not None
-        page = self.add_node(past.page_id(step.name, parent, None), "page", step, parent)
-        self._edge(self.named(step.head, parent, self.fans[step.name][:-1]), page, AFTER)
-
-    def _maker(self, var: str, parent: Path) -> Node | None:
-        """The items function's node behind these items; None for given ones."""
-        fan = self.fan_specs[var]
-        return None if fan.given is not None else self.nodes[task_id(fan.name, parent)]
-
-    def _made_by(self, maker: Node, node: Node) -> None:
-        """A task of an item waits for the function that made the item: it may make others, when it runs again."""
-        self._edge(maker, node, AFTER)
-
-    def _close_gathers(self, var: str, parent: Path, items: list[dict[str, Any]]) -> None:
-        """Give every gather that waits for these items its edges from them."""
-        for name, fan in self.fans.items():
-            if var not in fan or name not in self.producers:
-                continue
-            waiting = self.nodes.get(gather_id(name, parent))
-            if waiting is None:
-                continue
-            for item in items:
-                self._gather_edge(name, (*parent, item["id"]), waiting)
-
-    def _gather_edge(self, name: str, path: Path, gather: Node) -> None:
+    def gather_edge(self, name: str, path: Path, gather: Node) -> None:
         inner = task_id(name, path) if len(self.fans[name]) == len(path) else gather_id(name, path)
-        self._edge(self.reach(inner, name, path), gather, AFTER)
+        self.edge(self.reach(inner, name, path), gather, AFTER)
 
     def reach(self, node_id: str, name: str, path: Path) -> Node:
         """The node of that id; a gather is made when it is first asked for."""
@@ -245,16 +168,16 @@ class Graph:
         known = self.items.get((var, path))
         if known is not None:
             for item in known:
-                self._gather_edge(name, (*path, item["id"]), node)
+                self.gather_edge(name, (*path, item["id"]), node)
         fan = self.fan_specs[var]
         if fan.given is None:
-            self._edge(self.items_node(fan, path), node, AFTER)
+            self.edge(self.items_node(fan, path), node, AFTER)
         return node
 
     def items_node(self, fan: ItemsSpec, path: Path) -> Node:
         node = self.nodes.get(task_id(fan.name, path))
         # A root function may be asked for before it was added: declarations come in any order.
-        return node if node is not None else self._add_task(fan, path, None)
+        return node if node is not None else self.add_task(fan, path, None)
 
     def _add(self, node: Node) -> None:
         self.nodes[node.id] = node
@@ -267,7 +190,7 @@ class Graph:
         self._add(node)
         return node
 
-    def _add_task(self, spec: Producer, path: Path, item: dict[str, Any] | None, held: int = 0) -> Node:
+    def add_task(self, spec: Producer, path: Path, item: dict[str, Any] | None, held: int = 0) -> Node:
         nodes, name = self.nodes, spec.name
         node_id = task_id(name, path)
         known = nodes.get(node_id)
@@ -284,9 +207,9 @@ class Graph:
                 taken.append(parent if parent is not None else self._taken_from(source, path, mould.fan))
             node.parents = tuple(taken)
             for parent in taken:
-                self._edge(parent, node, AFTER if parent.is_virtual else DATA)
+                self.edge(parent, node, AFTER if parent.is_virtual else DATA)
         for gate in mould.gates:
-            self._edge(self.named(gate.name, (), ()), node, AFTER)
+            self.edge(self.named(gate.name, (), ()), node, AFTER)
         if mould.is_ordered:
             self._add_order_edges(node, mould.fan)
         return node
@@ -294,14 +217,14 @@ class Graph:
     def _taken_from(self, source: Source, path: Path, fan: tuple[str, ...]) -> Node:
         """The node behind a parameter of the task at `path`."""
         if source.kind == "memory":
-            return past.add_before(self, source.name, path[: len(self.fans[source.name])])
+            return self.sections_before(source.name, path[: len(self.fans[source.name])])
         return self.named(source.name, path, fan)
 
     def named(self, name: str, path: Path, fan: tuple[str, ...]) -> Node:
         """The node a task at `path` means by `name`, made if it is not there yet."""
         if name not in self.producers:
             gate = next(gate for gate in self.spec.gates if gate.name == name)
-            return barriers.all_batches(self, gate) if gate.each else barriers.add_gate(self, gate)
+            return self._all_batches(gate) if gate.each else self.add_gate(gate)
         node_id = self.related(name, path, fan)
         node = self.nodes.get(node_id)
         if node is not None:
@@ -310,7 +233,39 @@ class Graph:
         if len(self.fans[name]) > len(common):
             return self._add_gather(name, common)
         item = self.item_fields(fan[len(common) - 1], common) if common else None
-        return self._add_task(self.producers[name], common, item)
+        return self.add_task(self.producers[name], common, item)
+
+    def add_gate(self, gate: GateSpec) -> Node:
+        """A gate after steps or after a phase, new or known."""
+        if gate.name in self.nodes:
+            return self.nodes[gate.name]
+        node = self.add_node(gate.name, "gate", gate, ())
+        in_phase = self.steps_of_phase.get(gate.phase, ()) if gate.phase and not gate.each else ()
+        for name in (*gate.after, *[step.name for step in in_phase]):
+            self.edge_after(self.named(name, (), ()), node)
+        return node
+
+    def _all_batches(self, gate: GateSpec) -> Node:
+        """The node that is through when a gate with each= is, after every batch."""
+        assert gate.each is not None
+        node = self.nodes.get(all_batches_id(gate))
+        if node is None:
+            node = self.add_node(all_batches_id(gate), "order", gate, ())
+            for var in self.fans[gate.each]:
+                if self.fan_specs[var].given is None:  # else there are no others
+                    self.edge_after(self.named(self.maker(var), (), ()), node)
+            for known in [known for known in self.nodes.values() if known.kind == "gate" and known.spec is gate]:
+                self.edge_after(known, node)
+        return node
+
+    def sections_before(self, name: str, path: Path) -> Node:
+        """The node for the sections before an item; its edges come when all tasks of the fan-out are there."""
+        known = self.nodes.get(before_id(name, path))
+        if known is not None:
+            return known
+        node = self.add_node(before_id(name, path), "past", self.producers[name], path)
+        self.unlinked.append(node)
+        return node
 
     def _add_order_edges(self, node: Node, fan: tuple[str, ...]) -> None:
         spec = node.spec
@@ -318,13 +273,13 @@ class Graph:
             node.material = tuple(self.named(name, node.path, fan) for name in spec.material)
             opening = (self.named(spec.head, node.path, fan),) if spec.head else ()
             for producer in (*node.material, *opening):
-                self._edge(producer, node, AFTER)
+                self.edge(producer, node, AFTER)
         for name in spec.after:
-            self._edge(self.named(name, node.path, fan), node, AFTER)
+            self.edge(self.named(name, node.path, fan), node, AFTER)
         if spec.phase:
-            self._edge(self.nodes[f"phase:{spec.phase}"], node, AFTER)
+            self.edge(self.nodes[f"phase:{spec.phase}"], node, AFTER)
 
-    def _edge(self, producer: Node, consumer: Node, kind: int) -> None:
+    def edge(self, producer: Node, consumer: Node, kind: int) -> None:
         producer.consumers.append((consumer, kind))
         condition = producer.condition
         # Items unfold while a run goes on: a producer may be through already, or held.
@@ -335,21 +290,9 @@ class Graph:
             consumer.condition = HELD
 
 
-def build_graph(spec: PipelineSpec, items: Mapping[str, Sequence[Mapping[str, Any]]]) -> Graph:
-    """The graph of `spec` with every fan-out whose items function is in `items` (by task id) expanded."""
-    graph = Graph(spec)
-    barriers.link_phases(graph)
-    makers = {fan.name: fan for fan in spec.items if fan.given is None}
-    grown = True
-    done: set[str] = set()
-    while grown:
-        grown = False
-        for node_id in [n for n in items if n not in done and n in graph.nodes]:
-            name, path = split_task_id(node_id)
-            graph.expand(makers[name].var, path, items[node_id])
-            done.add(node_id)
-            grown = True
-    return graph
+def all_batches_id(gate: GateSpec) -> str:
+    """The node that is through when the gate is, after every batch."""
+    return f"order:{gate.name}[*]"
 
 
 def in_order(graph: Graph) -> list[Node]:
@@ -368,7 +311,7 @@ def in_order(graph: Graph) -> list[Node]:
 
 
 def all_before(graph: Graph, node: Node) -> set[Node]:
-    """What has to be through before a node, however far back; and the node."""
+    """The node, and everything that has to be through before it, however far back."""
     before: dict[Node, list[Node]] = {}
     for producer in graph.nodes.values():
         for consumer, _ in producer.consumers:

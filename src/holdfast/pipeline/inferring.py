@@ -21,7 +21,7 @@ Items = dict[str, list[dict[str, Any]]]
 
 
 class FilePattern:
-    """What the paths of a step's files look like, and which item a path speaks of."""
+    """Recognises the paths of a step's files, and the item that a path speaks of."""
 
     def __init__(self, step: StepSpec, fan: Path, template: str, values: Mapping[str, str]) -> None:
         self.step = step.name

@@ -50,7 +50,7 @@ def locate(pipeline: Pipeline) -> CompiledPipeline:
 
     It stands at the top level of a module: that of its first function, or the one that made it, for a step may
     come from a library; else that of the program, which may have it from a function. A notebook's is in no file.
-    Of a file that is being loaded, by `plan` or a worker, none may run: whoever loads it only wants to look.
+    While a file is loaded, by `plan` or a worker, no pipeline may run: it is loaded to be looked at.
     """
     if loading := _loading.get():
         raise UsageError(
@@ -72,7 +72,7 @@ def locate(pipeline: Pipeline) -> CompiledPipeline:
 
 
 def _variable_in(file: str, pipeline: Pipeline) -> str | None:
-    """What a module that was imported from this file calls the pipeline."""
+    """The variable of the pipeline in a module that was imported from this file."""
     modules = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     present = [names for names in modules if names.get("__file__") == file]
     return next((key for names in present for key, value in list(names.items()) if value is pipeline), None)

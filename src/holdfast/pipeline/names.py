@@ -10,12 +10,11 @@ import difflib
 import keyword
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import DefinitionError, UsageError, ValueRefusedError
-from holdfast.pipeline.loops import find_loop
 from holdfast.values import decode_json, encode_json
 from holdfast.wording import some_of
 
@@ -44,12 +43,12 @@ def printable(text: object, limit: int = 60) -> str:
 
 
 def as_given(value: object) -> str:
-    """A value on one line, a text in quotes: that 2 is no whole number would puzzle whoever gave "2"."""
+    """A value on one line, a text in quotes: "2 is no whole number" would puzzle a user who gave "2"."""
     return f"'{printable(value)}'" if isinstance(value, str) else printable(value)
 
 
 def words_of(thing: object) -> str:
-    """What anything calls itself; a number of very many digits, or somebody's own object, may fail at that."""
+    """The repr of anything; a number of very many digits, or a user's own object, may fail at giving one."""
     try:
         return repr(thing)
     except Exception:
@@ -57,7 +56,7 @@ def words_of(thing: object) -> str:
 
 
 def as_path(given: Any, argument: str) -> Path:
-    """A path that somebody gave; UsageError names the argument if it is none."""
+    """A path as given by a user; UsageError names the argument if it is none."""
     try:
         return Path(given)
     except TypeError:
@@ -104,7 +103,7 @@ def check_title(text: object) -> str | None:
 
 
 def check_heading(text: object) -> str | None:
-    """The problem with `text` as a step's title, or None; nobody types it, and whoever shows it escapes it."""
+    """The problem with `text` as a step's title, or None; it is never typed, and escaped where it is shown."""
     if not isinstance(text, str):
         return f"is not text but {type(text).__name__}"
     if not text.strip() or text != text.strip():
@@ -115,7 +114,7 @@ def check_heading(text: object) -> str | None:
 
 
 def fold(text: str) -> str:
-    """What two names have in common if a file system could take one for the other."""
+    """The form that two names share if a file system could take one for the other."""
     folded = text.casefold()
     return folded if folded.isascii() else unicodedata.normalize("NFC", folded)
 
@@ -251,3 +250,49 @@ def _batch_gaps(items: list[dict[str, Any]]) -> list[str]:
 
 def _a_kind(value: object) -> str:
     return "nothing (None)" if value is None else f"of the type {type(value).__name__}"
+
+
+def find_loop(edges: Mapping[str, Collection[str]]) -> list[str] | None:
+    """Names along one loop, the first repeated at the end (`["a", "b", "a"]`); None if there is none.
+
+    Iterative, because item lists may chain a hundred thousand entries.
+    """
+    finished: set[str] = set()
+    for start in edges:
+        if start not in finished:
+            loop = _loop_from(start, edges, finished)
+            if loop:
+                return loop
+    return None
+
+
+def _loop_from(start: str, edges: Mapping[str, Collection[str]], finished: set[str]) -> list[str] | None:
+    path = [start]
+    on_path = {start}
+    pending: list[Iterator[str]] = [iter(edges.get(start, ()))]
+    while pending:
+        follower = next(pending[-1], None)
+        if follower is None:
+            pending.pop()
+            done = path.pop()
+            on_path.discard(done)
+            finished.add(done)
+        elif follower in on_path:
+            return [*path[path.index(follower) :], follower]
+        elif follower not in finished:
+            path.append(follower)
+            on_path.add(follower)
+            pending.append(iter(edges.get(follower, ())))
+    return None
+
+
+def reachable(start: str, edges: Mapping[str, Collection[str]]) -> set[str]:
+    """Every name that can be reached from `start`, without `start` itself unless a loop leads back."""
+    seen: set[str] = set()
+    pending = list(edges.get(start, ()))
+    while pending:
+        name = pending.pop()
+        if name not in seen:
+            seen.add(name)
+            pending.extend(edges.get(name, ()))
+    return seen

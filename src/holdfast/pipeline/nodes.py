@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -78,7 +79,7 @@ def step_of(task: str) -> str:
 
 
 def part_name(identity: str) -> str:
-    """What an output is called among a task's inputs, some of which are no outputs and have names of their own."""
+    """The name of an output among a task's inputs, some of which are no outputs and have names of their own."""
     return f"step {identity}" if identity in ("version", "item", "reads") else identity
 
 
@@ -97,9 +98,96 @@ def called_now(task: str, spec: PipelineSpec, known: Container[str]) -> str:
 
 
 def as_items(value: Any) -> list[dict[str, Any]]:
-    """What an items function returned, in one form: a dict with "id" for each."""
+    """The items that a function returned, in one form: a dict with "id" for each."""
     return [item if isinstance(item, dict) else {"id": item} for item in value]
 
 
 def gather_id(name: str, path: Path) -> str:
     return task_id(name, (*path, "*"))
+
+
+def before_id(name: str, path: Path) -> str:
+    """The node that gathers all sections which the item at `path` comes after."""
+    return task_id(name, (*path[:-1], f"before {path[-1]}"))
+
+
+def page_id(name: str, parent: Path, batch: int | None) -> str:
+    """The node that is through when a batch (None: the head) can be written."""
+    return task_id(f"page:{name}", (*parent, "head" if batch is None else f"batch {batch}"))
+
+
+def batch_of(page: Node) -> int | None:
+    """The batch of a page; None for the head."""
+    last = page.id.rpartition("[")[2].rpartition("/")[2]
+    return None if last == "head]" else int(last[len("batch ") : -1])
+
+
+def given_batches(items: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the items say in which batch they are."""
+    return any("batch" in item for item in items)
+
+
+def items_before(items: Sequence[Mapping[str, Any]], item: str) -> list[str]:
+    """The items that this one comes after, directly or not, and those of lower batches where batches are given."""
+    after = {entry["id"]: entry.get("after", ()) for entry in items}
+    found: set[str] = set()
+    if given_batches(items):
+        numbers = batch_numbers(items)
+        found = {name for name, number in numbers.items() if number < numbers[item]}
+    stack = list(after[item])
+    while stack:
+        name = stack.pop()
+        found.add(name)
+        stack += [other for other in after[name] if other not in found]
+    return [name for name in after if name in found]
+
+
+def batch_numbers(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Each item's batch: as given, else its depth in `after`, from 1."""
+    if given_batches(items):
+        return {item["id"]: item.get("batch", 1) for item in items}
+    if not _given_order(items):
+        return {item["id"]: 1 for item in items}
+    before = {item["id"]: item.get("after", ()) for item in items}
+    depth: dict[str, int] = {}
+    for name in before:
+        _depth(name, before, depth)
+    return depth
+
+
+def _given_order(items: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether some item says which others it comes after."""
+    return any(item.get("after") for item in items)
+
+
+def _depth(name: str, before: dict[str, Any], depth: dict[str, int]) -> None:
+    stack = [name]
+    while stack:
+        top = stack[-1]
+        if top in depth:  # several wait for it
+            stack.pop()
+            continue
+        waiting = [other for other in before[top] if other not in depth]
+        if waiting:
+            stack += waiting
+        else:
+            depth[top] = 1 + max((depth[other] for other in before[top]), default=0)
+            stack.pop()
+
+
+def waiting_items(items: list[dict[str, Any]]) -> dict[str, int]:
+    """How many items wait, directly or not, for each one."""
+    numbers = batch_numbers(items)
+    if given_batches(items):
+        sizes = Counter(numbers.values())
+        later = {batch: sum(size for other, size in sizes.items() if other > batch) for batch in sizes}
+        return {name: later[number] for name, number in numbers.items()}
+    if not _given_order(items):
+        return dict.fromkeys(numbers, 0)
+    position = {item["id"]: index for index, item in enumerate(items)}
+    after_me = dict.fromkeys(position, 0)  # bit sets: item index -> waits for me
+    for item in sorted(items, key=lambda item: -numbers[item["id"]]):
+        mine = after_me[item["id"]] | (1 << position[item["id"]])
+        for before in item.get("after", ()):
+            after_me[before] |= mine
+    return {name: bits.bit_count() for name, bits in after_me.items()}

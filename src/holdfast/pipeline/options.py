@@ -1,19 +1,23 @@
-"""The options of steps, gates, phases and limits: from what was given to what is sound.
+"""Checks the options of steps, gates, phases and limits.
 
-A bad value is told and replaced by the default, so that the checks after this one see a whole pipeline.
+A bad value is a mistake, and replaced by the default, so that the checks after this one see a whole pipeline.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
+from holdfast import seals
 from holdfast.pipeline.declared import DeclaredGate, DeclaredStep, Subject, Unset, is_async, name_list
-from holdfast.pipeline.memories import memory_options
 from holdfast.pipeline.names import as_given, check_heading, check_name, check_title, did_you_mean, fold, printable
 from holdfast.pipeline.namespace import Namespace, unknown_each
 from holdfast.pipeline.spec import GateSpec, LimitSpec, StepSpec
+
+Rule = Callable[[str, Any, Subject], Any]
+"""From an option's name and what was given to what is sound; mistakes go to the subject."""
 
 SECONDS_MAX = 1e9
 """Thirty years; timers of the system overflow not far beyond."""
@@ -21,38 +25,93 @@ SECONDS_MAX = 1e9
 _MARKER = re.compile(r"[^\s<>]+")
 
 
+def _writes(option: str, writes: object, told: Subject) -> str | dict[str, str] | None:
+    if writes is None or isinstance(writes, str):
+        return writes
+    if not isinstance(writes, Mapping) or not writes:
+        told.wrong(f'{option}= must be a path, or {{"key": path}} for several files.')
+        return None
+    for key, path in writes.items():
+        if not isinstance(key, str) or not key or not isinstance(path, str):
+            told.wrong(f'{option}= must hold a path for each key; look at "{printable(key)}".')
+            return None
+    return dict(writes)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole(option: str, value: Any, told: Subject, *, least: int) -> int:
+    if _is_whole(value) and value >= least:
+        return int(value)
+    told.wrong(f"{option}={as_given(value)} must be a whole number from {least}.")
+    return least
+
+
+def _seconds(option: str, value: Any, told: Subject, *, zero: bool) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (0 < value <= SECONDS_MAX or (zero and value == 0)):
+        return float(value)
+    told.wrong(f"{option}={as_given(value)} must be seconds, {'0 or more' if zero else 'more than 0'}.")
+    return 1.0
+
+
+def _word(option: str, value: Any, told: Subject, *, words: tuple[str, ...]) -> str:
+    if value in words:
+        return str(value)
+    told.wrong(f"{option}={as_given(value)} must be one of {', '.join(words)}.{did_you_mean(value, words)}")
+    return words[0]
+
+
+def _flag(option: str, value: object, told: Subject) -> bool:
+    if isinstance(value, bool):
+        return value
+    told.wrong(f"{option}={as_given(value)} must be True or False.")
+    return True
+
+
+def _optional(rule: Rule) -> Rule:
+    """The same rule, for an option that may also be None."""
+    return lambda option, value, told: None if value is None else rule(option, value, told)
+
+
+_RULES: dict[str, Rule] = {
+    "reads": name_list,
+    "writes": _writes,
+    "retries": partial(_whole, least=0),
+    "backoff": partial(_seconds, zero=True),
+    "timeout": _optional(partial(_seconds, zero=False)),
+    "on_partial": _optional(partial(_word, words=("redo", "continue", "ask"))),
+    "on_failure": partial(_word, words=("review", "skip")),
+    "version": partial(_whole, least=1),
+    "executor": partial(_word, words=("thread", "process")),
+    "copy": _flag,
+}
+"""The options of a step that can be judged by themselves; the others name something that the pipeline has."""
+
+
 def step_options(
     step: DeclaredStep, names: Namespace, limits: Collection[str], phases: Collection[str], told: Subject
 ) -> StepSpec:
     """The step with every option sound; its sources are still to be found."""
     _refuse_unknown(step, told)
-    writes = _writes(step.writes, told)
-    appends, material, head = memory_options(step, names, told)
+    found = {option: rule(option, getattr(step, option), told) for option, rule in _RULES.items()}
+    appends, material, head = _memory(step, names, told)
     return StepSpec(
         name=step.name,
         title=_title(step, told),
         each=_each(step.each, names, told),
-        reads=name_list("reads", step.reads, told),
-        writes=writes,
         appends=appends,
         material=material,
         head=head,
-        marker=_marker(step, writes is not None or appends is not None, told),
+        marker=_marker(step, found["writes"] is not None or appends is not None, told),
         after=_after(step.after, names, told),
         phase=_phase(step.phase, phases, told),
-        retries=_whole("retries", step.retries, 0, told),
-        backoff=_seconds("backoff", step.backoff, told, zero=True),
-        timeout=None if step.timeout is None else _seconds("timeout", step.timeout, told, zero=False),
         limit=_limit(step.limit, limits, told),
-        on_partial=None
-        if step.on_partial is None
-        else _word("on_partial", step, ("redo", "continue", "ask"), told),
-        on_failure=_word("on_failure", step, ("review", "skip"), told),
-        version=_whole("version", step.version, 1, told),
-        executor=_word("executor", step, ("thread", "process"), told),
-        copy=_flag("copy", step.copy, told),
         was=_was(step, names, told),
         is_async=is_async(step.fn),
+        **found,
     )
 
 
@@ -76,7 +135,7 @@ def gate_options(gate: DeclaredGate, names: Namespace, phases: Collection[str], 
 
 
 def _refuse_unknown(declared: DeclaredStep | DeclaredGate, told: Subject) -> None:
-    """Options that there are not, each with the one that was probably meant."""
+    """Tell options that there are not, each with the one that was probably meant."""
     known = set(declared.__struct_fields__) - {"fn", "where", "unknown"}
     for name in declared.unknown:
         told.wrong(f"there is no option {printable(name)}=.{did_you_mean(name, known)}")
@@ -128,19 +187,6 @@ def _each(each: Any, names: Namespace, told: Subject) -> str | None:
     return None
 
 
-def _writes(writes: object, told: Subject) -> str | dict[str, str] | None:
-    if writes is None or isinstance(writes, str):
-        return writes
-    if not isinstance(writes, Mapping) or not writes:
-        told.wrong('writes= must be a path, or {"key": path} for several files.')
-        return None
-    for key, path in writes.items():
-        if not isinstance(key, str) or not key or not isinstance(path, str):
-            told.wrong(f'writes= must hold a path for each key; look at "{printable(key)}".')
-            return None
-    return dict(writes)
-
-
 def _marker(step: DeclaredStep, writes: bool, told: Subject) -> str | None:
     if step.marker is Unset.UNSET:
         return f"{step.name.upper()}_COMPLETE" if writes else None
@@ -155,6 +201,66 @@ def _marker(step: DeclaredStep, writes: bool, told: Subject) -> str | None:
         told.wrong("marker= is given, but nothing is written. Add writes=, or leave the marker out.")
         return None
     return marker
+
+
+def _memory(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str | None, tuple[str, ...], str | None]:
+    """The memory file, the steps that its sections are made from, and the one that opens it."""
+    if step.appends is None:
+        for option in ("sources", "head"):
+            if getattr(step, option):
+                told.wrong(f"{option}= goes with appends=, which names the memory file. Add it, or leave it out.")
+        return None, (), None
+    if not isinstance(step.appends, str):
+        told.wrong(f"appends= must be a path, not {printable(step.appends)}.")
+        return None, (), None
+    _check_company(step, told)
+    return step.appends, _material(step, names, told), _head(step, names, told)
+
+
+def _check_company(step: DeclaredStep, told: Subject) -> None:
+    """Check the options beside appends=."""
+    if step.writes is not None:
+        told.wrong("has writes= and appends=. A section is a step's only output: leave one of them out.")
+    if step.each is None:
+        told.wrong('appends= needs each=: a memory file has one section an item. Add each="...".')
+    if not seals.is_inline(step.appends):
+        shown, known = printable(step.appends), " ".join(seals.INLINE)
+        told.wrong(f"appends='{shown}' must end in one of {known}: comments keep its sections apart.")
+    if step.copy is False:
+        told.wrong("copy=False does not go with appends=: until its batch is done, a section is only in objects/.")
+
+
+def _material(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str, ...]:
+    sound = []
+    for name in name_list("sources", step.sources, told):
+        other = names.steps.get(name)
+        if other is None:
+            told.wrong(f"sources='{printable(name)}' names no step.{did_you_mean(name, names.steps)}")
+        elif name == step.name:
+            told.wrong(f"sources='{name}' is the step itself.")
+        elif other.each != step.each:
+            told.wrong(f"sources='{name}' is not a step of the same items. Name steps with each='{step.each}'.")
+        else:
+            sound.append(name)
+    return tuple(sound)
+
+
+def _head(step: DeclaredStep, names: Namespace, told: Subject) -> str | None:
+    head = step.head
+    if head is None:
+        return None
+    other = names.steps.get(head) if isinstance(head, str) else None
+    if other is None:
+        told.wrong(f"head='{printable(head)}' names no step.{did_you_mean(head, names.steps)}")
+        return None
+    around = names.fan_path(step.each)[:-1]
+    if other.each is not None and other.each not in around:
+        told.wrong(f"head='{head}' runs once per {other.each}, but the file is opened once. Name a step outside.")
+        return None
+    if isinstance(other.writes, Mapping):
+        told.wrong(f"head='{head}' gives several files, but a file is opened by one text.")
+        return None
+    return str(head)
 
 
 def _after(after: object, names: Namespace, told: Subject) -> tuple[str, ...]:
@@ -227,37 +333,3 @@ def _was(step: DeclaredStep, names: Namespace, told: Subject) -> tuple[str, ...]
 def _old(step: DeclaredStep) -> list[str]:
     was = [step.was] if isinstance(step.was, str) else step.was
     return [name for name in was if isinstance(name, str)] if isinstance(was, list | tuple) else []
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _whole(option: str, value: Any, least: int, told: Subject) -> int:
-    if _is_whole(value) and value >= least:
-        return int(value)
-    told.wrong(f"{option}={as_given(value)} must be a whole number from {least}.")
-    return least
-
-
-def _seconds(option: str, value: Any, told: Subject, *, zero: bool) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and (0 < value <= SECONDS_MAX or (zero and value == 0)):
-        return float(value)
-    told.wrong(f"{option}={as_given(value)} must be seconds, {'0 or more' if zero else 'more than 0'}.")
-    return 1.0
-
-
-def _word(option: str, step: DeclaredStep, words: tuple[str, ...], told: Subject) -> str:
-    value = getattr(step, option)
-    if value in words:
-        return str(value)
-    told.wrong(f"{option}={as_given(value)} must be one of {', '.join(words)}.{did_you_mean(value, words)}")
-    return words[0]
-
-
-def _flag(option: str, value: object, told: Subject) -> bool:
-    if isinstance(value, bool):
-        return value
-    told.wrong(f"{option}={as_given(value)} must be True or False.")
-    return True

@@ -54,7 +54,7 @@ def render_path(template: str, values: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4096)
 def around(template: str, name: str) -> tuple[str, str] | None:
-    """What stands before and behind the one field of a template that needs no other; None of any other template.
+    """The text before and behind the one field of a template that needs no other; None of any other template.
 
     With a plain word between them they are the path: see `render_path`.
     """

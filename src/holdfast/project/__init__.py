@@ -129,16 +129,23 @@ class Project:
         return plan_result(replace(plan, tasks=tasks), compiled.spec.name)
 
     def verify(
-        self, run_id: str | None = None, *, on_progress: Callable[[str, int], None] = lambda what, done: None
+        self,
+        run_id: str | None = None,
+        *,
+        pipeline: str | Pipeline | None = None,
+        on_progress: Callable[[str, int], None] = lambda what, done: None,
     ) -> results.VerifyResult:
-        """Everything of a run compared with its record; changes nothing."""
-        from holdfast.project.finding import load_recorded, pick_damaged
+        """Everything of a run compared with its record; changes nothing. Its checks are those of its pipeline."""
+        from holdfast.project.finding import load, load_recorded, pick_damaged
         from holdfast.project.results import verify_result
         from holdfast.project.verify import verify
 
         chosen = pick_damaged(self._layout, run_id)
-        load = lambda: load_recorded(self._layout, chosen)  # noqa: E731
-        report = verify(self._layout, chosen, load=load, tell=on_progress)
+
+        def given() -> CompiledPipeline:
+            return load_recorded(self._layout, chosen) if pipeline is None else load(self._layout, pipeline)
+
+        report = verify(self._layout, chosen, load=given, tell=on_progress)
         return verify_result(report, self._directory)
 
     def scan(

@@ -39,10 +39,11 @@ from holdfast.folding import fold
 from holdfast.host import ContextEndedError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import split_task_id, task_id
 from holdfast.pipeline.spec import renamed_steps
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.project.people import MEANINGS, decide
 from holdfast.project.recover import rebuild
 from holdfast.runs.choosing import Choice, Request, begun_elsewhere, choose

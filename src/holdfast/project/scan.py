@@ -19,10 +19,11 @@ from holdfast.engine.recorder import NoRecorder
 from holdfast.errors import StorageError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.inferring import Items, is_inferred
 from holdfast.pipeline.names import did_you_mean, printable
 from holdfast.pipeline.nodes import split_task_id, step_of
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.recovery.scan import DAMAGED, HALF, MARKED, FileFinding, Scan, infer, path_values
 from holdfast.recovery.sources import read_views
 from holdfast.recovery.strangers import Stranger, Strangers

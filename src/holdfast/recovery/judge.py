@@ -140,6 +140,10 @@ class Judge:
         action = decisions.HOLD if evidence.record.status == NEEDS_REVIEW else decisions.REDO
         return replace(decision, action=action, reason=reason, about=decisions.REFUSED)
 
+    def can_heal(self, file: ev.FileRecord) -> bool:
+        """Whether a damaged file can be put back."""
+        return self._gathering.can_heal(file)
+
     @property
     def lacking(self) -> Collection[str]:
         return self._lacking

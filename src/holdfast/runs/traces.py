@@ -23,10 +23,10 @@ from holdfast.artifacts.parts import SHORT
 from holdfast.errors import ForbiddenError, InTheWayError, UsageError
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline import templates
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.names import check_run_id
 from holdfast.pipeline.nodes import Node, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec, StepSpec
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.recovery.scan import tail_seal
 from holdfast.runs.destinations import given_paths
 from holdfast.runs.opening import open_files

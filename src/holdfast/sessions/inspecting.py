@@ -1,4 +1,8 @@
-"""The finished tasks of a run, one by one: files, copies, values, what they were made from, checks. Only looks."""
+"""The finished tasks of a run, one by one, as the judge sees them, and what no run looks at. Only looks.
+
+A finding says what the next run would do about it, for it is the same decision. Besides there are copies in
+objects/, and checks, which are applied again.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast import decisions
 from holdfast.artifacts import looks as look
 from holdfast.artifacts.inputs import Inputs, known_items
 from holdfast.artifacts.keeping import Artifacts, LostValueError
-from holdfast.artifacts.parts import differing
+from holdfast.artifacts.parts import UNKNOWN, Ingredients
 from holdfast.context import Context
+from holdfast.decisions import Decision
 from holdfast.engine.attempt import Attempts
 from holdfast.engine.drawing import draw
 from holdfast.engine.host import StepHost
@@ -21,9 +27,10 @@ from holdfast.events import FileRecord
 from holdfast.host import Facts
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import Check, CompiledPipeline
-from holdfast.pipeline.graph import build_graph
 from holdfast.pipeline.nodes import Node
-from holdfast.recovery.backups import Backups
+from holdfast.pipeline.unfolding import build_graph
+from holdfast.runs.choosing import Choice, Request
+from holdfast.sessions.judging import judge_for
 from holdfast.state import COMPLETED, Accepted, RunState, TaskState
 from holdfast.views.picture import decode_spec
 
@@ -59,12 +66,13 @@ class Inspection:
         self._opened: set[str] = set()  # memory files whose beginning was looked at
         self._state = state
         self._artifacts = artifacts
-        self._backups = Backups(artifacts, layout.run(state.run_id).quarantine)
         self._whole = whole
         self._resume = resume
         spec = decode_spec(state)
         self._graph = build_graph(spec, known_items(spec, state, artifacts))
         self._inputs = Inputs(self._graph, state, artifacts, layout.root)
+        same_run, quarantine = Choice(state.run_id, False, state.params), layout.run(state.run_id).quarantine
+        self._judge = judge_for(self._inputs, layout, Request(), same_run, quarantine, None, {})
         self._orphans = frozenset(draw(state, artifacts.load).orphans())
         self._taken = {file.path for task in state.tasks for file in self._files(task)} if self._orphans else set()
         self._checks = compiled.checks if compiled is not None else {}
@@ -74,47 +82,67 @@ class Inspection:
     def findings(self, task: str) -> Iterator[Finding]:
         """All that is off about one finished task."""
         record, node = self._state.task(task), self._graph.nodes.get(task)
-        accepted = record.accepted or Accepted()
-        names = node.names if node is not None else (task,)
-        found = [self._file(task, file, names) or self._copy(task, file) for file in accepted.files]
-        found += [self._value(task, ref) for ref in self._refs(task, record)]
         if record.value_lost:
             self.notes.append(f"the value of {task} was lost with the record; it is made again when it is needed")
-        off = [finding for finding in found if finding is not None]
-        if task in self._orphans:
-            self.notes += [_of_an_orphan(finding) for finding in off if finding.path not in self._taken]
+        if node is None or not node.is_task or task in self._orphans:
+            self.notes += self._of_an_orphan(task, record)
             return
+        accepted = record.accepted or Accepted()
+        self.files += len(accepted.files)
+        try:
+            decision = self._judge.decide(node, self._made_of(node))
+        except InTheWayError as error:  # a folder on the way is a link, or no folder
+            fix = f"mend that, then: {self._resume}"
+            yield from (Finding(task, file.path, look.DAMAGED, error.message, fix) for file in accepted.files)
+            return
+        off = [found for file in accepted.files if (found := self._file(task, file, decision)) is not None]
+        off += [
+            found for ref in self._refs(task, record) if (found := self._value(task, ref, decision)) is not None
+        ]
         yield from off
-        if node is not None and node.is_task:
-            yield from self._opening(node)
-            yield from self._staleness(node, record)
-            if not off:
-                yield from self._refusals(node, accepted)
+        yield from self._opening(node)
+        yield from self._misfit(node, decision)
+        if not off:
+            yield from self._refusals(node, accepted)
+
+    def _made_of(self, node: Node) -> Ingredients:
+        """What a task is made of now; what is not through yet is unknown."""
+        parts = self._inputs.parts(node)
+        for parent in node.parents:
+            if parent.is_task and self._state.task(parent.id).status != COMPLETED:
+                parts[parent.part] = UNKNOWN
+        return Ingredients(parts, self._inputs.digest(node, parts))
 
     def _files(self, task: str) -> Sequence[FileRecord]:
         """The files that a task of the pipeline has now."""
         accepted = self._state.task(task).accepted if task not in self._orphans else None
         return accepted.files if accepted is not None else ()
 
+    def _of_an_orphan(self, task: str, record: TaskState) -> Iterator[str]:
+        """What is off about a task that the pipeline no longer has: nothing puts it back, and nothing needs it."""
+        for file in record.accepted.files if record.accepted is not None else ():
+            if file.path not in self._taken:
+                self.files += 1
+                seen = self._artifacts.files.check(file, (task,))
+                if seen.kind != look.SEALED:
+                    detail = f" ({seen.detail})" if seen.detail else ""
+                    yield f"{task} is no longer in the pipeline: {file.path} is {seen.kind}{detail}"
+
     # --- content ---------------------------------------------------------------------------------------------
 
-    def _file(self, task: str, file: FileRecord, names: Sequence[str]) -> Finding | None:
-        self.files += 1
-        try:
-            seen = self._artifacts.files.check(file, names)
-        except InTheWayError as error:  # a folder on the way is a link, or no folder
-            return Finding(task, file.path, look.DAMAGED, error.message, f"mend that, then: {self._resume}")
-        if seen.kind == look.SEALED:
-            return None
-        can_heal = self._artifacts.can_heal(file) or bool(self._backups.find(file))
-        if seen.kind == look.CHANGED:
+    def _file(self, task: str, file: FileRecord, decision: Decision) -> Finding | None:
+        """What is off about a file, and what a run would do about it."""
+        seen = decision.looks.get(file.path)
+        if seen is None or seen.kind == look.SEALED:
+            return self._copy(task, file)
+        fix = f"{self._resume} makes it again"
+        if decision.action == decisions.HEAL:
+            fix = f"{self._resume} {'seals it anew' if seen.is_whole else 'puts it back'}"
+        elif decision.action == decisions.ASK and seen.kind == look.CHANGED:
             fix = f"{self._resume} --on-changed restore (or keep)"
-            fix += "" if can_heal else "; its copy is lost, so restore makes it again"
-            return Finding(task, file.path, seen.kind, seen.detail or "not what was accepted", fix)
-        if seen.is_whole:
-            return Finding(task, file.path, seen.kind, seen.detail, f"{self._resume} seals it anew")
-        fix = f"{self._resume} puts it back" if can_heal else f"{self._resume} makes it again"
-        return Finding(task, file.path, seen.kind, seen.detail, fix)
+            fix += "" if self._judge.can_heal(file) else "; its copy is lost, so restore makes it again"
+        detail = seen.detail or ("not what was accepted" if seen.kind == look.CHANGED else "")
+        return Finding(task, file.path, seen.kind, detail, fix)
 
     def _copy(self, task: str, file: FileRecord) -> Finding | None:
         """Of a file that is whole: a copy can be made from it."""
@@ -146,10 +174,10 @@ class Inspection:
             return False
         return True
 
-    def _value(self, task: str, ref: str) -> Finding | None:
+    def _value(self, task: str, ref: str, decision: Decision) -> Finding | None:
         if self._has(ref):
             return None
-        fix = f"{self._resume} makes it again"
+        fix = f"{self._resume} {'puts it back' if decision.action == decisions.HEAL else 'makes it again'}"
         return Finding(task, "", "value lost", f"objects/ has no whole {ref[:12]}", fix)
 
     def _refs(self, task: str, record: TaskState) -> list[str]:
@@ -170,27 +198,20 @@ class Inspection:
 
     # --- meaning ---------------------------------------------------------------------------------------------
 
-    def _staleness(self, node: Node, record: TaskState) -> Iterator[Finding]:
+    def _misfit(self, node: Node, decision: Decision) -> Iterator[Finding]:
         """Made from inputs that are no longer the recorded ones. In a run that goes on, that is work to come."""
-        if node.spec.appends:
-            return  # a section once accepted stands
-        if node.id in self._state.keeps or any(not self._is_through(parent) for parent in node.parents):
+        is_asked = decision.action == decisions.ASK and decision.about == "input"
+        if decision.about != decisions.STALE and not is_asked:
             return
-        parts = self._inputs.parts(node)
-        if self._inputs.digest(node, parts) == record.input_digest:
-            return
-        changed = differing(record.inputs, parts)
-        if not changed:
-            return
-        words = "changed since it was made: " + ", ".join(changed)
         if self._state.status == COMPLETED:
-            path = next((f.path for f in record.accepted.files), "") if record.accepted is not None else ""
-            yield Finding(node.id, path, "stale", words, f"{self._resume} makes it again")
+            accepted = self._state.task(node.id).accepted or Accepted()
+            path = next((file.path for file in accepted.files), "")
+            fix = f"{self._resume} {'asks about it' if is_asked else 'makes it again'}"
+            yield Finding(node.id, path, "stale", decision.reason, fix)
         else:
-            self.notes.append(f"{node.id} will be made again: {words}")
-
-    def _is_through(self, parent: Node) -> bool:
-        return not parent.is_task or self._state.task(parent.id).status == COMPLETED
+            self.notes.append(
+                f"{node.id} will be {'asked about' if is_asked else 'made again'}: {decision.reason}"
+            )
 
     def _refusals(self, node: Node, accepted: Accepted) -> Iterator[Finding]:
         checks = self._checks.get(node.spec.name, ())
@@ -247,10 +268,3 @@ class _RefusingHost(StepHost):
 
 
 _NO_RECORDER: Recorder = None  # type: ignore[assignment]  # nobody comes as far as to use it
-
-
-def _of_an_orphan(finding: Finding) -> str:
-    """What is off about a task that the pipeline no longer has: nothing puts it back, and nothing needs it."""
-    detail = f" ({finding.detail})" if finding.detail else ""
-    what = f"{finding.path} is " if finding.path else ""
-    return f"{finding.task} is no longer in the pipeline: {what}{finding.problem}{detail}"

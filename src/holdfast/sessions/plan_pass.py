@@ -30,10 +30,11 @@ from holdfast.engine.scheduler import Scheduler
 from holdfast.folding import fold
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.compiling import CompiledPipeline
-from holdfast.pipeline.graph import Graph, build_graph
+from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.inferring import Items
 from holdfast.pipeline.nodes import OK, SKIPPED, Node, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec
+from holdfast.pipeline.unfolding import build_graph
 from holdfast.recovery.evidence import KEPT_BY_PERSON
 from holdfast.recovery.judge import Judge
 from holdfast.recovery.scan import infer

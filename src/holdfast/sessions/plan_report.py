@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from holdfast import decisions
 from holdfast.artifacts.looks import CHANGED, FOREIGN, MARKED, SEALED
 from holdfast.decisions import BEHIND, MADE_FROM_IT, Decision, Planned, public_action
+from holdfast.pipeline.deadlock import find_standstill, loop_told
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.nodes import SETTLE, Node, step_of
-from holdfast.pipeline.standstill import find_standstill, loop_told
 from holdfast.state import COMPLETED, SKIPPED, RunState
 
 _TOLD = (decisions.WAIT, decisions.NEVER, decisions.PERHAPS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.clock import iso
 from holdfast.escaping import markdown_cell, markdown_code, markdown_line, markdown_words
 from holdfast.pipeline.nodes import step_of
-from holdfast.pipeline.reach import before_a_phase, step_edges
+from holdfast.pipeline.spec import before_a_phase, step_edges
 from holdfast.state import SKIPPED, Note
 from holdfast.views import matrix
 from holdfast.views.checkpoint import LISTED_MAX, and_more

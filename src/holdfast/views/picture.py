@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.pipeline.batches import batch_numbers
-from holdfast.pipeline.nodes import Path, split_task_id, step_of, task_id
+from holdfast.pipeline.nodes import Path, batch_numbers, split_task_id, step_of, task_id
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import (
     BLOCKED,

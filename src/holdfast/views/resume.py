@@ -12,7 +12,7 @@ from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line
 from holdfast.pipeline.nodes import step_of
-from holdfast.pipeline.reach import before_a_phase, step_edges
+from holdfast.pipeline.spec import before_a_phase, step_edges
 from holdfast.state import (
     BLOCKED,
     COMPLETED,

@@ -1,25 +1,118 @@
-"""The last lines of a run: what was done and what it cost, what needs a person, and how to go on."""
+"""The first and the last lines of a run, and the tally of what this session did."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.printing import money
-from holdfast.layout import REFUSED_DIR
+import msgspec
+
+from holdfast import events as ev
+from holdfast.cli.printing import money, plain
+from holdfast.layout import QUARANTINE_DIR, REFUSED_DIR
 from holdfast.state import COMPLETED, FAILED, IN_PROGRESS, SKIPPED
-from holdfast.wording import addressed, some_of, span
+from holdfast.wording import addressed, counted, shortened, some_of, span
 
 if TYPE_CHECKING:
-    from holdfast.cli.running import Tally
     from holdfast.project import Project
-    from holdfast.project.run import RunResult
+    from holdfast.project.run import Beginning, RunResult
+    from holdfast.state import RunState
     from holdfast.views.picture import Picture
 
+_NEXT_SHOWN = 3
+_VALUE_MAX = 200
 NEEDS_MAX = 20
 
 
-def ending(result: RunResult, tally: Tally, project: Project, directory: str, seconds: float) -> Iterator[str]:
+class Tally(msgspec.Struct):
+    """What this session did, counted from its events."""
+
+    is_new: bool = True  # nothing of the run is on record from before
+    cost_usd: float = 0.0  # booked now: what was taken over from seals was paid before
+    completed: set[str] = set()
+    adopted: list[str] = []  # tasks whose files somebody else had made
+    has_quarantined: bool = False  # something of the work tree was found damaged, and is kept
+    has_refused: bool = False  # an output was refused, and is kept
+    is_idle: bool = True  # nothing ran, was adopted, healed, kept, moved, migrated or set aside
+
+    def count(self, event: Any) -> None:
+        if isinstance(event, ev.NodeExited) and event.status == COMPLETED:
+            self.completed.add(event.step_id)
+        if isinstance(event, ev.TaskAdopted) and event.evidence in ("marker", "exists"):
+            self.adopted.append(event.step_id)
+        if isinstance(event, ev.ArtifactSetAside) and event.to.startswith(f"{QUARANTINE_DIR}/"):
+            is_refused = event.to.startswith(f"{QUARANTINE_DIR}/{REFUSED_DIR}/")
+            self.has_refused = self.has_refused or is_refused
+            self.has_quarantined = self.has_quarantined or not is_refused
+        if isinstance(event, ev.UsageRecorded):
+            self.cost_usd += event.cost_usd
+        if isinstance(event, _DOES_SOMETHING):
+            self.is_idle = False
+
+
+_DOES_SOMETHING = (
+    ev.NodeEntered,
+    ev.TaskAdopted,
+    ev.ArtifactHealed,
+    ev.ArtifactSetAside,
+    ev.TaskKept,
+    ev.ValueMigrated,
+    ev.ArtifactMoved,
+)
+
+
+# --- the first lines ---------------------------------------------------------------------------------------------
+
+
+def first_lines(beginning: Beginning) -> Iterator[str]:
+    """What is started, or what is continued and from where, as the record said before this session."""
+    choice, state, pipeline = beginning.choice, beginning.state, beginning.compiled.spec.name
+    if choice.is_new:
+        given = "".join(f", {name}={_value(value)}" for name, value in choice.params.items())
+        if not choice.found_again:
+            yield f"{pipeline}: new run {choice.run_id}{given}"
+            return
+        yield f"{pipeline}: run {choice.run_id}, its record is lost{given}"
+        yield "Files that are whole are taken over and not paid for again."
+        yield "Not known any more: attempts, decisions, notes, what steps without files have cost."
+        return
+    doing = "looking at completed" if choice.was_completed else "continuing"
+    yield f"{pipeline}: {doing} run {choice.run_id}"
+    yield from (f"  {line}" for line in _parameters(state.params, choice.params))
+    yield f"  on record: {_finished(state)}"
+    if state.last_completed:
+        yield f"  last completed: {state.last_completed}"
+    following = beginning.following()
+    if following:
+        yield f"  continuing from: {some_of(following, _NEXT_SHOWN)}"
+    yield f"  cost so far: {money(state.cost_usd)}"
+
+
+def _finished(state: RunState) -> str:
+    done = sum(1 for record in state.tasks.values() if record.status in (COMPLETED, SKIPPED))
+    return counted(done, "finished step")
+
+
+def _parameters(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    for name in {**old, **new}:
+        if name not in new:
+            yield f"{name}: {_value(old[name])} -> no longer a parameter"
+        elif name not in old:
+            yield f"{name}: {_value(new[name])} (a new parameter)"
+        elif old[name] != new[name]:
+            yield f"{name}: {_value(old[name])} -> {_value(new[name])}"
+        else:
+            yield f"{name}: {_value(new[name])}"
+
+
+def _value(value: Any) -> str:
+    return shortened(plain(value), _VALUE_MAX)
+
+
+# --- the last lines ----------------------------------------------------------------------------------------------
+
+
+def last_lines(result: RunResult, tally: Tally, project: Project, directory: str, seconds: float) -> Iterator[str]:
     """How the run ended. Unless it is complete, the last line is the command that continues it."""
     picture = result.picture
     if tally.adopted:

@@ -1,4 +1,4 @@
-"""Which files the steps write and read: every path stays in the project, and no two tasks share one."""
+"""Checks the files that steps write and read: all stay in the project, and no two tasks write one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from holdfast.pipeline.declared import Subject
-from holdfast.pipeline.loops import reachable
-from holdfast.pipeline.names import did_you_mean, fold, printable
-from holdfast.pipeline.resolve import Scope
+from holdfast.pipeline.names import did_you_mean, fold, printable, reachable
+from holdfast.pipeline.namespace import Scope
 from holdfast.pipeline.spec import StepSpec
 from holdfast.pipeline.templates import check_path, check_pattern, fields, render
 

@@ -1,14 +1,16 @@
-"""What waits for what, between declarations: loops, and checks that ask for something not made yet."""
+"""Finds loops between declarations, and between tasks, and checks that take what is not there yet. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.pipeline.declared import Mistakes
-from holdfast.pipeline.loops import find_loop, reachable
+from holdfast.pipeline.graph import Graph
+from holdfast.pipeline.names import find_loop, reachable
 from holdfast.pipeline.namespace import Namespace
-from holdfast.pipeline.reach import blocking_gates
-from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, Source
+from holdfast.pipeline.nodes import SATISFIED
+from holdfast.pipeline.spec import GateSpec, ItemsSpec, PhaseSpec, PipelineSpec, Source, blocking_gates
+from holdfast.pipeline.unfolding import build_graph
 
 LOOPS_TOLD_MAX = 10
 LOOP_FIX = "Remove one of the dependencies."
@@ -41,7 +43,7 @@ def waits_of(spec: PipelineSpec) -> Edges:
 
 
 def with_gates(edges: Edges, spec: PipelineSpec) -> Edges:
-    """The same, and what a blocking gate holds waits for it. `edges` must have no loop."""
+    """Add that what a blocking gate holds waits for it; `edges` must have no loop."""
     held = blocking_gates(spec)
     return {name: [*waits, *[gate.name for gate in held.get(name, ())]] for name, waits in edges.items()}
 
@@ -79,7 +81,7 @@ def not_before(phase: str, sources: Mapping[str, Source], spec: PipelineSpec) ->
 
 
 def held_up_items(spec: PipelineSpec, edges: Edges) -> list[tuple[str, str]]:
-    """Steps that would wait for ever where given items are ordered, each with the step that feeds it.
+    """The steps that would wait for ever where given items are ordered, each with the step that feeds it.
 
     Such a step waits for one outside its fan-out, which gathers a step of the same fan-out and phase: the
     first item then waits for the last, and the last, by order, for the first.
@@ -99,6 +101,54 @@ def held_up_items(spec: PipelineSpec, edges: Edges) -> list[tuple[str, str]]:
     return found
 
 
+def never_there(spec: PipelineSpec, edges: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str]]:
+    """Consumers of earlier sections that would wait for themselves: (consumer, memory step, what is between).
+
+    Inside the fan-out an item waits for the sections of items before it. If such a section waits for something
+    outside, which in turn waits for the consumer's step as a whole, the first item would wait for the last.
+    """
+    for consumer in spec.producers:
+        for source in consumer.sources.values():
+            if source.kind != "memory":
+                continue
+            inside = _inside(spec, source.name)
+            behind = reachable(source.name, edges)
+            for name in sorted(behind - inside):
+                if consumer.name in reachable(name, edges):
+                    yield consumer.name, source.name, name
+                    break
+
+
+def _inside(spec: PipelineSpec, memory: str) -> set[str]:
+    var = next(step.each for step in spec.steps if step.name == memory)
+    return {producer.name for producer in spec.producers if var in spec.fan_path(producer.each)}
+
+
+def standstill_of(spec: PipelineSpec) -> list[str]:
+    """One loop among given items: their order, or batches, and a gate make one that names alone do not show."""
+    holds_order = any(gate.blocking for gate in spec.gates) and any(map(is_ordered, spec.items))
+    if not holds_order and not any(gate.each for gate in spec.gates):
+        return []
+    return find_standstill(build_graph(spec, {}))
+
+
+def loop_told(loop: Sequence[str]) -> str:
+    """A loop in words, and the way out of it."""
+    return f"these wait for each other: {' -> '.join(loop)}; change the pipeline so that they do not"
+
+
+def find_standstill(graph: Graph) -> list[str]:
+    """Names along one loop of what still waits, each followed by what it waits for; empty if there is none."""
+    waits: dict[str, list[str]] = {}
+    for producer in graph.nodes.values():
+        for consumer, kind in producer.consumers:
+            if not SATISFIED[kind][producer.condition]:
+                waits.setdefault(consumer.id, []).append(producer.id)
+    loop = find_loop(waits) or []
+    named = [name for name in loop[:-1] if not graph.nodes[name].is_virtual]
+    return [*named, *named[:1]]
+
+
 def is_ordered(items: ItemsSpec) -> bool:
     """Whether given items come one after another."""
     return any("after" in item or item.get("batch", 1) > 1 for item in items.given or ())
@@ -114,7 +164,7 @@ def _fan_makers(each: str | None, spec: PipelineSpec) -> list[str]:
 
 
 def _gate_waits(gate: GateSpec, spec: PipelineSpec) -> list[str]:
-    """What a gate comes after. With each= it comes after every batch, so it waits for no step as a whole."""
+    """The names that a gate waits for: no step as a whole with each=, as it then comes after every batch."""
     waits = list(gate.after)
     if gate.phase is not None and gate.each is None:
         waits += [step.name for step in spec.steps if step.phase == gate.phase]
@@ -130,7 +180,7 @@ def _phase_waits(earlier: PhaseSpec | None, spec: PipelineSpec) -> list[str]:
 
 
 def _listed(phase: PhaseSpec, spec: PipelineSpec) -> list[str]:
-    """What the phase's checklist takes; steps that cannot come before the phase are told by `not_before`."""
+    """The names that the phase's checklist takes; `not_before` has those that cannot come before the phase."""
     found = []
     for sources in phase.checklist_sources:
         late = not_before(phase.name, sources, spec)
@@ -143,7 +193,7 @@ def _phase_node(name: str) -> str:
 
 
 def _rotated(loop: Sequence[str], names: Namespace) -> list[str]:
-    """The same loop, told from a step (else from whatever has a place in the source)."""
+    """The same loop, beginning at a step, else at something else that has a place in the source."""
     body = list(loop[:-1])
     start = next((n for n, name in enumerate(body) if name in names.steps), None)
     if start is None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -26,18 +25,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
 import holdfast
+from children import unsynced
+from forking import HUNG, KILLED, Said, processes
 from holdfast import CheckpointCorruptionError, EventLog, Pipeline, seals
 from holdfast.project.results import beside
 from holdfast.project.run import RunResult
 from holdfast.stores.lock import LocalLease
 
 if TYPE_CHECKING:
-    from forking import Said
     from holdfast.project import results
     from holdfast.views.picture import Picture
 
@@ -98,15 +98,15 @@ class Folder:
         """Oldest first."""
         return sorted(self.folder(run_id).glob("checkpoint_*.json"))
 
-    def quarantined(self) -> list[Path]:
+    def quarantined(self) -> list[bytes]:
         """What was set aside as damaged, or was refused."""
-        found = self.runs.glob("*/quarantine/**/*")
-        return sorted(path for path in found if path.is_file())
+        found = sorted(self.runs.glob("*/quarantine/**/*"))
+        return [path.read_bytes() for path in found if path.is_file()]
 
-    def backups(self, name: str) -> list[Path]:
-        """What lies set aside beside a file, oldest first."""
+    def backups(self, name: str) -> list[bytes]:
+        """What lies set aside beside a file, oldest name first."""
         path = self.root / name
-        return sorted(path.parent.glob(f"{path.name}*.bak.*"))
+        return [kept.read_bytes() for kept in sorted(path.parent.glob(f"{path.name}*.bak.*"))]
 
     # --- files -----------------------------------------------------------------------------------------------
 
@@ -116,13 +116,13 @@ class Folder:
     def read(self, name: str) -> str:
         return (self.root / name).read_text("utf-8")
 
-    def write(self, name: str, text: str) -> Path:
+    def write(self, name: str, text: str) -> Self:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
-        return path
+        return self
 
-    def edit(self, name: str, old: str, new: str) -> Path:
+    def edit(self, name: str, old: str, new: str) -> Self:
         """As a person does, with an editor."""
         text = self.read(name)
         assert old in text, text
@@ -139,7 +139,7 @@ class Folder:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
-                path.unlink()
+                path.unlink(missing_ok=True)
 
     def artifacts(self) -> dict[str, bytes]:
         """Every file of the work tree but the pipeline, settings, views and what was set aside."""
@@ -270,22 +270,20 @@ class Harness(Folder):
 class Commands(Folder):
     """The same, typed: each command is a process in the project's folder."""
 
-    env: Mapping[str, str] = {"COLUMNS": "200"}
+    @property
+    def env(self) -> Mapping[str, str]:
+        return {"COLUMNS": "200"}
 
     def __call__(self, *words: str, kill_at: int | str = 0, **env: str) -> Said:
         """One command; killed before that operation on the disk, if there is one."""
-        from forking import HUNG, processes
-
         said = processes().holdfast(self.root, *words, env={**self.env, **env}, trouble=str(kill_at))
         assert "Traceback" not in said.err and said.code != HUNG, said.text
         return said
 
     def killed_in(self, task: str, *words: str) -> None:
         """Type `words`, and SIGKILL the process when the body of `task` prints that it hangs."""
-        from forking import TESTS
-
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-        env = {**plain, **self.env, "PYTHONPATH": str(TESTS / "unsynced")}
+        plain = {name: value for name, value in unsynced().items() if not name.startswith("HOLDFAST_")}
+        env = {**plain, **self.env}
         command = [sys.executable, "-m", "holdfast", *words]
         quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE}
         with subprocess.Popen(command, cwd=self.root, env=env, text=True, **quiet) as process:
@@ -296,10 +294,10 @@ class Commands(Folder):
                     assert line, f"{task} did not hang: {seen}"
             finally:
                 process.kill()
-        assert process.returncode == -signal.SIGKILL
+        assert process.returncode == KILLED
 
     def killed_at(self, operation: int, *words: str) -> None:
-        assert self(*words, kill_at=operation).code == -signal.SIGKILL
+        assert self(*words, kill_at=operation).code == KILLED
 
     def status(self) -> Any:
         return self("status", "--json").json()

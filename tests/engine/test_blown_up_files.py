@@ -11,7 +11,7 @@ import pytest
 from harness import Harness
 from holdfast import Pipeline
 from holdfast.errors import StorageError
-from holdfast.stores import readable
+from refusing import hold_less_than
 
 HUGE = 1 << 34
 
@@ -58,7 +58,7 @@ def test_a_view_that_was_blown_up_is_a_note(tmp_path: Path, view: str) -> None:
 
 def test_what_memory_cannot_hold_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clear stop that names the file, where nobody knows how large it may be."""
-    monkeypatch.setattr(readable, "HELD_MAX", HUGE - 1)
+    hold_less_than(HUGE, monkeypatch)
     (tmp_path / "out.md").touch()
     os.truncate(tmp_path / "out.md", HUGE)
     with pytest.raises(StorageError, match=r"out\.md: File is too large to be held in memory") as caught:

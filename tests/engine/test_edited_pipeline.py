@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,8 @@ import pytest
 from harness import Harness
 from holdfast import Context, Pipeline
 from holdfast.errors import DefinitionError, StorageError
-from holdfast.stores import disk, readable
+from holdfast.stores import disk
+from refusing import refuse_following
 
 from .projects import gated_pipeline
 
@@ -195,12 +195,6 @@ def test_reads_that_cannot_be_read_once_their_step_has_ended(
     """A machine that has no descriptor left for a moment has changed nothing: the output is not paid for again."""
     pipe, ended = Pipeline("p"), []
     (tmp_path / "in.txt").write_text("text")
-    open_followed = readable.open_followed
-
-    def open_while_it_can(path: Path) -> int:
-        if ended:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
-        return open_followed(path)
 
     @pipe.step(reads="in.txt")
     def copy() -> str:
@@ -208,7 +202,7 @@ def test_reads_that_cannot_be_read_once_their_step_has_ended(
         return "text"
 
     with monkeypatch.context() as patch:
-        patch.setattr(readable, "open_followed", open_while_it_can)
+        refuse_following(lambda: ended, patch, errno.EMFILE)
         assert pipe.run(dir=tmp_path).status == "completed"
     assert pipe.run(dir=tmp_path).status == "completed"
     assert ended == ["copy"]

@@ -29,7 +29,6 @@ BY_HAND = "A text by hand.\n<!-- A_COMPLETE -->\n"
 # --- a stream that was cut off ---------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="keep is recommended: it ends like a sentence")
 def test_a_stream_cut_off_by_a_kill_never_looks_complete(project: Project) -> None:
     """A `.part` was never returned, so however well it ends, keeping it is not recommended."""
     project.pipeline(STREAMED).killed_in("a")
@@ -41,9 +40,6 @@ def test_a_stream_cut_off_by_a_kill_never_looks_complete(project: Project) -> No
         assert "decide a keep " not in text
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="scan: a stream that was cut off; ask: looks complete"
-)
 def test_scan_and_the_question_say_the_same(project: Project) -> None:
     """What `scan` calls a stream that was cut off is asked about in the same words."""
     project.pipeline(STREAMED).killed_in("a")
@@ -80,14 +76,7 @@ def _cut_off(project: Project) -> None:
     project.pipeline(RETURNED).killed_in("a")
 
 
-CUT_OFF = pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="'nothing proves that it is complete': it is set aside and paid again",
-)
-
-
-@pytest.mark.parametrize("begin", [_never_begun, _failed, pytest.param(_cut_off, marks=CUT_OFF)])
+@pytest.mark.parametrize("begin", [_never_begun, _failed, _cut_off])
 def test_a_plain_marker_counts_the_same_whatever_was_before(
     project: Project, begin: Callable[[Project], None]
 ) -> None:

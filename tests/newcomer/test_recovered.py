@@ -177,9 +177,6 @@ def glossary(c: str, source: str) -> str:
 """
 
 
-TORN = "the half sentence stays below the section that was made again, as if a person had written it"
-
-
 @pytest.fixture
 def remembered(project: Project) -> Project:
     """A finished run with a memory file of three sections; from now on they come out differently."""
@@ -189,7 +186,6 @@ def remembered(project: Project) -> Project:
     return project
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=TORN)
 @pytest.mark.parametrize("rest", ["gone", "there"])
 def test_a_torn_section_is_replaced_whole(remembered: Project, rest: str) -> None:
     """The record lost and the second section cut in mid-sentence, no half of a sentence stays in the file."""
@@ -238,9 +234,6 @@ WITH_TOPIC = 'pipe = Pipeline("m", params={"topic": str})\n'
 KELP = ("-p", "topic=kelp")
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="'no runs yet', or 'recover FILE.py': no run is named"
-)
 @pytest.mark.parametrize("lost", [("RESUME.md",), ("RESUME.md", "checkpoint.md")], ids=" ".join)
 def test_resume_without_a_record_says_which_run(project: Project, lost: tuple[str, ...]) -> None:
     """Beside sealed files, `resume` names their run and a command that brings it back."""
@@ -251,7 +244,6 @@ def test_resume_without_a_record_says_which_run(project: Project, lost: tuple[st
     assert said.code == 0 or re.search(r"holdfast (run|recover) ", said.text)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="'This project has no runs yet. Start one'")
 def test_a_run_killed_before_its_letter_is_named_too(project: Project) -> None:
     """A run that died before RESUME.md came to be is named by `resume` as soon as one file is sealed."""
     project.pipeline(TAGGED, WITH_TOPIC).killed_in("b", "run", "m.py", *KELP, "--run-id", RUN_ID)
@@ -271,7 +263,6 @@ def test_run_finds_it_by_its_parameters(project: Project) -> None:
     assert [run["run_id"] for run in project("list", "--json").json()] == [RUN_ID]
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the tags in RESUME.md are not read back")
 def test_tags_come_back_with_the_letter(project: Project) -> None:
     """The fields that a step gave its run are listed again when RESUME.md still has them."""
     project.pipeline(TAGGED, WITH_TOPIC).first_run(*KELP)

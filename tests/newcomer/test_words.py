@@ -31,13 +31,8 @@ def summary() -> str:
     return "All of it.\\n"
 """
 
-NO_CHANGE = "each `--no-retry` says that what it failed on has changed, and begins a new round"
-SECTION = pytest.param(
-    "glossary[x]", marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason=NO_CHANGE)
-)
 
-
-@pytest.mark.parametrize("task", ["summary", SECTION])
+@pytest.mark.parametrize("task", ["summary", "glossary[x]"])
 def test_no_retry_pays_for_no_failed_task_again(project: Project, task: str) -> None:
     """However often it is continued with `--no-retry`, what failed is not tried again, nor is a section."""
     project.pipeline(FAILING).fails(task)
@@ -47,7 +42,7 @@ def test_no_retry_pays_for_no_failed_task_again(project: Project, task: str) -> 
     assert not project.ran()
 
 
-@pytest.mark.parametrize("task", ["summary", SECTION])
+@pytest.mark.parametrize("task", ["summary", "glossary[x]"])
 def test_why_invents_no_change(project: Project, task: str) -> None:
     """`why` and `plan` do not say that something has changed, when nothing has."""
     project.pipeline(FAILING).fails(task)
@@ -77,10 +72,7 @@ def build() -> dict:
     return {"code": "print(1)\\n", "test": "assert 1\\n", "doc": "Words.\\n"}
 """
 
-OTHER_INPUTS = "the whole files are said to be made from other inputs, or in another round"
 
-
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=OTHER_INPUTS)
 @pytest.mark.parametrize("lost", ["out/roman.py", "out/doc.md"])
 def test_a_missing_sibling_is_missing(project: Project, lost: str) -> None:
     """One of three files lost with the record: the plan names it, and calls it missing."""
@@ -91,7 +83,6 @@ def test_a_missing_sibling_is_missing(project: Project, lost: str) -> None:
     assert "other inputs" not in reason
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=OTHER_INPUTS)
 @pytest.mark.parametrize("words", [(), ("--force",)], ids=["run", "run --force"])
 def test_files_are_set_aside_for_a_true_reason(project: Project, words: tuple[str, ...]) -> None:
     """What is set aside because a sibling is missing, or by `--force`, is not said to have other inputs."""
@@ -114,7 +105,6 @@ WITH_WHO = 'pipe = Pipeline("m", params={"who": str})\n'
 ANN, BOB = ("-p", "who=ann"), ("-p", "who=bob")
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="'RESUME.md was all that was left of the record'")
 def test_the_letter_of_another_run_is_called_that(project: Project) -> None:
     """When A's record is lost and B's letter lies there, with notes, it is set aside as B's."""
     project.pipeline(ONE_EACH, WITH_WHO).run("--run-id", "A", *ANN)
@@ -136,7 +126,6 @@ def letter(who: str) -> str:
 """
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="verify: changed; plan: foreign (another run's)")
 def test_verify_and_plan_use_one_word(project: Project) -> None:
     """A file that another run has written over, as it may, is called the same by both."""
     project.pipeline(ONE_PATH, WITH_WHO.replace("})", "}, overwrite=True)")).run("--run-id", "A", *ANN)
@@ -148,7 +137,6 @@ def test_verify_and_plan_use_one_word(project: Project) -> None:
     assert "another run" in reason
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="'Parameter who: a value is needed' comes first")
 def test_an_unknown_run_is_named_before_missing_parameters(project: Project) -> None:
     """`run --resume NOPE` says that there is no run NOPE, also where a parameter has no default."""
     project.pipeline(ONE_EACH, WITH_WHO).run("--run-id", "A", *ANN)
@@ -176,10 +164,7 @@ def text(ctx: Context, c: str) -> str:
     return f"{answer} About {c}.\\n"
 """
 
-FOR_ONE_MORE = "'about $1.00', though its one paid call is on record and is replayed"
 
-
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=FOR_ONE_MORE)
 def test_replayed_calls_of_a_lost_file_are_free(project: Project) -> None:
     """A finished step whose file and copy are lost runs again for nothing, and `plan` says so."""
     project.pipeline(PAID).first_run()
@@ -189,7 +174,6 @@ def test_replayed_calls_of_a_lost_file_are_free(project: Project) -> None:
     assert foreseen["expected_cost_usd"] == _spent_by_resume(project) == 0
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=FOR_ONE_MORE)
 def test_replayed_calls_of_an_attempt_that_was_cut_off_are_free(project: Project) -> None:
     """So does a step that was killed after it had paid."""
     project.pipeline(PAID).killed_in("text[y]")
@@ -226,7 +210,6 @@ def draft(ctx: Context, part: str) -> str:
 """
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="'about $0.500', and the items may be others")
 def test_where_items_are_unknown_the_price_is_a_lower_bound(project: Project) -> None:
     """A plan in which the list of items is made anew says "at least"."""
     project.pipeline(LISTED).first_run()

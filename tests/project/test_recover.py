@@ -597,3 +597,17 @@ def test_of_a_lost_run_each_whole_file_is_read_once(tmp_path: Path, monkeypatch:
     assert {task.action for task in recovery.tasks} == {"adopt"}
     assert sorted(seen) == written
     assert len(Harness(tmp_path).events("task_adopted")) == len(written)
+
+
+@pytest.mark.parametrize("first", ["lost", "whole"])
+def test_what_is_adopted_is_told_also_if_a_lost_value_before_it_comes_back(tmp_path: Path, first: str) -> None:
+    """A task that must run wants the value back; whichever is looked at first, the other one was adopted."""
+    pipe = Pipeline("p")
+    pipe.step(name="plan")(lambda: "kelp " * 1000)
+    for name in (first, *{"lost", "whole"} - {first}):
+        pipe.step(name=name, writes=f"{name}.md")(lambda plan: plan)
+    harness = Harness(tmp_path)
+    harness.run(pipe)
+    harness.lose("record", "lost.md")
+    foreseen, done = harness.recover(pipe, dry_run=True), harness.recover(pipe)
+    assert actions(foreseen) == actions(done) == {"plan": "redo", "lost": "run", "whole": "adopt"}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
-from forking import Said, processes
-from holdfast import seals
+from forking import Said
+from harness import Commands
 
 RUN_ID = "book-run"
-VIEWS = ("RESUME.md", "checkpoint.md")
 
 BOOK = """
 import os
@@ -70,31 +68,25 @@ def book(ctx: Context, draft: dict, score: dict) -> str:
 """
 
 
-@dataclass
-class Project:
+class Project(Commands):
     """`folder/project` and, outside it, what ran."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "project")
 
     @property
-    def root(self) -> Path:
-        return self.folder / "project"
-
-    @property
-    def state(self) -> Path:
-        return self.root / ".holdfast"
+    def outside(self) -> Path:
+        return self.root.parent
 
     @property
     def run_dir(self) -> Path:
-        return self.state / "runs" / RUN_ID
+        return self.runs / RUN_ID
 
-    @property
-    def journal(self) -> Path:
-        return self.run_dir / "events.jsonl"
+    def journal(self, run_id: str | None = RUN_ID) -> Path:
+        return super().journal(run_id)
 
-    def snapshots(self) -> list[Path]:
-        """Oldest first."""
-        return sorted(self.run_dir.glob("checkpoint_*.json"))
+    def snapshots(self, run_id: str | None = RUN_ID) -> list[Path]:
+        return super().snapshots(run_id)
 
     def begin(self) -> Project:
         self.root.mkdir(parents=True)
@@ -108,21 +100,7 @@ class Project:
     def run(self, *words: str) -> Said:
         return self("run", "book.py", *words)
 
-    def __call__(self, *words: str) -> Said:
-        return processes().holdfast(self.root, *words, env={"COLUMNS": "200"})
-
     def ran(self) -> Counter[str]:
         """How often each body ran."""
-        log = self.folder / "ran"
+        log = self.outside / "ran"
         return Counter(log.read_text().split()) if log.exists() else Counter()
-
-    def bodies(self) -> dict[str, bytes]:
-        """Every artifact without its seal, which says in which round it was made and what that cost."""
-        found = {}
-        for path in sorted(self.root.rglob("*")):
-            name = str(path.relative_to(self.root))
-            skip = name.startswith(".holdfast") or ".bak." in name or name in VIEWS or name == "book.py"
-            if path.is_file() and not skip and not name.endswith(".seal"):
-                data = path.read_bytes()
-                found[name] = seals.take_apart(data).body if seals.is_inline(name) else data
-        return found

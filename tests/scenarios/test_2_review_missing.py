@@ -57,7 +57,7 @@ def test_missing_before_the_merge_without_a_copy_it_runs(reviewed: Book, origina
     """Objects lost too: that review runs, of all that was finished nothing else does, and the merge takes it."""
     finished = done(reviewed)
     reviewed.lose(REVIEW)
-    reviewed.lose_objects()
+    reviewed.lose("objects")
     said = reviewed.resume()
     assert said.code == 0, said.text
     ran = reviewed.ran()
@@ -81,7 +81,7 @@ def test_made_again_the_same_it_stops_there(finished: Book) -> None:
     """Objects lost too, and the review comes out as before: the merge stands."""
     before = finished.artifacts()
     finished.lose(REVIEW)
-    finished.lose_objects()
+    finished.lose("objects")
     assert finished.plan()[TASK] == "redo"
     said = finished.run()
     assert said.code == 0, said.text
@@ -94,7 +94,7 @@ def test_made_again_otherwise_what_follows_runs(finished: Book) -> None:
     """Objects lost too, and the review says something else: its merge and what follows run, no other chapter."""
     before = finished.artifacts()
     finished.lose(REVIEW)
-    finished.lose_objects()
+    finished.lose("objects")
     finished.wish({TASK: {"text": "I changed my mind.\n"}})
     said = finished.run()
     assert said.code == 0, said.text
@@ -140,7 +140,7 @@ def test_all_three_reviews_missing(finished: Book, original: Book) -> None:
     assert not finished.ran()
     assert finished.artifacts() == original.artifacts()
     finished.lose(*names)
-    finished.lose_objects()
+    finished.lose("objects")
     assert finished.run().code == 0
     assert finished.ran() == {"r1[ch02]": 1, "r2[ch02]": 1, "r3[ch02]": 1}
 
@@ -151,7 +151,7 @@ def test_all_three_reviews_missing(finished: Book, original: Book) -> None:
 def test_left_alone_where_nobody_needs_it(finished: Book) -> None:
     """--only-needed: nothing unfinished takes the review, so it stays lost; a plain run brings it back."""
     finished.lose(REVIEW)
-    finished.lose_objects()
+    finished.lose("objects")
     assert finished.run("--only-needed").code == 0
     assert not finished.ran()
     assert not finished.path(REVIEW).exists()
@@ -163,7 +163,7 @@ def test_left_alone_where_nobody_needs_it(finished: Book) -> None:
 def test_made_where_somebody_needs_it(reviewed: Book) -> None:
     """--only-needed: the merge has yet to run and takes the review, so it is made; a lost research note is not."""
     reviewed.lose(REVIEW, "research/ch02.md")
-    reviewed.lose_objects()
+    reviewed.lose("objects")
     said = reviewed.resume("--only-needed")
     assert said.code == 0, said.text
     ran = reviewed.ran()

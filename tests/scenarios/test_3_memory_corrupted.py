@@ -93,7 +93,7 @@ def test_a_deleted_memory_comes_back(finished: Book, glossed: Book) -> None:
 def test_a_deleted_memory_without_copies_is_made_again(finished: Book, glossed: Book) -> None:
     """Objects lost too: every section is made again from its final chapter, and no chapter runs."""
     finished.lose(MEMORY)
-    finished.lose_objects()
+    finished.lose("objects")
     assert finished.run().code == 0
     assert finished.ran() == {f"glossary[{chapter}]": 1 for chapter in CHAPTERS}
     text = finished.path(MEMORY).read_text()

@@ -104,7 +104,7 @@ def test_state_lost_and_nobody_can_tell_whether_it_fits(finished: Book) -> None:
 
 def test_objects_lost_and_an_artifact_damaged(finished: Book, original: Book) -> None:
     """No copy to heal from: that step runs, and as it gives the same again, nothing else does."""
-    finished.lose_objects()
+    finished.lose("objects")
     finished.path("merged/ch03.md").write_bytes(b"\0\0\0")
     said = finished.run()
     assert said.code == 0, said.text
@@ -114,7 +114,7 @@ def test_objects_lost_and_an_artifact_damaged(finished: Book, original: Book) ->
 
 def test_objects_lost_are_made_again(finished: Book, original: Book) -> None:
     """Whole artifacts are copied into objects anew, so that the next loss can be healed."""
-    finished.lose_objects()
+    finished.lose("objects")
     assert finished.run().code == 0
     finished.lose("merged/ch03.md", "book.md")
     assert finished.run().code == 0

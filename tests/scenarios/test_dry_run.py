@@ -111,7 +111,7 @@ def raised(book: str) -> str:
 def bases(tmp_path_factory: pytest.TempPathFactory) -> list[Project]:
     """A finished project, and one that failed three times."""
     made = [Project(tmp_path_factory.mktemp(name)).begin() for name in ("finished", "failed")]
-    (made[1].folder / "fail").touch()
+    (made[1].outside / "fail").touch()
     for project, codes in zip(made, ([0], [1, 1, 1]), strict=True):
         (project.root / "book.py").write_text(BOOK)
         assert [project.run("--run-id", RUN_ID).code for _ in codes] == codes

@@ -12,8 +12,10 @@ from random import Random
 
 import pytest
 
+from harness import VIEWS
+
 from .damages import FILE_DAMAGES, delete
-from .projects import VIEWS, Book
+from .projects import Book
 
 SEEDS = range(int(os.environ.get("HOLDFAST_DAMAGE_SEEDS", "6")))
 

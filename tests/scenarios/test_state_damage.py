@@ -45,10 +45,10 @@ class Bases:
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     made = Bases(*(Project(tmp_path_factory.mktemp(name)).begin() for name in ("failed", "killed", "fin")))
-    (made.failed.folder / "fail").touch()
+    (made.failed.outside / "fail").touch()
     assert [made.failed.run("--run-id", RUN_ID).code for _ in range(3)] == [1, 1, 1]
     assert len(made.failed.snapshots()) == 3
-    (made.killed.folder / "kill").touch()
+    (made.killed.outside / "kill").touch()
     assert made.killed.run("--run-id", RUN_ID).code == KILLED
     assert not made.killed.snapshots()
     assert made.finished.run("--run-id", RUN_ID).code == 0
@@ -223,7 +223,7 @@ def test_a_journal_with_snapshots_can_be_damaged_in_any_way(
 ) -> None:
     """The newest snapshot covers what the journal lost; nothing finished runs again."""
     project = bases.failed.copy(tmp_path)
-    DAMAGED[how](project.journal)
+    DAMAGED[how](project.journal())
     words = ("run", "book.py") if command == "run" else ("resume",)
     assert_right(project, bases, continued(project, *words), BOOK)
 
@@ -246,7 +246,7 @@ def test_the_newest_snapshots_can_all_be_damaged(tmp_path: Path, bases: Bases, c
 def test_a_journal_without_snapshots_can_be_damaged_in_any_way(tmp_path: Path, bases: Bases, how: str) -> None:
     """What is lost with it are values, which are made again; no step with a whole sealed file is."""
     project = bases.killed.copy(tmp_path)
-    DAMAGED[how](project.journal)
+    DAMAGED[how](project.journal())
     ended = continued(project, "run", "book.py")
     assert ended.code == 0, ended.text
     assert project.bodies() == bases.finished.bodies()
@@ -380,7 +380,7 @@ LINES: dict[str, Damage] = {
 def test_damaged_lines_cost_no_finished_step(tmp_path: Path, bases: Bases, how: str, base: str) -> None:
     """All good lines are kept: no step with a whole file runs again, and the end is byte for byte the same."""
     project = bases.named(base).copy(tmp_path)
-    LINES[how](project.journal)
+    LINES[how](project.journal())
     ended = continued(project, "run", "book.py")
     assert ended.code == 0, ended.text
     assert project.bodies() == bases.finished.bodies()
@@ -393,7 +393,7 @@ def test_a_lost_line_about_a_finished_step_wastes_nothing(tmp_path: Path, bases:
     """Its file is adopted; what it has cost was not thrown away."""
     project = bases.killed.copy(tmp_path)
     is_end = re.compile(rb'"event":"node_exit","step_id":"outline"')
-    with_lines(lambda lines: [b"\0\n" if is_end.search(line) else line for line in lines])(project.journal)
+    with_lines(lambda lines: [b"\0\n" if is_end.search(line) else line for line in lines])(project.journal())
     ended = continued(project, "run", "book.py")
     assert_right(project, bases, ended, BOOK)
     assert "cost $0.500 ($0.00 now, $0.00 wasted)" in ended.text
@@ -402,10 +402,10 @@ def test_a_lost_line_about_a_finished_step_wastes_nothing(tmp_path: Path, bases:
 
 def test_a_journal_cut_at_any_byte_goes_on(tmp_path: Path, bases: Bases) -> None:
     """Without snapshots, at a dozen places over the whole file."""
-    size = bases.killed.journal.stat().st_size
+    size = bases.killed.journal().stat().st_size
     for number in range(12):
         project = bases.killed.copy(tmp_path / str(number))
-        os.truncate(project.journal, size * number // 12 + number % 7)
+        os.truncate(project.journal(), size * number // 12 + number % 7)
         ended = continued(project, "run", "book.py")
         assert ended.code == 0, ended.text
         assert project.bodies() == bases.finished.bodies()
@@ -417,7 +417,7 @@ def test_resume_knows_a_run_without_a_beginning_by_its_summary(tmp_path: Path, b
     project = bases.failed.copy(tmp_path)
     for path in project.snapshots():
         path.unlink()
-    LINES["first-gone"](project.journal)
+    LINES["first-gone"](project.journal())
     assert_right(project, bases, continued(project), BOOK)
     assert_whole(project)
 
@@ -427,7 +427,7 @@ def test_resume_knows_a_run_without_a_beginning_by_its_letter(tmp_path: Path, ba
     project = bases.failed.copy(tmp_path)
     for path in (*project.snapshots(), project.run_dir / "checkpoint.json"):
         path.unlink()
-    LINES["first-gone"](project.journal)
+    LINES["first-gone"](project.journal())
     assert_right(project, bases, continued(project), BOOK)
     assert_whole(project)
 
@@ -435,7 +435,7 @@ def test_resume_knows_a_run_without_a_beginning_by_its_letter(tmp_path: Path, ba
 def test_a_run_of_which_nothing_is_known_says_how_to_go_on(tmp_path: Path, bases: Bases) -> None:
     """Neither journal nor view names its pipeline: the message does what is needed, and it works."""
     project = bases.killed.copy(tmp_path)
-    LINES["first-gone"](project.journal)
+    LINES["first-gone"](project.journal())
     refused = continued(project, "resume", RUN_ID)
     assert refused.code == 4 and f"holdfast run FILE.py --resume {RUN_ID}" in refused.err
     assert_right(project, bases, continued(project, "run", "book.py", "--resume", RUN_ID), BOOK)
@@ -459,7 +459,7 @@ def test_damage_behind_a_snapshot_is_mended_and_told_once(
 ) -> None:
     """`verify` finds it and names `resume`; whichever command comes next mends it, keeps the old one, says so."""
     project = bases.failed.copy(tmp_path)
-    BEHIND[how](project.journal)
+    BEHIND[how](project.journal())
     found = continued(project, "verify")
     assert found.code == 4 and f"holdfast resume {RUN_ID} keeps every line that is whole" in found.out
     assert not [line for line in found.out.splitlines() if "checkpoint_" in line and not line.startswith("note: ")]
@@ -477,7 +477,7 @@ def test_damage_behind_a_snapshot_is_mended_and_told_once(
 def test_damage_behind_a_snapshot_of_a_finished_run_is_mended(tmp_path: Path, bases: Bases, how: str) -> None:
     """Although there is nothing to do, what was found is told before that is said."""
     project = bases.finished.copy(tmp_path)
-    BEHIND[how](project.journal)
+    BEHIND[how](project.journal())
     ended = continued(project, "run", "book.py")
     assert_right(project, bases, ended, set())
     assert "! " in ended.text and "journal" in ended.text
@@ -489,10 +489,10 @@ def test_damage_behind_a_snapshot_of_a_finished_run_is_mended(tmp_path: Path, ba
 def test_lines_repeated_at_the_end_stop_nobody(tmp_path: Path, bases: Bases, base: str) -> None:
     """Neither who records a note, nor the next run."""
     project = bases.named(base).copy(tmp_path)
-    BEHIND["repeated-at-the-end"](project.journal)
+    BEHIND["repeated-at-the-end"](project.journal())
     for number in range(2):
         assert continued(project, "note", f"word {number}").code == 0
-        BEHIND["repeated-at-the-end"](project.journal)
+        BEHIND["repeated-at-the-end"](project.journal())
     assert_right(project, bases, continued(project), BOOK)
     assert_whole(project)
 
@@ -500,7 +500,7 @@ def test_lines_repeated_at_the_end_stop_nobody(tmp_path: Path, bases: Bases, bas
 def test_quick_believes_the_snapshot(tmp_path: Path, bases: Bases) -> None:
     """The lines before it are not read; the next run without --quick finds what is wrong with them."""
     project = bases.failed.copy(tmp_path)
-    flipped(0.1)(project.journal)
+    flipped(0.1)(project.journal())
     assert "journal" not in continued(project, "resume", "--quick").text
     assert "the journal was damaged" in continued(project, "run", "book.py").text
     assert_whole(project)
@@ -510,7 +510,7 @@ def test_a_journal_that_lost_its_end_is_written_anew(tmp_path: Path, bases: Base
     """`verify` says what is true of it: the snapshot stands in, and resume writes the journal anew."""
     for number, damage in enumerate([with_lines(lambda lines: lines[:6]), removed]):
         project = bases.finished.copy(tmp_path / str(number))
-        damage(project.journal)
+        damage(project.journal())
         (line, *_) = continued(project, "verify").out.splitlines()
         assert "events.jsonl has lost its end" in line and "checkpoint_0001.json" in line
         assert line.endswith(f"holdfast resume {RUN_ID} writes the journal anew, with a word about what it lost")

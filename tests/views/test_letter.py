@@ -30,7 +30,7 @@ def test_what_was_written_comes_back_exactly(params, name, file, tags):
     """Whatever the values are, file, pipeline, run and parameters are read back to the character."""
     story = Story(PipelineSpec(name=name), params=params, file=file).tell(ev.Tagged(fields=tags))
     text = render(story.picture())
-    assert parse(text) == Letter("run-1", name, file, params, fits=True)
+    assert parse(text) == Letter("run-1", name, file, params, tags, fits=True)
     assert len([line for line in text.splitlines() if line.startswith("## ")]) == 6
 
 

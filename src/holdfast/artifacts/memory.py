@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 
@@ -307,7 +307,7 @@ def rewrite(book: Book, wanted: Sequence[Section], replace: frozenset[str] = fro
         ahead = min(ahead, block.start)
         text = _replacement(block, section, replace)
         if text is not None:
-            pieces.append((block.start, _own_end(book.data, block, section), text))
+            pieces.append((block.start, block.end, text))
             if not (block.kind == INTACT and block.sha256 == section.seal.sha256):
                 replaced[section.task] = block
     missing.reverse()
@@ -322,27 +322,6 @@ def _replacement(block: Block, section: Section, replace: frozenset[str]) -> byt
     if section.body is None or not (block.kind == BROKEN or section.task in replace):
         return None
     return write_section(section)
-
-
-def _own_end(data: bytes, block: Block, section: Section) -> int:
-    """Where a block ends: one without a seal behind the last line that was its own, for then a person's begin."""
-    if block.kind != BROKEN or block.seal is not None or section.body is None:
-        return block.end
-    own = {line.strip() for line in (section.body + seals.write_seal(section.seal)).splitlines()} - {b""}
-    end, position = 0, _line_end(data, block.start)
-    while position < block.end:
-        following = min(block.end, _line_end(data, position))
-        if _is_own(data[position:following], own):
-            end = following
-        position = following
-    return end or block.end  # nothing of it is known again: its text was another
-
-
-def _is_own(line: bytes, own: Set[bytes]) -> bool:
-    """Whether a line is one of these, or what a cut left of one, or nobody's words at all."""
-    if line.strip() in own or b"holdfast=" in line or not is_text(line):
-        return True
-    return not line.endswith(b"\n") and any(known.startswith(line) for known in own)
 
 
 def _mended(block: Block) -> bytes:

@@ -32,9 +32,10 @@ class Ingredients(msgspec.Struct, frozen=True, gc=False):
 def digest_of_given(parts: Mapping[str, str]) -> str:
     """The one digest of all that a task is given; "" if something of it is unknown.
 
-    Files from outside are not among that: a step that fails may itself have changed them.
+    Files from outside are not among that: a step that fails may itself have changed them. Nor is the source of a
+    section, which is chosen when it is read.
     """
-    given = {name: part for name, part in parts.items() if name != "reads"}
+    given = {name: part for name, part in parts.items() if name != "reads" and not name.startswith("source ")}
     return "" if UNKNOWN in given.values() else digest_of_named("", given)
 
 

@@ -113,7 +113,8 @@ def _cost(plan: Plan) -> str:
         return f"not known: {counted(new, 'task')} of steps that have never finished"
     remark = f", not counting {counted(new, 'task')} of steps that have never finished" if new else ""
     more = f", at most {money(most)}" if most > plan.expected_cost_usd else ""
-    return f"about {money(plan.expected_cost_usd)}{more}{remark}"
+    word = "at least" if plan.unknown_items else "about"
+    return f"{word} {money(plan.expected_cost_usd)}{more}{remark}"
 
 
 # --- recover -----------------------------------------------------------------------------------------------------

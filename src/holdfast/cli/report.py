@@ -158,21 +158,22 @@ def _left_out_lines(picture: Picture, project: Project) -> Iterator[str]:
 
 def _completed(picture: Picture, tally: Tally, seconds: float, *, is_proved: bool) -> str:
     done, total, cost = picture.done, picture.total, _cost(picture, tally)
-    ran, skipped = _done_now(picture, tally), picture.counts.get(SKIPPED, 0)
+    ran, skipped = _done_now(picture, tally), picture.skipped
+    left_out = f", {skipped} skipped" if skipped else ""
     if tally.is_idle and not tally.is_new:
         run = picture.state.run_id
         verified = " and verified" if is_proved else ""
-        of = f"all {total}" if total > 1 and not skipped else f"{done - skipped} of {total}"
-        return f"Nothing to do: {of} steps of run {run} are complete{verified}, {cost}."
-    left_out = f", {skipped} skipped" if skipped else ""
-    how = f"{done - ran - skipped} reused, {ran} ran now{left_out}"
+        of = f"all {total}" if total > 1 and not skipped else f"{done} of {total}"
+        return f"Nothing to do: {of} steps of run {run} are complete{verified}{left_out}, {cost}."
+    how = f"{done - ran} reused, {ran} ran now{left_out}"
     return f"Completed: {done} of {total} steps ({how}) in {span(seconds)}, {cost}."
 
 
 def _headline(status: str, picture: Picture, tally: Tally, seconds: float) -> str:
     words = {FAILED: "Failed", IN_PROGRESS: "Interrupted"}.get(status, "Paused")
     reason = f" ({picture.state.reason})" if picture.state.reason and status != IN_PROGRESS else ""
-    far = f"{picture.done} of {picture.total} steps done ({_done_now(picture, tally)} now)"
+    left_out = f", {picture.skipped} skipped" if picture.skipped else ""
+    far = f"{picture.done} of {picture.total} steps done ({_done_now(picture, tally)} now){left_out}"
     return f"{words}{reason}: {far} in {span(seconds)}, {_cost(picture, tally)}."
 
 

@@ -70,7 +70,8 @@ def _row(run: RunEntry, params: list[str], tags: list[str]) -> list[str]:
     cells = [(run.params, name) for name in params] + [(run.tags, name) for name in tags]
     values = [plain(fields[name]) if name in fields else "" for fields, name in cells]
     status = shown_status(run.status, run.found.error, running=run.running).replace("_", " ")
-    return [run.run_id, run.pipeline, *values, status, f"{run.done}/{run.total}", money(run.total_cost_usd)]
+    done = f"{run.done}/{run.total}" + (f", {run.skipped} skipped" if run.skipped else "")
+    return [run.run_id, run.pipeline, *values, status, done, money(run.total_cost_usd)]
 
 
 # --- status ------------------------------------------------------------------------------------------------------

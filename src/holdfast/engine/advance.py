@@ -129,7 +129,7 @@ class Pass(ABC):
         if node.id in self.state.recalls:  # sent back before this process began, or before the node was made
             self.send_back(node)
             return
-        skipped = skipped_producer(node)
+        skipped = skipped_producer(node, is_finished=self.state.task(node.id).status == COMPLETED)
         if skipped:
             self._skip(node, skipped)
             return

@@ -255,11 +255,11 @@ def _is_fed(consumer: Node, producer: Node) -> bool:
     return producer in consumer.parents or producer in consumer.material or producer.kind == "items"
 
 
-def skipped_producer(node: Node) -> str:
-    """The task without whose output this one cannot be made, and which was left out; "" if there is none."""
-    for parent in node.parents:
-        if parent.condition == SKIPPED:
-            return parent.id
+def skipped_producer(node: Node, *, is_finished: bool) -> str:
+    """The task that was left out, and with which this one is; "" if there is none."""
+    for before in node.goes_with(is_finished=is_finished):
+        if before.condition == SKIPPED:
+            return before.id
     # A section may be made from any of its sources: it is left out only if all of them were.
     nothing_left = node.material and all(source.condition == SKIPPED for source in node.material)
     return node.material[0].id if nothing_left and "source" in node.spec.sources else ""

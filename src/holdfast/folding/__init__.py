@@ -14,7 +14,7 @@ from holdfast.state import RunState
 
 __all__ = ["FOLD_VERSION", "REOPENED", "fold"]
 
-FOLD_VERSION = 9
+FOLD_VERSION = 10
 """Raised whenever the same journal gives another state than before: no snapshot of another version is believed."""
 
 _HANDLERS: dict[type, Handler] = {**runs.HANDLERS, **tasks.HANDLERS, **words.HANDLERS, **people.HANDLERS}

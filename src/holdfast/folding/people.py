@@ -143,6 +143,8 @@ def _decided(state: RunState, event: ev.Decided, at: float) -> None:
     person(state, f"decided {by(event.by)}: {event.choice}", event.step_id, at, outcome=outcome)
     if event.choice != "skip":
         reopen(state)
+    if not any(state.recalls.get(event.step_id, Recall()).raisers):  # a person's redo that has not begun
+        state.recalls.pop(event.step_id, None)
     if event.choice == "redo":
         forget_rounds(state, event.step_id)
         invalidated(state, ev.TaskInvalidated(step_id=event.step_id, reason="a person decided so"), at)

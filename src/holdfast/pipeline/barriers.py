@@ -72,7 +72,7 @@ def _order_after(
     for item in items:
         for before in item.get("after", ()):
             barrier = _order_node(graph, f"{phase}:{var}", (*parent, before), [before], parent, members)
-            _hold(graph, members, (*parent, item["id"]), barrier)
+            _hold(graph, members, (*parent, item["id"]), barrier, goes_along=True)
 
 
 def _order_batches(
@@ -135,9 +135,9 @@ def _order_node(
     node = graph.nodes.get(node_id)
     if node is None:
         node = graph.add_node(node_id, "order", None, path)
-        for name in names:
-            for step in members:
-                graph.edge_settle(_below(graph, step, (*parent, name)), node)
+        node.material = tuple([_below(graph, step, (*parent, name)) for name in names for step in members])
+        for before in node.material:
+            graph.edge_settle(before, node)
     return node
 
 
@@ -148,11 +148,14 @@ def _below(graph: Graph, step: StepSpec, path: Path) -> Node:
     return graph.reach(gather_id(step.name, path), step.name, path)
 
 
-def _hold(graph: Graph, members: list[StepSpec], path: Path, barrier: Node) -> None:
-    """Make the tasks of the item at `path` wait for `barrier`."""
+def _hold(graph: Graph, members: list[StepSpec], path: Path, barrier: Node, *, goes_along: bool = False) -> None:
+    """Make the tasks of the item at `path` wait for `barrier`; those that go along are left out with it, too."""
     for step in members:
         if len(graph.fans[step.name]) == len(path):
-            graph.edge_after(barrier, graph.nodes[task_id(step.name, path)])
+            node = graph.nodes[task_id(step.name, path)]
+            graph.edge_after(barrier, node)
+            if goes_along:
+                node.comes_after = (*node.comes_after, barrier)
         else:
             _hold_inner(graph, step, path, barrier)
 

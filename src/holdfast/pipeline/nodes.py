@@ -46,7 +46,8 @@ class Node(msgspec.Struct, eq=False):
     order: int = 0
     rank: int = 0
     parents: tuple[Node, ...] = ()  # what it takes, in the order of the parameters
-    material: tuple[Node, ...] = ()  # of a memory step: what its section may be made from, the best first
+    comes_after: tuple[Node, ...] = ()  # order nodes of the items that its own names in `after`
+    material: tuple[Node, ...] = ()  # what a section may be made from, the best first; or what an order waits for
     consumers: list[tuple[Node, int]] = []
     # --- the scheduler's ---
     unmet: int = 0
@@ -60,6 +61,14 @@ class Node(msgspec.Struct, eq=False):
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.id}>"
+
+    def goes_with(self, *, is_finished: bool) -> tuple[Node, ...]:
+        """The tasks with any of which this one is left out: those that it takes, and of items its own comes after.
+
+        Finished work stays, whatever was only to be done before it.
+        """
+        after = () if is_finished else self.comes_after
+        return (*self.parents, *[task for order in after for task in order.material]) if after else self.parents
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from holdfast.pipeline.loader import load_pipeline, locate
 from holdfast.recovery.sources import read_letter
 from holdfast.runs.history import name_pipeline
 from holdfast.runs.listing import list_runs, newest, read_run, run_ids, run_info, run_layout
+from holdfast.runs.traces import runs_sealed
 from holdfast.views.letter import Letter
 from holdfast.wording import addressed
 
@@ -137,6 +138,12 @@ def no_run(layout: ProjectLayout) -> UnknownRunError:
     lost = find_lost(layout, None)
     if lost is not None:
         return _is_gone_from_record(layout, lost)
+    sealed = runs_sealed(layout)
+    if sealed:
+        return UnknownRunError(
+            f"No run is on record here, but files of run {', '.join(sealed)} are.",
+            fix="Bring it back with its file and parameters: holdfast run FILE.py -p NAME=VALUE",
+        )
     left = views_left(layout)
     if left:
         return UnknownRunError(

@@ -90,13 +90,16 @@ def decide(layout: ProjectLayout, run_id: str, task: str, choice: str, *, by: st
     going_on = open_lease(layout).holder() is not None
     _require_answerable(picture, task, choice, going_on=going_on)
     _require_effect(layout, picture, task, choice)
-    if choice == "redo" and picture.status(task) == COMPLETED and not picture.record(task).question:
+    gone, without = left_out_with(layout, picture.state, task) if choice == "skip" else ([], [])
+    if choice == "redo" and picture.record(task).status == COMPLETED:
         # Finished and in use, perhaps right now: it is sent back, so that whoever takes it ends first.
         behind = _record(layout, run_id, ev.RewindRequested(step_id="", targets={task: ""}))
     else:
-        behind = _record(layout, run_id, ev.Decided(step_id=task, choice=choice, by=by))
-    with_it = _goes_with(layout, picture, task) if choice == "skip" else ""
-    return f"{task}: {MEANINGS[choice]}{'' if going_on else ' by the next resume'}.{with_it}{behind}"
+        open_ones = [other for other in gone if picture.status(other) != COMPLETED and not going_on]
+        along = [ev.TaskSkipped(step_id=other, reason=f"{task} was skipped") for other in open_ones]
+        behind = _record(layout, run_id, ev.Decided(step_id=task, choice=choice, by=by), *along)
+    when = "" if going_on else " by the next resume"
+    return f"{task}: {MEANINGS[choice]}{when}.{_goes_with(gone, without)}{behind}"
 
 
 def _require_effect(layout: ProjectLayout, picture: Picture, task: str, choice: str) -> None:
@@ -114,9 +117,8 @@ def _require_effect(layout: ProjectLayout, picture: Picture, task: str, choice: 
             raise UsageError(f"There is nothing to {choice} about {task}: {wrong}.")
 
 
-def _goes_with(layout: ProjectLayout, picture: Picture, task: str) -> str:
+def _goes_with(gone: list[str], without: list[str]) -> str:
     """What else a skipped task takes with it: whoever skips a review may not mean to lose the chapter."""
-    gone, without = left_out_with(layout, picture.state, task)
     words = f" So will what needs its output: {some_of(gone)}." if gone else ""
     return words + (f" To be made without it: {some_of(without)}." if without else "")
 
@@ -143,7 +145,7 @@ def _require_answerable(picture: Picture, task: str, choice: str, *, going_on: b
         raise UsageError(f"{task} was never accepted: there is nothing to restore.", fix="Use redo, or skip.")
     if choice == "skip" and status == COMPLETED and not record.question:
         raise UsageError(f"{task} is finished: there is nothing to skip.")
-    runs_anyway = record.before is None  # else it counts again if its inputs come back
+    runs_anyway = record.before is None and not record.decided  # else it counts again if its inputs come back
     if choice == "redo" and status in (PENDING, BLOCKED) and not record.question and runs_anyway:
         raise UsageError(f"{task} is not done yet: it runs anyway.", fix=f"holdfast resume {picture.state.run_id}")
 
@@ -230,7 +232,7 @@ def _text(text: str, what: str) -> str:
     return writable(text)
 
 
-def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> str:
+def _record(layout: ProjectLayout, run_id: str, *events: ev.Event) -> str:
     """Record a word; gives what has to be said of the views if they could not be brought up to it."""
     run = run_layout(layout, run_id)
     refuse_strange_run(layout, run_id)
@@ -238,7 +240,7 @@ def _record(layout: ProjectLayout, run_id: str, event: ev.Event) -> str:
     history = read_run(layout, run_id)
     if history.journal_damage:  # the snapshot knows more than the journal: what is recorded now must come after it
         open_journal(run).repair(known_seq=history.state.seq)
-    append(layout, run_id, [event])
+    append(layout, run_id, events)
     try:
         refresh_views(layout, run_id)
     except (OSError, StorageError) as error:

@@ -66,6 +66,7 @@ class RunEntry(Result["RunInfo"], frozen=True, dict=True):
     status: str
     running: bool
     done: int
+    skipped: int
     total: int
     total_cost_usd: float
     started_at: str | None
@@ -82,6 +83,7 @@ def run_entry(info: RunInfo, *, running: bool) -> RunEntry:
         info.status,
         running,
         info.done,
+        info.skipped,
         info.total,
         info.cost_usd,
         info.started_at or None,

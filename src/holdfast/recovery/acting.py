@@ -360,7 +360,7 @@ class Acting:
 
 
 _WHY_ASIDE = {
-    look.SEALED: "made from other inputs, or in another round",
+    look.SEALED: "whole, and is made anew",
     look.CHANGED: "edited",
     look.MARKED: "not proved to be complete",
 }

@@ -111,10 +111,11 @@ def _adoptable(evidence: Evidence) -> Decision | None:
     kinds = {found.kind for found in evidence.files.values()}
     if kinds == _WHOLE:
         return _adopt_sealed(evidence)
-    never = evidence.record.accepted is None and evidence.record.round == 0 and not evidence.record.cut_off
+    never = evidence.record.accepted is None and evidence.record.round == 0
     if never and kinds == {look.MARKED}:
         return Decision(ADOPT, "ends in its plain completion marker", tuple(evidence.files), about="marker")
-    if never and evidence.marker is None and kinds == {look.HALF} and not _is_cut(evidence):
+    is_meant = evidence.marker is None and not evidence.record.cut_off and not _is_cut(evidence)
+    if never and is_meant and kinds == {look.HALF}:
         return Decision(ADOPT, "is there, and no marker is expected", tuple(evidence.files), about="exists")
     return None
 
@@ -214,6 +215,8 @@ def _why_not_believed(evidence: Evidence, half: Sequence[str]) -> str:
         whole = of_all(half, "is whole", "are whole")
         if evidence.value_lost:
             return f"{whole}, but the value that belongs to it is missing from objects/ or damaged"
+        if missing := evidence.of_kind(look.MISSING):
+            return of_all(missing, "is missing", "are missing")
         return f"{whole}, but made from other inputs or in another round"
     return of_all(
         half,
@@ -244,11 +247,12 @@ def _half_words(evidence: Evidence, unfinished: Sequence[str]) -> str:
         words = f"{evidence.record.claimed} says that it is done, but {without}"
     if lacking := _lacking(evidence):
         return _words_for_lacking(words, lacking, "redo")
-    return f"{words}; {recommendation(evidence.at(unfinished[-1]).body)}"
+    last = unfinished[-1]
+    return f"{words}; {recommendation(evidence.at(last).body, is_stream=last in evidence.parts_files)}"
 
 
-def recommendation(body: bytes) -> str:
-    """What the looks of a half-finished text recommend."""
+def recommendation(body: bytes, *, is_stream: bool) -> str:
+    """What the looks of a half-finished text recommend; a stream was never returned, so it is not complete."""
     text = _continuable(body)
     if text is None:
         return "too little, or no text: redo is recommended"
@@ -260,6 +264,8 @@ def recommendation(body: bytes) -> str:
         return "its JSON is left open: redo is recommended"
     if lines[-1].rstrip()[-1:] not in ".!?:;)]}\"'`*_|>-#" and not lines[-1].lstrip().startswith(("#", "|", "-")):
         return "it is cut in mid-sentence: continue is recommended"
+    if is_stream:
+        return "a stream that was cut off: continue is recommended"
     return "it looks complete, only the marker is missing: keep is recommended"
 
 

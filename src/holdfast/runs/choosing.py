@@ -53,6 +53,7 @@ class Choice(msgspec.Struct, frozen=True):
     set_aside: bool = False  # --force: what is in its way is set aside, nothing is adopted
     take_over: bool = False  # overwrite=True: another run's paths may be used
     budget_usd: float | None = None  # of a lost run, as RESUME.md has it
+    tags: Mapping[str, Any] = {}  # the same
 
 
 def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) -> Choice:
@@ -60,15 +61,15 @@ def choose(compiled: CompiledPipeline, layout: ProjectLayout, request: Request) 
     choice = _Choosing(compiled, layout, request).choice()
     refuse_own_file(compiled, layout, choice.params)
     refuse_shared_path(compiled.spec, choice.params, choice.run_id)
-    return _with_budget(choice, layout) if choice.found_again else choice
+    return _with_letter(choice, layout) if choice.found_again else choice
 
 
-def _with_budget(choice: Choice, layout: ProjectLayout) -> Choice:
-    """A limit that a person set is not lifted by losing the record of it."""
+def _with_letter(choice: Choice, layout: ProjectLayout) -> Choice:
+    """A limit that a person set is not lifted by losing the record of it; nor are the run's tags forgotten."""
     letter = read_letter(layout)
-    return (
-        msgspec.structs.replace(choice, budget_usd=letter.budget_usd) if letter.run_id == choice.run_id else choice
-    )
+    if letter.run_id != choice.run_id:
+        return choice
+    return msgspec.structs.replace(choice, budget_usd=letter.budget_usd, tags=letter.tags)
 
 
 def begun_elsewhere(compiled: CompiledPipeline, layout: ProjectLayout, choice: Choice) -> str:
@@ -126,8 +127,8 @@ class _Choosing:
         checked_run_id(run_id)
         try:
             info = _existing(self._layout, run_id)
-        except UnknownRunError:
-            lost = self._lost(run_id)
+        except UnknownRunError as unknown:
+            lost = self._lost_if_known(run_id, unknown)
             if lost is None:
                 raise
             return lost
@@ -135,6 +136,14 @@ class _Choosing:
             return self._lost(run_id) or self._continued(info, self._params({}))
         self._check_pipeline(info)
         return self._continued(info, self._params(info.params))
+
+    def _lost_if_known(self, run_id: str, unknown: UnknownRunError) -> Choice | None:
+        """The lost run of that id; without the parameters it had, nobody can tell, and the id is named first."""
+        try:
+            return self._lost(run_id)
+        except UsageError as error:
+            fix = f"{unknown.fix} If its record is lost: {error.message}"
+            raise UnknownRunError(unknown.message, fix=fix) from None
 
     def _lost(self, run_id: str) -> Choice | None:
         """A run of which all record is lost, if RESUME.md, checkpoint.md or a seal still speaks of it."""

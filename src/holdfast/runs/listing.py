@@ -53,6 +53,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     updated_at: str = ""
     file: str = ""  # the pipeline's, as the record names it
     error: str | None = None  # why it stopped, if that still stands in its way
+    skipped: int = 0
     problem: str = ""  # why it cannot be read, if it cannot
     lost: bool = False  # the beginning of its record is: what is known of it comes from a view, or nothing is
 
@@ -233,6 +234,7 @@ def describe(picture: Picture) -> RunInfo:
         clock.iso(state.updated_at or 0.0),
         state.file,
         error_of(picture),
+        picture.skipped,
     )
 
 
@@ -290,13 +292,14 @@ def _summarised(summary: _Summary) -> RunInfo:
         summary.params,
         summary.tags,
         summary.status,
-        summary.totals.get("completed", 0) + summary.totals.get("skipped", 0),
+        summary.totals.get("completed", 0),
         summary.totals.get("tasks", 0),
         summary.total_cost_usd,
         summary.started_at or "",
         summary.updated_at or "",
         summary.file,
         summary.error,
+        summary.totals.get("skipped", 0),
     )
 
 

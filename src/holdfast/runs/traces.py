@@ -112,6 +112,19 @@ def _seal_at(files: Files, path: str) -> Seal | None:
         return None
 
 
+def runs_sealed(layout: ProjectLayout) -> list[str]:
+    """The runs that sealed files of the project name, most first; of each folder a few files are read."""
+    found: Counter[str] = Counter()
+    with closing(open_files(layout)) as files:
+        for folder, folders, names in os.walk(layout.root):
+            folders[:] = [name for name in folders if not name.startswith((".", "__"))]
+            for name in itertools.islice(sorted(names), LOOKED_AT_MAX):
+                seal = _seal_at(files, os.path.relpath(os.path.join(folder, name), layout.root))
+                if seal is not None and check_run_id(seal.run) is None:
+                    found[seal.run] += 1
+    return [run for run, _ in found.most_common()]
+
+
 def run_id_in(found: Mapping[str, Seal], known: set[str]) -> str | None:
     """The run id that the artifacts carry, when all record of that run is gone."""
     ids = [seal.run for seal in found.values() if seal.run not in known and check_run_id(seal.run) is None]

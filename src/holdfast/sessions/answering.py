@@ -29,15 +29,15 @@ from holdfast.state import COMPLETED, SKIPPED, RunState, TaskState
 def objection(layout: ProjectLayout, state: RunState, task: str, choice: str) -> str:
     """Why `keep`, `restore` or `continue` would do nothing about this task; "" if it would do something."""
     with _looked_at(layout, state) as (graph, artifacts):
-        node = graph.nodes[task]
+        node, record = graph.nodes[task], state.task(task)
+        inputs = Inputs(graph, state, artifacts, layout.root)
+        if task in state.recalls:
+            return ""  # a redo that has not begun is taken back
         if is_memory(node.spec):
-            return ""
-        record = state.task(task)
+            return _of_section(inputs, node)
         if record.status == COMPLETED:
             return _of_finished(node, artifacts, record, choice)
-        return _of_given_up(node, artifacts, record, choice) or _of_open(
-            Inputs(graph, state, artifacts, layout.root), node
-        )
+        return _of_given_up(node, artifacts, record, choice) or _of_open(inputs, node)
 
 
 def asked_again(layout: ProjectLayout, state: RunState, task: str, choice: str) -> str:
@@ -57,7 +57,8 @@ def left_out_with(layout: ProjectLayout, state: RunState, task: str) -> tuple[li
     with _looked_at(layout, state) as (graph, _):
         gone, gathers = {graph.nodes[task]}, set[Node]()
         for node in in_order(graph):
-            if node.is_task and (gone.intersection(node.parents) or _lacks_all(node, gone)):
+            before = node.goes_with(is_finished=state.task(node.id).status == COMPLETED)
+            if node.is_task and (gone.intersection(before) or _lacks_all(node, gone)):
                 gone.add(node)
             if node in gone or node in gathers:
                 gathers.update(consumer for consumer, _ in node.consumers if consumer.kind == "gather")
@@ -94,6 +95,13 @@ def _of_finished(node: Node, artifacts: Artifacts, record: TaskState, choice: st
         bad = ", ".join(path for path, kind in kinds.items() if kind != look.SEALED)
         return f"{bad} is damaged: without its seal nobody can tell an edit from damage"
     return ""
+
+
+def _of_section(inputs: Inputs, node: Node) -> str:
+    path = inputs.memory_path(node.spec, node.path)
+    found = inputs.artifacts.sections.look(path, node.names)
+    is_there = found.seal is not None and found.kind in (look.SEALED, look.CHANGED)
+    return "" if is_there else f"{path} has no section of it with a seal"
 
 
 def _of_given_up(node: Node, artifacts: Artifacts, record: TaskState, choice: str) -> str:

@@ -20,6 +20,7 @@ from holdfast.pipeline.nodes import SETTLE, Node, step_of
 from holdfast.state import COMPLETED, SKIPPED, RunState
 
 _TOLD = (decisions.WAIT, decisions.NEVER, decisions.PERHAPS)
+_DONE = (decisions.ADOPT, decisions.HEAL)
 _WORDS = {FOREIGN: "another task's", MARKED: "not sealed"}
 _EVIDENCE = {
     "sealed": "sealed artifact",
@@ -40,10 +41,15 @@ class PlanReport:
         self._costs = _average_costs(state)
 
     def note(self, node: Node, decision: Decision) -> None:
-        """Write down what was decided about a task; a later decision about it replaces an earlier one."""
+        """Write down what was decided about a task; a later decision about it replaces an earlier one.
+
+        What was done about it stays told if it is only trusted when it is looked at again.
+        """
         action = public_action(decision.action)
-        cost = self._costs.get(node.spec.name) if action in decisions.RUNS else None
-        noted = self.planned.get(node.id)  # if so, what is lost of it is needed after all
+        noted = self.planned.get(node.id)
+        if noted is not None and noted.action in _DONE and action == decisions.TRUST:
+            return
+        cost = self._cost(node) if action in decisions.RUNS else None
         evidence = noted.evidence if noted is not None else self._evidence(node, decision)
         if decision.action == decisions.ADOPT:
             self.planned[node.id] = Planned(node.id, action, decision.reason, None, evidence)
@@ -55,6 +61,13 @@ class PlanReport:
             told_as = decisions.SKIP
         reason = decision.reason + _gives_way(decision)
         self.planned[node.id] = Planned(node.id, action, reason, cost, evidence, problem, is_behind, told_as)
+
+    def _cost(self, node: Node) -> float | None:
+        """What its step costs on average, without the calls that are on record and replayed."""
+        average, record = self._costs.get(node.spec.name), self._state.task(node.id)
+        if average is None or node.id not in self._state.once:
+            return average
+        return max(0.0, average - (record.round_cost_usd - record.loose_cost_usd))
 
     def counts(self) -> dict[str, int]:
         """How many tasks got which decision."""
@@ -92,8 +105,8 @@ class PlanReport:
                 self.note(node, Decision(decisions.RUN, _once_through(held.get(node.id))))
 
     def _left_out_before(self, node: Node) -> str:
-        """A task whose output this one takes, and which is left out; "" if there is none."""
-        taken = (self.planned.get(parent.id) for parent in node.parents)
+        """A task with which this one is left out; "" if there is none."""
+        taken = (self.planned.get(before.id) for before in node.goes_with(is_finished=False))
         return next((task.id for task in taken if task is not None and task.told_as == decisions.SKIP), "")
 
     def send_back(self, wished: Mapping[str, str]) -> None:

@@ -237,6 +237,8 @@ class OpenRun:
             forced=self.choice.set_aside,
         )
         yield ev.PipelineDeclared(spec=encoded_spec(self.compiled))
+        if self.choice.tags:
+            yield ev.Tagged(step_id="", fields=dict(self.choice.tags))
 
     def told(self) -> Iterator[ev.Event]:
         """What was mended while the run was opened, if anything was."""

@@ -25,7 +25,7 @@ CUT_SHORT = f"All of them are in `{CHECKPOINT_VIEW}`."
 """Stands below a list of unfinished tasks that does not name all of them."""
 COMPLETE = "**This run is complete. Nothing is left to do.**"
 PIPELINE, FILE, RUN, PARAMETER = "Pipeline: ", "Pipeline file: ", "Run: ", "Parameter "
-BUDGET = "Budget in dollars: "
+BUDGET, TAG = "Budget in dollars: ", "Tag "
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -35,6 +35,7 @@ class Letter(msgspec.Struct, frozen=True):
     pipeline: str = ""
     file: str = ""
     params: dict[str, Any] = {}
+    tags: dict[str, Any] = {}
     budget_usd: float | None = None
     fits: bool = False  # it has its stamp, and nobody edited it
     problem: str = ""  # why something in it is not believed
@@ -53,10 +54,13 @@ def parse(text: str) -> Letter:
     mark = read_stamp(text)
     values: dict[str, str] = {}
     params: dict[str, Any] = {}
+    tags: dict[str, Any] = {}
     problems: list[str] = []
     for line in _items_below(text, OVERVIEW):
         if line.startswith(PARAMETER):
-            _take_parameter(line, params, problems)
+            _take_pair(line.removeprefix(PARAMETER), params, problems)
+        elif line.startswith(TAG):
+            _take_pair(line.removeprefix(TAG), tags, [])  # one that cannot be read costs nothing else
         else:
             _take_value(line, values, problems)
     run_id = values.get(RUN, mark.run if mark else "")
@@ -71,6 +75,7 @@ def parse(text: str) -> Letter:
         values.get(PIPELINE, ""),
         values.get(FILE, ""),
         params,
+        tags,
         _budget(values.get(BUDGET, ""), problems),
         fits=mark is not None and mark.fits,
         problem="; ".join(problems),
@@ -114,16 +119,17 @@ def _budget(text: str, problems: list[str]) -> float | None:
     return None
 
 
-def _take_parameter(line: str, params: dict[str, Any], problems: list[str]) -> None:
-    name = code_text(line.removeprefix(PARAMETER))
+def _take_pair(line: str, params: dict[str, Any], problems: list[str]) -> None:
+    name = code_text(line)
     value = code_text(name[1].removeprefix(": ")) if name else None
-    if name is None or value is None or name[0] in params:
-        problems.append(f"a parameter cannot be read, or is there twice: {printable(line)}")
+    key = name and (_decoded(name[0], problems) if name[0].startswith('"') else name[0])
+    if key is None or value is None or not isinstance(key, str) or key in params:
+        problems.append(f"a parameter or tag cannot be read, or is there twice: {printable(line)}")
         return
     before = len(problems)
     decoded = _decoded(value[0], problems)
     if len(problems) == before:
-        params[name[0]] = decoded
+        params[key] = decoded
 
 
 def _decoded(text: str, problems: list[str]) -> Any:

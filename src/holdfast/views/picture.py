@@ -152,11 +152,12 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def batch(self) -> int | None:
-        """The lowest batch of the first fan-out that still has something to do."""
-        if self.done == self.total:
+        """The lowest batch of the phase that is on, in its first fan-out that still has something to do."""
+        if self.done + self.skipped == self.total:
             return None
+        phase = self.phase
         for fan in self.spec.items:
-            steps = [step.name for step in self.spec.steps if step.each == fan.var]
+            steps = [step.name for step in self.spec.steps if step.each == fan.var and step.phase == phase]
             open_rows = [row for row in self.rows(fan.var) if any(self._is_open(name, row) for name in steps)]
             if open_rows:
                 numbers = self.batches(fan.var)
@@ -168,7 +169,11 @@ class Picture(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def done(self) -> int:
-        return self.counts.get(COMPLETED, 0) + self.counts.get(STATUS_SKIPPED, 0)
+        return self.counts.get(COMPLETED, 0)
+
+    @property
+    def skipped(self) -> int:
+        return self.counts.get(STATUS_SKIPPED, 0)
 
     @property
     def total(self) -> int:

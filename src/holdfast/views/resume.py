@@ -130,7 +130,7 @@ def _overview(picture: Picture) -> str:
     lines += [f"- {letter.PARAMETER}{markdown_code(key)}: {_json(value)}" for key, value in state.params.items()]
     if state.budget_usd is not None:
         lines.append(f"- {letter.BUDGET}{_json(state.budget_usd)}")
-    lines += [f"- Tag {letter.exact(key)}: {_json(value)}" for key, value in state.tags.items()]
+    lines += [f"- {letter.TAG}{letter.exact(key)}: {_json(value)}" for key, value in state.tags.items()]
     for fan in picture.spec.items:
         known = len(picture.rows(fan.var))
         more = "" if matrix.is_expanded(picture, fan.var) else " so far; the others are not known yet"
@@ -156,7 +156,7 @@ def _progress(picture: Picture) -> str:
 def _counted(picture: Picture) -> Iterator[str]:
     counts = picture.counts
     share = f" ({100 * picture.done // picture.total} %)" if picture.total else ""
-    skipped = f", {counts[SKIPPED]} of them skipped" if counts.get(SKIPPED) else ""
+    skipped = f", and {picture.skipped} skipped" if picture.skipped else ""
     yield f"- Finished: {picture.done} of {picture.total} tasks{share}{skipped}"
     yield f"- In progress: {counts.get(IN_PROGRESS, 0)}"
     blocked = counts.get(BLOCKED, 0)
@@ -177,6 +177,8 @@ def _by_step(picture: Picture) -> Iterator[str]:
     """
     steps = picture.spec.steps
     left = Counter([step_of(task) for task in picture.open_tasks])
+    is_left_out = picture.skipped > 0
+    skipped = Counter(step_of(t) for t in picture.tasks if is_left_out and picture.status(t) == SKIPPED)
     known = {step.name: len(picture.by_step.get(step.name, ())) for step in steps}
     if not steps:
         return
@@ -186,8 +188,9 @@ def _by_step(picture: Picture) -> Iterator[str]:
     for step in steps[begin : begin + LISTED_MAX]:
         more = "" if step.each is None or matrix.is_expanded(picture, step.each) else " known so far"
         each = markdown_cell(step.each) if step.each else ""
-        finished = known[step.name] - left[step.name]
-        yield f"| {markdown_cell(step.title)} | {each} | {finished} of {known[step.name]}{more} |"
+        finished = known[step.name] - left[step.name] - skipped[step.name]
+        left_out = f", {skipped[step.name]} skipped" if skipped[step.name] else ""
+        yield f"| {markdown_cell(step.title)} | {each} | {finished} of {known[step.name]}{more}{left_out} |"
     if len(steps) > LISTED_MAX:
         left_out = f"{len(steps) - LISTED_MAX} of {len(steps)} steps are left out here"
         yield from ("", f"{left_out}: {markdown_code(layout.CHECKPOINT_VIEW)} has all.")

@@ -139,7 +139,11 @@ class ViewShelf:
         for path, copy in copies.items():
             if is_page(path):
                 atomic.move_file(path, os.fspath(copy), sync=True)
-            self._keep(path, copy, "all that was left of the record")
+            stamp = read_stamp(readable.read_file(copy, VIEW_BYTES_MAX).decode("utf-8", "replace"))
+            of_other = stamp.run if stamp is not None and stamp.run != self._run.dir.name else ""
+            self._keep(
+                path, copy, f"written for run {of_other}" if of_other else "all that was left of the record"
+            )
         return self._kept
 
     def close(self) -> None:

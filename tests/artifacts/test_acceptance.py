@@ -27,10 +27,8 @@ from holdfast.pipeline.nodes import Node
 from holdfast.pipeline.unfolding import build_graph
 from holdfast.state import COMPLETED, IN_PROGRESS, RunState, TaskState
 from holdfast.stores import disk
-from holdfast.stores.objects import LocalObjects
-from holdfast.stores.protocols import Files, Objects
-from holdfast.stores.tree import LocalFiles
 from holdfast.values import digest
+from stores.local import local_stores
 
 TEXT = "what was made\n"
 EDITED = b"what was made, and mended\n"
@@ -39,12 +37,6 @@ NOW = Ingredients({"x": "1"}, "in")
 
 class Killed(BaseException):
     """The process is gone."""
-
-
-def local_stores(root: Path) -> tuple[Files, Objects]:
-    root.mkdir(exist_ok=True)
-    tmp = root / ".holdfast" / "tmp"
-    return LocalFiles(root, tmp), LocalObjects(root / ".holdfast" / "objects", "R", tmp)
 
 
 class Project:

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.context import current_task
 from holdfast.engine.tasklogs import TaskLogs
+from holdfast.stores.tree import LocalFiles
 
 LOG = logging.getLogger("a step")
 
@@ -29,7 +30,7 @@ def test_a_log_that_cannot_be_written_is_told_once(
     """Whatever is said is shown all the same; that it is not kept is said once, without a traceback."""
     (tmp_path / "logs").write_text("in the way")
     told: list[tuple[str, str, str]] = []
-    with TaskLogs(tmp_path / "logs", context, lambda *words: told.append(words)):
+    with TaskLogs(LocalFiles(tmp_path, tmp_path / "tmp"), "logs", context, lambda *words: told.append(words)):
         context.run(LOG.warning, "one")
         context.run(LOG.warning, "two")
     one, trouble, two = [message for _, _, message in told]
@@ -40,7 +41,7 @@ def test_a_log_that_cannot_be_written_is_told_once(
 
 def test_a_folder_that_was_removed_is_made_again(tmp_path: Path, context: contextvars.Context) -> None:
     """What is logged afterwards is kept."""
-    with TaskLogs(tmp_path / "logs", context):
+    with TaskLogs(LocalFiles(tmp_path, tmp_path / "tmp"), "logs", context):
         context.run(LOG.warning, "one")
         shutil.rmtree(tmp_path / "logs")
         context.run(LOG.warning, "two")

@@ -8,7 +8,6 @@ import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -467,12 +466,14 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_absent(
     writer(calls).run(dir=tmp_path)
     before = sorted((tmp_path / ".holdfast" / "runs").iterdir())
 
+    really = readable.open_regular
+
     def refuse(path: str, *, dir_fd: int | None = None) -> int:
+        if dir_fd is None:
+            return really(path)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
-    monkeypatch.setattr(
-        "holdfast.runs.traces.readable", SimpleNamespace(**vars(readable) | {"open_regular": refuse})
-    )
+    monkeypatch.setattr(readable, "open_regular", refuse)
     with pytest.raises(StorageError, match="Too many open files"):
         writer(calls).run({"topic": "y"}, dir=tmp_path)
     assert sorted((tmp_path / ".holdfast" / "runs").iterdir()) == before
@@ -545,15 +546,15 @@ def test_a_folder_that_cannot_be_looked_at_is_not_taken_for_empty(
     shutil.rmtree(tmp_path / ".holdfast")
     for view in ("RESUME.md", "checkpoint.md"):
         (tmp_path / view).unlink()
-    really = os.lstat
+    really = os.stat
 
-    def lstat(path: Any, **options: Any) -> os.stat_result:
-        if os.fspath(path) == str(tmp_path / "texts"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), os.fspath(path))
+    def stat(path: Any, **options: Any) -> os.stat_result:
+        if path == "texts":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return really(path, **options)
 
     with monkeypatch.context() as patch, pytest.raises(StorageError, match=r"texts: Input/output error"):
-        patch.setattr(os, "lstat", lstat)
+        patch.setattr(os, "stat", stat)
         pipe.run(dir=tmp_path)
     assert pipe.run(dir=tmp_path).run_id == "first"
 

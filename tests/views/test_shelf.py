@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 
 from holdfast import events as ev
+from holdfast.errors import StorageError
 from holdfast.layout import ProjectLayout
 from holdfast.views import checkpoint, shelf
 from holdfast.views.edits import wishes
@@ -90,7 +91,7 @@ def test_a_page_that_cannot_be_looked_at_is_not_taken_for_missing(project, monke
             patch.setattr(os, name, failing(getattr(os, name)))
         try:
             copies = project.shelf.copy_pages([page])
-        except OSError as error:
+        except (OSError, StorageError) as error:
             copies = {page: error}
     assert list(copies) == [page]
 
@@ -260,7 +261,7 @@ def test_a_disk_that_cannot_be_read_is_no_missing_page(project, monkeypatch):
 
     monkeypatch.setattr(shelf.readable, "read_file", broken)
     for call in (project.edited, project.write):
-        with pytest.raises(OSError, match="Input/output"):
+        with pytest.raises(StorageError, match="Input/output"):
             call()
 
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextvars
 import hashlib
 import logging
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 from holdfast.context import current_task
+from holdfast.errors import StorageError
 from holdfast.escaping import terminal
-from holdfast.stores import atomic, disk
+from holdfast.stores.protocols import Files
 
 NAME_MAX_BYTES = 200
-_APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
 
 LogObserver = Callable[[str, str, str], None]
 """Called with task id, level name and the message."""
@@ -32,12 +30,14 @@ class TaskLogs(logging.Handler):
     The bodies of the run begin in `context`. What others log, of another run in this process, is not for us.
     """
 
-    def __init__(self, folder: Path, context: contextvars.Context, observer: LogObserver | None = None) -> None:
+    def __init__(
+        self, files: Files, folder: str, context: contextvars.Context, observer: LogObserver | None = None
+    ) -> None:
         super().__init__()
+        self._files = files
         self._folder = folder
         self._observer = observer
         context.run(_heard_by.set, self)
-        self._made = False
         self._failure_told = False
         self._level_before: int | None = None
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
@@ -74,33 +74,19 @@ class TaskLogs(logging.Handler):
         self._tell(task, record.levelname, record.getMessage())
         try:
             self._keep(task, line)
-        except OSError as error:
+        except StorageError as error:
             if not self._failure_told:
                 self._failure_told = True
-                self._tell(task, "WARNING", f"what steps log cannot be kept: {error.strerror or error}")
+                self._tell(task, "WARNING", f"what steps log cannot be kept: {error.message}")
 
     def _tell(self, task: str, level: str, message: str) -> None:
         if self._observer is not None:
             self._observer(task, level, message)
 
     def _keep(self, task: str, line: str) -> None:
-        try:
-            self._write(task, line)
-        except FileNotFoundError:
-            self._made = False
-            self._write(task, line)
-
-    def _write(self, task: str, line: str) -> None:
-        if not self._made:
-            atomic.make_dirs(self._folder, sync=False)
-            self._made = True
-        path = str(self._folder / log_name(task))
-        descriptor = disk.open_file(path, _APPEND_FLAGS)  # a link that was put there meanwhile is not followed
-        try:
-            text = terminal(line, multiline=True)  # people read it with cat
-            disk.write_all(descriptor, f"{text}\n".encode(errors="backslashreplace"), path)
-        finally:
-            os.close(descriptor)
+        text = terminal(line, multiline=True)  # people read it with cat
+        path = f"{self._folder}/{log_name(task)}"  # a link that was put there meanwhile is not followed
+        self._files.append(path, f"{text}\n".encode(errors="backslashreplace"))
 
 
 def log_name(task: str) -> str:

@@ -313,7 +313,8 @@ class _Session:
         self.runner.board.on_order = self.keeper.hurry
         self.hooks.on_open(self.picture)
         self.hooks.stop.open(self.runner.stop)
-        logs = TaskLogs(self.run_layout.logs, self.runner.bodies.context, self.hooks.on_log)
+        folder = self.run_layout.logs.relative_to(self.layout.root).as_posix()
+        logs = TaskLogs(self.open.tree, folder, self.runner.bodies.context, self.hooks.on_log)
         with logs:
             try:
                 status = self.runner.run()

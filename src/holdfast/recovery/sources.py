@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.errors import MISSING, UnreadableError
 from holdfast.layout import CHECKPOINT_VIEW, RESUME_VIEW, ProjectLayout
 from holdfast.pipeline.spec import PipelineSpec
 from holdfast.state import COMPLETED, SKIPPED
@@ -106,10 +107,6 @@ def _read(layout: ProjectLayout, spec: PipelineSpec) -> Iterator[Claims]:
 def _text(path: Path) -> tuple[str | None, str]:
     """A view's text, or why it cannot be read; neither if it is not there."""
     try:
-        return readable.read_file(path, limit=VIEW_BYTES_MAX).decode(errors="replace"), ""
-    except FileNotFoundError:
-        return None, ""
-    except OSError as error:
-        if error.errno not in readable.UNUSABLE:
-            raise
-        return None, f"it cannot be read ({readable.why_unreadable(error)})"
+        return readable.content(path, VIEW_BYTES_MAX).decode(errors="replace"), ""
+    except UnreadableError as error:
+        return None, "" if error.why == MISSING else f"it cannot be read ({error.words})"

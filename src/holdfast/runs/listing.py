@@ -19,6 +19,7 @@ from holdfast.errors import (
     HoldfastError,
     StorageError,
     UnknownRunError,
+    UnreadableError,
     UsageError,
 )
 from holdfast.layout import ProjectLayout, RunLayout, objects_path
@@ -207,14 +208,11 @@ def begin_again(run_id: str) -> str:
 
 def identify(layout: ProjectLayout, run_id: str) -> RunInfo | None:
     """Which run it was whose journal lost its beginning: as its summary says, else an unedited RESUME.md."""
-    try:
-        summary = _read_summary(layout.run(run_id), run_id)
-        if summary is not None:
-            # How it stands now, only the next run can tell.
-            return replace(_summarised(summary), status=IN_PROGRESS, lost=True)
-        letter = read_letter(layout)
-    except OSError as error:  # a run that nobody knows any more would be passed over
-        raise StorageError.from_os(error, "read") from error
+    summary = _read_summary(layout.run(run_id), run_id)
+    if summary is not None:
+        # How it stands now, only the next run can tell.
+        return replace(_summarised(summary), status=IN_PROGRESS, lost=True)
+    letter = read_letter(layout)
     if letter.run_id != run_id or not letter.fits or letter.problem or not letter.pipeline:
         return None
     return RunInfo(run_id, 0, letter.pipeline, letter.params, status=IN_PROGRESS, file=letter.file, lost=True)
@@ -266,7 +264,7 @@ def _from_summary(run: RunLayout, run_id: str, last: Position | None) -> RunInfo
     """The summary, if it was written after the journal's last line, or as long as we may not read that."""
     try:
         summary = _read_summary(run, run_id)
-    except OSError:
+    except StorageError:
         return None  # the journal says the same
     if summary is None or last is None or (last.seq != summary.stamp.seq and last != _UNREADABLE):
         return None
@@ -274,18 +272,14 @@ def _from_summary(run: RunLayout, run_id: str, last: Position | None) -> RunInfo
 
 
 def _read_summary(run: RunLayout, run_id: str) -> _Summary | None:
-    """checkpoint.json as it was written: one that was edited or damaged says nothing. OSError if none can tell."""
+    """checkpoint.json as it was written: one that was edited or damaged says nothing."""
     try:
-        data = readable.read_file(run.summary, limit=VIEW_BYTES_MAX)
+        data = readable.content(run.summary, VIEW_BYTES_MAX)
         stamp = read_json_stamp(data)
         if stamp is None or not stamp.fits:
             return None
         summary = msgspec.json.decode(data, type=_Summary)
-    except OSError as error:
-        if error.errno not in readable.NOT_TO_BE_HAD:
-            raise
-        return None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (UnreadableError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return summary if summary.run_id == run_id else None
 

@@ -47,6 +47,7 @@ HELD_MAX = max(1 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 _WHY = {
     errno.ENOENT: MISSING,
+    errno.ENOTDIR: MISSING,
     errno.EFBIG: TOO_LARGE,
     **dict.fromkeys(FORBIDDEN, NOT_ALLOWED),
     **dict.fromkeys(NO_FILE, STRANGE),
@@ -60,6 +61,24 @@ def unread(error: OSError, path: str) -> StorageError:
         return UnreadableError(path, why, why_unreadable(error))
     error.filename = path
     return StorageError.from_os(error, "read")
+
+
+def content(path: Path, limit: int | None = None) -> bytes:
+    """As `Files.read`, of a file by its own path."""
+    try:
+        return read_file(path, limit)
+    except OSError as error:
+        raise unread(error, os.fspath(path)) from error
+
+
+def part(path: Path, start: int, size: int) -> bytes:
+    """As `content`, of so many bytes from `start` on; before the end, if `start` is negative."""
+    try:
+        with opened(path) as fd:
+            begin = start if start >= 0 else max(0, os.fstat(fd).st_size + start)
+            return os.pread(fd, size, begin)
+    except OSError as error:
+        raise unread(error, os.fspath(path)) from error
 
 
 def why_unreadable(error: OSError) -> str:

@@ -6,13 +6,13 @@ import errno
 import hashlib
 import itertools
 import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.errors import MISSING, TOO_LARGE, InTheWayError, StorageError, UnreadableError, UsageError
+from holdfast.stores import atomic, disk
 from holdfast.stores.protocols import FILE, FOLDER, Claimed, Files, Found, Staged
 
 _LABEL, _TIME = "quarantine", "20000101T000000Z"
@@ -52,7 +52,7 @@ class MemoryFiles:
 
     def close(self) -> None:
         if self._fresh is not None:
-            shutil.rmtree(self._fresh, ignore_errors=True)
+            disk.remove_tree(str(self._fresh))
             self._fresh = None
 
     # --- reading -------------------------------------------------------------------------------------------
@@ -116,8 +116,7 @@ class MemoryFiles:
         data = path.read_bytes()
         adds_newline = ends_line and bool(data) and not data.endswith(b"\n")
         data += b"\n" * adds_newline
-        path.unlink()
-        path.write_bytes(data)
+        atomic.write_file(path, data, sync=False)  # which leaves another name of it as it was
         return Claimed(len(data), hashlib.sha256(data).hexdigest(), adds_newline)
 
     def stage(self, path: str, body: bytes | Path, tail: bytes = b"", *, sync: bool) -> Staged:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast import threads
+from holdfast.errors import MISSING, UnreadableError
 from holdfast.layout import ProjectLayout, RunLayout
 from holdfast.pipeline.graph import Graph
 from holdfast.pipeline.spec import PipelineSpec
@@ -54,13 +55,11 @@ class Obstacle(msgspec.Struct, frozen=True):
 def is_page(path: Path) -> bool:
     """Whether a file is there that can be read; whatever else is in its place is set aside when it is written.
 
-    If that cannot be seen it is an OSError, never False: the page would be written over.
+    If that cannot be seen it is a StorageError, never False: the page would be written over.
     """
     try:
-        os.close(readable.open_regular(os.fspath(path)))
-    except OSError as error:
-        if error.errno not in readable.NOT_TO_BE_HAD:
-            raise
+        readable.part(path, 0, 0)
+    except UnreadableError:
         return False
     return True
 
@@ -91,9 +90,7 @@ class ViewShelf:
         page = self._checkpoint
         try:
             text = page.edit()
-        except OSError as error:
-            if error.errno not in readable.UNUSABLE:
-                raise
+        except UnreadableError:
             return None  # `write` moves it away
         if text is None or page.seen == page.reported:
             return None
@@ -173,9 +170,7 @@ class ViewShelf:
         """What is in a page's place that must not be written over."""
         try:
             edit = page.edit()
-        except OSError as error:
-            if error.errno not in readable.UNUSABLE:
-                raise
+        except UnreadableError:
             return Obstacle(page.path, "no file that can be read", is_damage=True)
         if edit is not None:
             why = "edited" if read_stamp(edit) else "not written by Holdfast"
@@ -234,15 +229,17 @@ class _Page:
     def edit(self) -> str | None:
         """The text that somebody else left here; None if the page is ours, untouched, empty or missing.
 
-        Costs one look as long as nobody has touched it. OSError if it cannot be read.
+        Costs one look as long as nobody has touched it. UnreadableError if it cannot be read.
         """
         mark = _mark(self.path)
         self.run_id = ""
         if mark is None or mark == self.written:
             return None
         try:
-            data = readable.read_file(self.path, VIEW_BYTES_MAX)
-        except FileNotFoundError:
+            data = readable.content(self.path, VIEW_BYTES_MAX)
+        except UnreadableError as error:
+            if error.why != MISSING:
+                raise
             return None
         if not data.strip(b"\0 \t\r\n"):  # also what a power cut leaves of an unsynced page
             return None

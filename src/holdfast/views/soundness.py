@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from holdfast.errors import MISSING, UnreadableError
 from holdfast.layout import ProjectLayout
 from holdfast.state import RunState
 from holdfast.stores import readable
@@ -22,22 +22,21 @@ def notes_on(layout: ProjectLayout, state: RunState) -> Iterator[str]:
     problems[layout.todos_db] = _database_problem(layout.todos_db, state)
     for path, words in problems.items():
         if words:
-            yield f"{os.path.relpath(path, layout.root)} {words}; the next run writes it anew"
+            yield f"{path.relative_to(layout.root)} {words}; the next run writes it anew"
 
 
 def note_on_todos(layout: ProjectLayout, state: RunState) -> str:
     """Why todos.db does not show the run as it is after a command that writes views, or ""."""
     words = _database_problem(layout.todos_db, state)
-    path = os.path.relpath(layout.todos_db, layout.root)
+    path = layout.todos_db.relative_to(layout.root)
     return f"{path} {words}; the next command that changes the run writes it anew" if words else ""
 
 
 def _database_problem(path: Path, state: RunState) -> str:
     try:
-        with readable.opened(path) as fd:
-            if os.read(fd, len(_SQLITE)) != _SQLITE:
-                return "is no database"
-    except OSError as error:
+        if readable.part(path, 0, len(_SQLITE)) != _SQLITE:
+            return "is no database"
+    except UnreadableError as error:
         return _why_unread(error)
     from holdfast.views.todofile import read_moment  # SQLite is loaded only where there is a database
 
@@ -49,8 +48,8 @@ def _database_problem(path: Path, state: RunState) -> str:
 
 def _view_problem(path: Path, run_id: str, seq: int) -> str:
     try:
-        data = readable.read_file(path, limit=VIEW_BYTES_MAX)
-    except OSError as error:
+        data = readable.content(path, VIEW_BYTES_MAX)
+    except UnreadableError as error:
         return _why_unread(error)
     stamp = _stamp_of(path, data)
     if stamp is None:
@@ -62,12 +61,8 @@ def _view_problem(path: Path, run_id: str, seq: int) -> str:
     return "is older than the journal" if stamp.seq < seq else ""
 
 
-def _why_unread(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "is missing"
-    if error.errno not in readable.UNUSABLE:
-        raise error
-    return "is no file that can be read"
+def _why_unread(error: UnreadableError) -> str:
+    return "is missing" if error.why == MISSING else "is no file that can be read"
 
 
 def _stamp_of(path: Path, data: bytes) -> Stamp | None:

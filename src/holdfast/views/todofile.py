@@ -8,7 +8,6 @@ while another thread of this process is within `TodosView.update`.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import itertools
 import os
@@ -22,6 +21,7 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast import layout
+from holdfast.errors import FORBIDDEN, MISSING, STRANGE, TOO_LARGE, StorageError, UnreadableError
 from holdfast.escaping import terminal
 from holdfast.pipeline.names import printable
 from holdfast.pipeline.nodes import step_of
@@ -72,11 +72,10 @@ _ID_MAX = 4096
 _WAL = b"\x02\x02"  # bytes 18 and 19 of a database whose changes are in a file beside it
 _NOT_OURS = "it is no database of ours"
 _UNREADABLE = {
-    errno.EACCES: "it cannot be read: permission denied",
-    errno.EPERM: "it cannot be read: permission denied",
-    errno.ENOTDIR: "there is none",
-    errno.ELOOP: _NOT_OURS,
-    errno.EISDIR: _NOT_OURS,
+    FORBIDDEN: "it cannot be read: permission denied",
+    MISSING: "there is none",
+    STRANGE: _NOT_OURS,
+    TOO_LARGE: _NOT_OURS,
 }
 
 
@@ -133,12 +132,11 @@ def read_claims(path: Path, spec: PipelineSpec) -> Claims:
         return _unreadable(_NOT_OURS)
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) in _FAILED_READS:
-            raise OSError(errno.EIO, terminal(str(error)), os.fspath(path)) from error
+            told = OSError(0, terminal(str(error)), os.fspath(path))
+            raise StorageError.from_os(told, "read") from error
         return _unreadable(_in_words(error))
-    except OSError as error:
-        if error.errno not in _UNREADABLE:
-            raise
-        return _unreadable(_UNREADABLE[error.errno])
+    except UnreadableError as error:
+        return _unreadable(_UNREADABLE[error.why])
 
 
 def read_moment(path: Path) -> tuple[str, int, str]:
@@ -166,8 +164,7 @@ def _unreadable(problem: str) -> Claims:
 
 def open_to_read(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing, not even the files that SQLite keeps beside a database."""
-    with readable.opened(path) as fd:
-        is_wal = os.pread(fd, 2, 18) == _WAL
+    is_wal = readable.part(path, 18, 2) == _WAL
     # A write-ahead log that is not there would be made; if it is there, nothing else has to be made either.
     alone = is_wal and not os.path.exists(f"{path}-wal")
     uri = f"file:{quote(os.fsencode(path))}?mode=ro" + ("&immutable=1" if alone else "")
@@ -277,9 +274,11 @@ def is_passing(error: Exception, path: Path) -> bool:
 def _is_closed_to_us(path: Path) -> bool:
     """Whether what could not be opened is no file for us to read. Else there was no descriptor for it, say."""
     try:
-        os.close(readable.open_regular(os.fspath(path)))
-    except OSError as error:
-        return error.errno in _UNREADABLE
+        readable.part(path, 0, 0)
+    except UnreadableError as error:
+        return error.why != MISSING
+    except StorageError:
+        return False
     return False
 
 

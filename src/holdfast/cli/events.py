@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from holdfast.cli.options import project_options, run_argument
-from holdfast.cli.printing import day_and_hour, flush, plain, say, write_out
+from holdfast.cli.printing import day_and_hour, flush, plain, say, say_pages_behind, write_out
 from holdfast.errors import EXIT_INTERRUPTED, EXIT_OK
 from holdfast.escaping import harmless_json
 from holdfast.project import Project
@@ -42,8 +42,10 @@ _LEFT_OUT |= {"value_ref", "result", "result_ref", "host", "pid", "holdfast", "v
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are, one JSON object each.")
 def command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> int:
     """Print what happened in a run, event by event."""
+    project = Project.open(directory)
     try:
-        _print(Project.open(directory), run_id, follow=follow, as_json=as_json)
+        _print(project, run_id, follow=follow, as_json=as_json)
+        say_pages_behind(project, run_id, directory)
     except KeyboardInterrupt:  # the usual end of -f: what is on stdout is whole without another document
         say("Interrupted.", err=True)
         return EXIT_INTERRUPTED

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.options import json_option, project_options
-from holdfast.cli.printing import money, plain, print_json, say, say_all, table, tag_heading
+from holdfast.cli.printing import money, plain, print_json, say, say_all, say_pages_behind, table, tag_heading
 from holdfast.project import Project
 from holdfast.wording import addressed
 
@@ -28,6 +28,7 @@ def command(directory: str, as_json: bool) -> None:
         say(addressed(str(project.why_no_run()), directory))
     else:
         say_all(_lines(runs))
+    say_pages_behind(project, None, directory)
 
 
 def _lines(runs: list[RunEntry]) -> list[str]:

@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.completion import complete_file, complete_run
 from holdfast.cli.options import json_option, params_option, project_options
-from holdfast.cli.printing import first_of, money, print_json, say_all
+from holdfast.cli.printing import first_of, money, print_json, say_all, say_pages_behind
 from holdfast.project import Project
 from holdfast.streams import stdout_kept
 from holdfast.wording import counted
@@ -55,6 +55,7 @@ def command(file: str | None, params: dict[str, str], resume: str | None, direct
     else:
         plan = planned.found
         say_all(_lines(planned.about, plan, project.typing(None if plan.is_lost else plan.run_id)))
+    say_pages_behind(project, resume, directory)
 
 
 def _lines(pipeline: str, plan: Plan, typed: Callable[[str], str]) -> Iterator[str]:

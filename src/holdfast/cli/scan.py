@@ -9,7 +9,7 @@ import click
 
 from holdfast.cli.completion import complete_file
 from holdfast.cli.options import composed, json_option, params_option, project_options
-from holdfast.cli.printing import print_json, say_all, table
+from holdfast.cli.printing import print_json, say_all, say_pages_behind, table
 from holdfast.project import Project
 from holdfast.streams import stdout_kept
 from holdfast.wording import counted
@@ -43,11 +43,13 @@ _MEANING = {
 def command(file: str | None, step: str | None, params: dict[str, str], directory: str, as_json: bool) -> None:
     """Tell what the files alone say: whole, changed, half-finished, damaged, stale; changes nothing."""
     with stdout_kept():  # what a pipeline prints when it is loaded, or a check when it is asked
-        scanned = Project.open(directory).scan(file, step=step, params=params)
+        project = Project.open(directory)
+        scanned = project.scan(file, step=step, params=params)
     if as_json:
         print_json(scanned)
     else:
         say_all(_lines(scanned))
+    say_pages_behind(project, None, directory)
 
 
 def _lines(scanned: ScanResult) -> Iterator[str]:

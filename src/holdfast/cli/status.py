@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def command(run_id: str | None, directory: str, as_json: bool) -> None:
     """Show how a run stands, what needs a person, what it has cost, and the command that continues it."""
     project = Project.open(directory)
+    project.catch_up(run_id)
     if as_json:
         print_json(project.status(run_id))
     else:

@@ -103,7 +103,7 @@ def _seal_at(layout: ProjectLayout, path: str) -> Seal | None:
 
 
 def runs_sealed(layout: ProjectLayout) -> list[str]:
-    """The runs that sealed files of the project name, most first; of each folder the first LOOKED_AT_MAX are read."""
+    """The runs that sealed files of the project name, most first; LOOKED_AT_MAX of each folder are read."""
     found: Counter[str] = Counter()
     for folder, folders, names in os.walk(layout.root):
         folders[:] = [name for name in folders if not name.startswith((".", "__"))]

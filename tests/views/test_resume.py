@@ -90,6 +90,8 @@ def test_progress_is_counted_by_state_and_by_step():
         "- Not started: 3, 2 of them blocked: what they wait for needs a person",
         "- Waiting for human review: 1",
         "- Current batch: 1",
+        "- chapter finished: `ch01`",
+        "- chapter in progress: `ch02`, `ch03`",
         "- Finished last: `draft[ch01]`",
     ]
     table = text.split("| step | for each | finished |\n")[1].split("\n\n")[0].splitlines()
@@ -98,6 +100,7 @@ def test_progress_is_counted_by_state_and_by_step():
         "| Research | chapter | 1 of 3 |",
         "| Draft | chapter | 1 of 3 |",
         "| Book |  | 0 of 1 |",
+        "| chapters |  | 1 of 1 |",
     ]
 
 
@@ -321,14 +324,15 @@ def test_next_steps_begin_with_looking_and_end_with_continuing():
     """Read, look for half-finished files, do what only a person can, then continue."""
     lines = section(render(half_written_book().picture()), "Next steps")
     assert lines == [
-        "1. Read every task's state on one page: `cat checkpoint.md`",
-        "2. Look for half-finished files:",
+        "1. See how the run stands: `holdfast status`",
+        "2. Read every task's state on one page: `cat checkpoint.md`",
+        "3. Look for half-finished files:",
         "   - still growing when it stopped (expected of `research[ch03]`): `find . -name '*.part'`",
         "   - without their marker, or damaged: `holdfast scan`",
-        "3. See what would run, and why, without changing anything: `holdfast plan`",
-        "4. `research[ch02]` needs a person: no answer",
+        "4. See what would run, and why, without changing anything: `holdfast plan`",
+        "5. `research[ch02]` needs a person: no answer",
         "   - `holdfast retry 'research[ch02]'`",
-        "5. Continue: `holdfast resume run-1`",
+        "6. Continue: `holdfast resume run-1`",
     ]
 
 

@@ -10,7 +10,7 @@ import click
 
 from holdfast import clock
 from holdfast.cli.options import common_options, composed, file_argument, params_option, run_argument
-from holdfast.cli.printing import can_be_redrawn, first_of, print_result, table
+from holdfast.cli.printing import can_be_redrawn, first_of, print_result, say_pages_behind, table
 from holdfast.project import Project
 from holdfast.streams import stdout_kept
 from holdfast.wording import counted
@@ -115,8 +115,10 @@ def scan_command(
 ) -> None:
     """Tell what the files alone say: whole, changed, half-finished, damaged, stale; changes nothing."""
     with stdout_kept():  # what a pipeline prints when it is loaded, or a check when it is asked
-        scanned = Project.open(directory).scan(file, step=step, params=params)
+        project = Project.open(directory)
+        scanned = project.scan(file, step=step, params=params)
     print_result(scanned, _scanned(scanned), as_json=as_json)
+    say_pages_behind(project, None, directory)
 
 
 def _scanned(scanned: ScanResult) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.options import common_options, complete_run, file_argument, params_option
-from holdfast.cli.printing import first_of, money, print_result
+from holdfast.cli.printing import first_of, money, print_result, say_pages_behind
 from holdfast.project import Project
 from holdfast.streams import stdout_kept
 from holdfast.wording import addressed, counted
@@ -77,6 +77,7 @@ def plan_command(
     plan = planned.found
     typed = project.typing(None if plan.is_lost else plan.run_id)
     print_result(planned, _planned(planned.about, plan, typed), as_json=as_json)
+    say_pages_behind(project, resume, directory)
 
 
 def _planned(pipeline: str, plan: Plan, typed: Callable[[str], str]) -> Iterator[str]:

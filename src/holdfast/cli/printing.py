@@ -14,13 +14,16 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from holdfast import clock
 from holdfast.errors import UnprintableError
 from holdfast.escaping import harmless_json, terminal
 from holdfast.streams import Heedless, is_read, silence, unwrapped
-from holdfast.wording import all_writable
+from holdfast.wording import addressed, all_writable
+
+if TYPE_CHECKING:
+    from holdfast.project import Project
 
 T = TypeVar("T")
 
@@ -56,6 +59,14 @@ def say(text: str = "", *, err: bool = False, multiline: bool = False) -> None:
 def say_all(lines: Iterable[str], *, err: bool = False) -> None:
     for line in lines:
         say(line, err=err)
+
+
+def say_pages_behind(project: Project, run_id: str | None, directory: str) -> None:
+    """Say on stderr which pages do not tell the newest of a run, and who writes them."""
+    pages = project.pages_behind(run_id)
+    if pages:
+        words = f"{' and '.join(pages)} {'is' if len(pages) == 1 else 'are'} behind the record"
+        say(f"{words}; written anew by: {addressed('holdfast status', directory)}", err=True)
 
 
 def first_of(things: Sequence[T], limit: int, shown: Callable[[T], str], *, rest: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from holdfast.cli.printing import (
     print_result,
     say,
     say_all,
+    say_pages_behind,
     table,
     tag_heading,
     write_out,
@@ -49,6 +50,7 @@ def list_command(directory: str, as_json: bool) -> None:
     """List the runs of this project with parameters, tags, status, steps done and cost."""
     project = Project.open(directory)
     print_result(runs := project.runs(), _runs(runs, project, directory), as_json=as_json)
+    say_pages_behind(project, None, directory)
 
 
 def _runs(runs: list[RunEntry], project: Project, directory: str) -> Iterator[str]:
@@ -83,6 +85,7 @@ def _row(run: RunEntry, params: list[str], tags: list[str]) -> list[str]:
 def status_command(run_id: str | None, directory: str, as_json: bool) -> None:
     """Show how a run stands, what needs a person, what it has cost, and the command that continues it."""
     project = Project.open(directory)
+    project.catch_up(run_id)
     if as_json:
         print_json(project.status(run_id))
     else:
@@ -142,8 +145,10 @@ def _totals(picture: Picture) -> Iterator[str]:
 @common_options
 def why_command(task: str, run_id: str | None, directory: str, as_json: bool) -> None:
     """Explain why a task ran, was reused, or will run again."""
-    explained = Project.open(directory).why(task, run_id=run_id)
+    project = Project.open(directory)
+    explained = project.why(task, run_id=run_id)
     print_result(explained, explained.lines, as_json=as_json)
+    say_pages_behind(project, run_id, directory)
 
 
 # --- events ------------------------------------------------------------------------------------------------------
@@ -156,8 +161,10 @@ def why_command(task: str, run_id: str | None, directory: str, as_json: bool) ->
 @click.option("--json", "as_json", is_flag=True, help="Print the lines as they are, one JSON object each.")
 def events_command(run_id: str | None, follow: bool, directory: str, as_json: bool) -> int:
     """Print what happened in a run, event by event."""
+    project = Project.open(directory)
     try:
-        _print_events(Project.open(directory), run_id, follow=follow, as_json=as_json)
+        _print_events(project, run_id, follow=follow, as_json=as_json)
+        say_pages_behind(project, run_id, directory)
     except KeyboardInterrupt:  # the usual end of -f: what is on stdout is whole without another document
         say("Interrupted.", err=True)
         return EXIT_INTERRUPTED

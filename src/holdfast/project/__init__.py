@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, UsageError
 
 if TYPE_CHECKING:
     from holdfast.engine.commit import Recorded as Happening
@@ -106,6 +106,23 @@ class Project:
 
         picture = read_picture(self._layout, pick_run(self._layout, run_id))
         return picture, holder_of(self._layout, picture.state.run_id)
+
+    def catch_up(self, run_id: str | None = None) -> None:
+        """Have pages that a kill left behind the journal written, if no engine runs and they can be written."""
+        from holdfast.project.finding import pick_run
+        from holdfast.project.people import catch_up
+
+        catch_up(self._layout, pick_run(self._layout, run_id))
+
+    def pages_behind(self, run_id: str | None = None) -> list[str]:
+        """The pages that a kill left behind the journal of a run; changes nothing."""
+        from holdfast.project.finding import pick_run
+        from holdfast.project.people import behind
+
+        try:
+            return behind(self._layout, pick_run(self._layout, run_id))
+        except (OSError, HoldfastError):  # the command itself says what is wrong
+            return []
 
     def plan(
         self,

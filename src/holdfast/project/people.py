@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -31,6 +32,7 @@ from holdfast.state import BLOCKED, COMPLETED, FAILED, IN_PROGRESS, NEEDS_REVIEW
 from holdfast.views.matrix import gates
 from holdfast.views.picture import GONE, Picture, answers
 from holdfast.views.shelf import ViewShelf
+from holdfast.views.soundness import pages_behind
 from holdfast.wording import some_of, writable
 
 _NAME_SHOWN_MAX = 160
@@ -269,6 +271,21 @@ def refresh_views(layout: ProjectLayout, run_id: str) -> None:
             shelf.write(*_drawn(layout, run_id), sync=True)  # they know of it too
     finally:
         shelf.close()
+
+
+def behind(layout: ProjectLayout, run_id: str) -> list[str]:
+    """The pages that a kill left behind the journal, and no engine at work is going to write."""
+    last = open_journal(layout.run(run_id)).last()
+    if last is None or open_lease(layout).holder() is not None:
+        return []
+    return pages_behind(layout, run_id, last.seq)
+
+
+def catch_up(layout: ProjectLayout, run_id: str) -> None:
+    """Write pages that a kill left behind the journal, if they can be written."""
+    with suppress(OSError, StorageError):
+        if behind(layout, run_id):
+            refresh_views(layout, run_id)
 
 
 def append(layout: ProjectLayout, run_id: str, events: Sequence[ev.Event]) -> None:

@@ -48,6 +48,8 @@ class Adopting:
             yield self._without_files(node, decision, made_of)
             return
         found = self._found(node, decision, paths)
+        if decision.about in ("marker", "exists"):
+            made_of = self._believed(node, made_of)
         seen = [file_seen(node, *one) for one in found]
         seal = _seal_of(found)
         made = self._made(node, decision, seal, made_of)
@@ -80,6 +82,11 @@ class Adopting:
             ),
             looks={path: how for _, path, how in found} if is_sealed else {},
         )
+
+    def _believed(self, node: Node, made_of: Ingredients) -> Ingredients:
+        """What a file without a seal may have been made from: not what a body of this run has made since."""
+        anew = [one.part for one in node.parents if one.is_task and not self.state.task(one.id).evidence]
+        return Ingredients(made_of.parts | dict.fromkeys(anew, UNKNOWN), made_of.digest)
 
     def _made(self, node: Node, decision: Decision, seal: Seal | None, made_of: Ingredients) -> TaskState:
         """The task as what is adopted of it says: files that prove themselves say what is recorded.

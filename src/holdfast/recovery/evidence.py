@@ -60,6 +60,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     taken: Mapping[str, bool] = {}  # input that is another task's output -> whether a person kept that as it is
     is_rebuilt: bool = False  # the record of the run was lost: whole files are not redone unasked
     lacks_lines: bool = False  # of the record of the run: it may have been sent back more often than is known
+    behind: str = ""  # of half-finished work: a task behind it that left a file, made from what lies here
     was_done: str = ""  # of a lost run's task without files: what says that it had been done
 
     @property

@@ -208,6 +208,8 @@ class Gathering:
         files = _as_before_sealing(node, paths, files) if len(files) > 1 else files
         if self._lacks_value(files):
             rare["value_lost"] = True
+        if record.accepted is None and look.HALF in {found.kind for found in files.values()}:
+            rare["behind"] = self._made_from(node)
         if paths and "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
             rare["parts_files"] = {part_path(path): self._stream(node, key, path) for key, path in paths.items()}
         if record.accepted is None:

@@ -200,7 +200,8 @@ def _decide_half(evidence: Evidence, half: Sequence[str], policy: Policy) -> Dec
         words = of_all(unfinished, "is kept as it is", "are kept as they are")
         return Decision(ADOPT, words, tuple(unfinished), about="kept")
     is_claimed = evidence.record.claimed and not evidence.record.decided  # who answers has seen that claim
-    if unfinished and (policy.on_partial in ("ask", "keep") or is_claimed):
+    is_upstream = evidence.behind and not evidence.record.decided
+    if unfinished and (policy.on_partial in ("ask", "keep") or is_claimed or is_upstream):
         return Decision(ASK, _half_words(evidence, unfinished), tuple(half), about="partial")
     if not unfinished or policy.on_partial != "continue":
         return Decision(REDO, reason, tuple(half))

@@ -37,7 +37,10 @@ class InferredItems:
         if decision.about == "sealed" and decision.action == decisions.ADOPT:
             self._proved.add(node.path)
             return True
-        return decision.about == "lost" and (node.path in self._sure or self._is_proved(node))
+        is_named = node.path in self._sure
+        if decision.about in ("marker", "exists") and decision.action == decisions.ADOPT:
+            return is_named
+        return decision.about == "lost" and (is_named or self._is_proved(node))
 
     def _is_proved(self, node: Node) -> bool:
         """Whether a file of the same item proves that there is such an item."""

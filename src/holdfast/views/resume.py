@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from holdfast import layout
 from holdfast.clock import iso
 from holdfast.escaping import exact_json, markdown_cell, markdown_code, markdown_line
-from holdfast.pipeline.nodes import step_of
-from holdfast.pipeline.spec import before_a_phase, step_edges
+from holdfast.pipeline.nodes import step_of, task_id
+from holdfast.pipeline.spec import ItemsSpec, StepSpec, before_a_phase, step_edges
 from holdfast.state import (
     BLOCKED,
     COMPLETED,
@@ -148,6 +148,9 @@ def _progress(picture: Picture) -> str:
     batch = picture.batch
     if batch is not None:
         lines.append(f"- Current batch: {batch}")
+    lines += _by_item(picture)
+    ahead = [gate for gate, standing in matrix.gates(picture).items() if standing != "approved"]
+    lines += [f"- Gate that is open: {markdown_code(gate)}" for gate in ahead[:LISTED_MAX]]
     if picture.state.last_completed:
         lines.append(f"- Finished last: {markdown_code(picture.state.last_completed)}")
     return section("Progress", [*lines, *_by_step(picture)])
@@ -170,12 +173,28 @@ def _counted(picture: Picture) -> Iterator[str]:
         yield f"- Waiting for human review: {counts[NEEDS_REVIEW]}"
 
 
+def _by_item(picture: Picture) -> Iterator[str]:
+    """Which items are finished, which are begun, and which are not, by name."""
+    for fan in picture.spec.items:
+        steps = [step.name for step in picture.spec.steps if step.each == fan.var]
+        found: dict[str, list[str]] = {"finished": [], "in progress": [], "not started": []}
+        for row in picture.rows(fan.var):
+            standing = {picture.status(task_id(name, row)) for name in steps}
+            is_begun = bool(standing - {PENDING, BLOCKED})
+            word = "finished" if standing <= {COMPLETED, SKIPPED} else "in progress" if is_begun else "not started"
+            found[word].append(markdown_code("/".join(row)))
+        for word, names in found.items():
+            if names:
+                yield f"- {markdown_cell(fan.var)} {word}: {some_of(names)}"
+
+
 def _by_step(picture: Picture) -> Iterator[str]:
     """What a stranger wants to know of the work itself: its steps in their order, and how far each is.
 
     Of very many, those at which the work is.
     """
-    steps = picture.spec.steps
+    makers = [fan for fan in picture.spec.items if fan.name in picture.by_step]
+    steps: list[StepSpec | ItemsSpec] = [*picture.spec.steps, *makers]
     left = Counter([step_of(task) for task in picture.open_tasks])
     is_left_out = picture.skipped > 0
     skipped = Counter(step_of(t) for t in picture.tasks if is_left_out and picture.status(t) == SKIPPED)
@@ -190,7 +209,8 @@ def _by_step(picture: Picture) -> Iterator[str]:
         each = markdown_cell(step.each) if step.each else ""
         finished = known[step.name] - left[step.name] - skipped[step.name]
         left_out = f", {skipped[step.name]} skipped" if skipped[step.name] else ""
-        yield f"| {markdown_cell(step.title)} | {each} | {finished} of {known[step.name]}{more}{left_out} |"
+        title = markdown_cell(getattr(step, "title", step.name))
+        yield f"| {title} | {each} | {finished} of {known[step.name]}{more}{left_out} |"
     if len(steps) > LISTED_MAX:
         left_out = f"{len(steps) - LISTED_MAX} of {len(steps)} steps are left out here"
         yield from ("", f"{left_out}: {markdown_code(layout.CHECKPOINT_VIEW)} has all.")
@@ -213,6 +233,7 @@ def _incomplete(picture: Picture) -> str:
 
 def _next_steps(picture: Picture) -> str:
     steps = [
+        "See how the run stands: `holdfast status`",
         f"Read every task's state on one page: `cat {layout.CHECKPOINT_VIEW}`",
         f"Look for half-finished files:\n   - still growing when it stopped{_cut_off(picture)}:"
         f" `find . -name '*{layout.PART_SUFFIX}'`\n   - without their marker, or damaged: `holdfast scan`",

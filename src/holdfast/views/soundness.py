@@ -25,6 +25,15 @@ def notes_on(layout: ProjectLayout, state: RunState) -> Iterator[str]:
             yield f"{path.relative_to(layout.root)} {words}; the next run writes it anew"
 
 
+def pages_behind(layout: ProjectLayout, run_id: str, seq: int) -> list[str]:
+    """The pages that are older than the journal; none, if somebody edited one: that is told elsewhere."""
+    pages = (layout.checkpoint_view, layout.resume_view)
+    words = {page.name: _view_problem(page, run_id, seq) for page in pages}
+    if "was edited" in words.values():
+        return []
+    return [name for name, problem in words.items() if problem == "is older than the journal"]
+
+
 def note_on_todos(layout: ProjectLayout, state: RunState) -> str:
     """Why todos.db does not show the run as it is after a command that writes views, or ""."""
     words = _database_problem(layout.todos_db, state)

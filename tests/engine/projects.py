@@ -1,15 +1,19 @@
-"""What engine tests share: reading a project's journal, and a run that must not hang."""
+"""What engine tests share: reading a project's journal, a run that must not hang, a disk that fails for good."""
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from holdfast import EventLog, Pipeline
 from holdfast.journal.read import scan
 from holdfast.layout import ProjectLayout
+from holdfast.stores import disk
 
 PATIENCE_S = 30
 
@@ -50,6 +54,29 @@ def in_thread(call: Callable[[], Any]) -> Any:
     thread.join(PATIENCE_S)
     assert box, "the engine hangs"
     return box[0]
+
+
+@contextmanager
+def failing_from(operation: int, *, torn: bool = False) -> Iterator[None]:
+    """A disk that fails at its n-th operation, and at all after that; `torn`: half of a write is done first."""
+    passed = 0
+
+    def refuse(path: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def fail(op: str, path: str) -> None:
+        nonlocal passed
+        passed += 1
+        if torn and passed == operation and op == "write":
+            raise disk.TornWrite(lambda: refuse(path))
+        if passed >= operation:
+            refuse(path)
+
+    disk.hook = fail
+    try:
+        yield
+    finally:
+        disk.hook = None
 
 
 def gated_pipeline(*, gated: bool) -> Pipeline:

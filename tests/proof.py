@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "")
 SEEDS, SEEDS_EACH = 500, 50
 EXAMPLES, EXAMPLES_EACH = 3000, 500
+PASSES, PASSES_EACH = 1500, 300
 DAMAGES = 200
 
 
@@ -48,6 +49,9 @@ def units() -> Iterator[Unit]:
     for number in range(0, EXAMPLES, EXAMPLES_EACH):
         command = (*PYTEST, "tests/engine/test_machine.py")
         yield Unit("machine", str(number), command, {"HOLDFAST_MACHINE_EXAMPLES": str(EXAMPLES_EACH)})
+    for number in range(0, PASSES, PASSES_EACH):
+        command = (*PYTEST, "tests/engine/test_pass_properties.py")
+        yield Unit("machine", f"pass-{number}", command, {"HOLDFAST_PASS_EXAMPLES": str(PASSES_EACH)})
     for seed in range(0, SEEDS, SEEDS_EACH):
         seeds = f"{seed}..{seed + SEEDS_EACH}"
         yield Unit("soak", seeds, (sys.executable, "-m", "tests.soak", "--seeds", seeds))

@@ -1,8 +1,37 @@
-"""Pipelines that several tests of the engine run."""
+"""Pipelines that several tests of the engine run, and a disk that fails for good."""
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from holdfast import Pipeline
+from holdfast.stores import disk
+
+
+@contextmanager
+def failing_from(operation: int, *, torn: bool = False) -> Iterator[None]:
+    """A disk that fails at its n-th operation, and at all after that; `torn`: half of a write is done first."""
+    passed = 0
+
+    def refuse(path: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def fail(op: str, path: str) -> None:
+        nonlocal passed
+        passed += 1
+        if torn and passed == operation and op == "write":
+            raise disk.TornWrite(lambda: refuse(path))
+        if passed >= operation:
+            refuse(path)
+
+    disk.hook = fail
+    try:
+        yield
+    finally:
+        disk.hook = None
 
 
 def gated_pipeline(*, gated: bool) -> Pipeline:

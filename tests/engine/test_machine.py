@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from harness import Harness, RunResult
 from holdfast import Pipeline
 from holdfast.errors import StorageError
-from holdfast.stores import disk
 from holdfast.views.picture import Picture
 
 from .machine_model import COMPLETED, FAILED, OPEN, WAITING, Model, Step
+from .projects import failing_from
 
 TOPICS = ("kelp", "sand", "foam")
 ENDS = {COMPLETED: "completed", FAILED: "failed", WAITING: "paused"}
@@ -72,24 +70,6 @@ def body(step: Step, is_broken: bool, began: list[str]) -> Callable[..., str]:
 
 def how_it_stands(picture: Picture, task: str) -> str:
     return WAITING if picture.record(task).question else picture.status(task)
-
-
-@contextmanager
-def failing_from(operation: int) -> Iterator[None]:
-    """A disk that fails at its n-th operation, and at every one after that."""
-    passed = 0
-
-    def fail(op: str, path: str) -> None:
-        nonlocal passed
-        passed += 1
-        if passed >= operation:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-
-    disk.hook = fail
-    try:
-        yield
-    finally:
-        disk.hook = None
 
 
 class Machine(RuleBasedStateMachine):

@@ -166,13 +166,13 @@ def test_other_parameters_than_the_owner_of_the_files_name_the_way_out(lost: Pro
 
 @pytest.mark.parametrize("command", ["status", "resume", "verify", "events", "list"])
 def test_where_only_checkpoint_md_is_left_the_way_back_is_told(lost: Project, command: str) -> None:
-    """It does not name its pipeline: whoever does gets the run back, with its id."""
+    """The files name the run, but not its pipeline: given that, the run is back, with its id."""
     (lost.root / "RESUME.md").unlink()
     said = lost(command)
     assert said.code == (0 if command == "list" else 2)
     assert said.out + said.err == (
-        "No run is on record here, but a view of one is left: checkpoint.md. "
-        f"Rebuild it from that and the files: holdfast recover FILE.py{lost.there}\n"
+        "No run is on record here, but files of run first are. "
+        f"Bring it back with its file and parameters: holdfast run FILE.py -p NAME=VALUE{lost.there}\n"
     )
     assert lost("recover", str(lost.root / "book.py"), "-p", "topic=tides", "-p", "n=3").code == 0
     assert "run first" in lost("status").lines[0]

@@ -83,7 +83,7 @@ def _row(run: RunEntry, params: list[str], tags: list[str]) -> list[str]:
 @run_argument
 @common_options
 def status_command(run_id: str | None, directory: str, as_json: bool) -> None:
-    """Show how a run stands, what needs a person, what it has cost, and the command that continues it."""
+    """Show how a run stands, what needs a person, its cost, and what continues it. Pages behind it are written."""
     project = Project.open(directory)
     project.catch_up(run_id)
     if as_json:

@@ -251,17 +251,20 @@ def _record(layout: ProjectLayout, run_id: str, *events: ev.Event) -> str:
     return ""
 
 
-def refresh_views(layout: ProjectLayout, run_id: str) -> None:
+def refresh_views(layout: ProjectLayout, run_id: str, *, unedited: bool = False) -> None:
     """Write all views, unless an engine is at work: it refreshes them itself, and at once after a decision.
 
-    What somebody wants who edited a view is recorded first.
+    What an edited view asks for is recorded first; with `unedited`, nothing is done if any view was edited.
     """
     if open_lease(layout).holder() is not None:
         return
     shelf = ViewShelf(layout, layout.run(run_id))
     try:
         picture, graph = _drawn(layout, run_id)
-        wishes = wanted(layout, shelf.edited(picture.spec), picture, picture.spec)
+        edited = shelf.edited(picture.spec)
+        if edited and unedited:
+            return
+        wishes = wanted(layout, edited, picture, picture.spec)
         if wishes:
             append(layout, run_id, wishes)
             picture, graph = _drawn(layout, run_id)
@@ -285,7 +288,7 @@ def catch_up(layout: ProjectLayout, run_id: str) -> None:
     """Write pages that a kill left behind the journal, if they can be written."""
     with suppress(OSError, StorageError):
         if behind(layout, run_id):
-            refresh_views(layout, run_id)
+            refresh_views(layout, run_id, unedited=True)
 
 
 def append(layout: ProjectLayout, run_id: str, events: Sequence[ev.Event]) -> None:

@@ -209,7 +209,7 @@ class Gathering:
         if self._lacks_value(files):
             rare["value_lost"] = True
         if record.accepted is None and look.HALF in {found.kind for found in files.values()}:
-            rare["behind"] = self._made_from(node)
+            rare["behind"] = self._unproved_behind(node)
         if paths and "ctx" in node.spec.sources:  # nobody else streams, or can be given what was streamed
             rare["parts_files"] = {part_path(path): self._stream(node, key, path) for key, path in paths.items()}
         if record.accepted is None:
@@ -297,6 +297,18 @@ class Gathering:
                     return found
         self._behind |= dict.fromkeys(before, "")
         return ""
+
+    def _unproved_behind(self, node: Node) -> str:
+        """A task behind this one whose file has no seal of this run: nothing says what it was made from."""
+        behind = self._made_from(node)
+        if not behind:
+            return ""
+        consumer = self.inputs.graph.nodes[behind]
+        looks = [
+            self.artifacts.files.look(path, consumer.names, None) for path in self.inputs.paths(consumer).values()
+        ]
+        is_proved = all(found.seal is not None and found.seal.run == self.state.run_id for found in looks)
+        return "" if is_proved else behind
 
     def _left_by(self, node: Node) -> str | None:
         """The task that left a file, this one or one behind it; "" if none did, None if that is to be seen."""

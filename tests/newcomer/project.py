@@ -83,14 +83,15 @@ class Processes:
             env=_environment(),
         )
 
-    def __call__(self, directory: Path, words: tuple[str, ...]) -> Said:
+    def __call__(self, directory: Path, words: tuple[str, ...], *, until: str = "") -> Said:
+        """Run a command to its end, or (`until`) kill it when it has printed that."""
         assert self._server.stdin is not None and self._server.stdout is not None
-        out, err = self._folder / "out", self._folder / "err"
-        job = {"dir": str(directory), "words": words, "out": str(out), "err": str(err)}
+        err = self._folder / "err"
+        job = {"dir": str(directory), "words": words, "err": str(err), "until": until}
         self._server.stdin.write(json.dumps(job) + "\n")
         self._server.stdin.flush()
-        code = int(self._server.stdout.readline())
-        return Said(code, out.read_text("utf-8"), err.read_text("utf-8"))
+        code, out = json.loads(self._server.stdout.readline())
+        return Said(code, out, err.read_text("utf-8"))
 
     def close(self) -> None:
         self._server.communicate(timeout=PATIENCE_S)
@@ -125,27 +126,12 @@ class Project:
 
     def killed_in(self, task: str, *words: str) -> None:
         """Start the first run, or `words`, and SIGKILL it when the body of `task` hangs."""
-        (self.outside / f"hang-{task}").touch()
+        wish = self.outside / f"hang-{task}"
+        wish.touch()
         command = words or ("run", "m.py", "--concurrency", "1", "--run-id", RUN_ID)
-        with subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *command],
-            cwd=self.root,
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            try:
-                seen = []
-                while f"hanging {task}" not in (line := process.stdout.readline()):
-                    seen.append(line)
-                    assert line, seen
-            finally:
-                process.kill()
-        assert process.returncode == -signal.SIGKILL
-        (self.outside / f"hang-{task}").unlink()
+        said = self._start(self.root, command, until=f"hanging {task}")
+        assert said.code == -signal.SIGKILL, said
+        wish.unlink()
 
     def status(self) -> Any:
         return self("status", "--json").json()
@@ -230,7 +216,7 @@ def _environment() -> dict[str, str]:
 
 
 def _serve() -> None:
-    """Fork a process for each job on stdin; answer with its exit status."""
+    """Fork a process for each job on stdin; answer with its exit status and what it printed."""
     import holdfast
 
     for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
@@ -238,19 +224,27 @@ def _serve() -> None:
             __import__(module.name)
     for line in sys.stdin:
         job = json.loads(line)
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            _become(job)
+            _become(job, writer)
+        os.close(writer)
+        out = []
+        with open(reader, encoding="utf-8") as said:
+            for text in said:
+                out.append(text)
+                if job["until"] and job["until"] in text:
+                    os.kill(child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        sys.stdout.write(f"{code}\n")
+        sys.stdout.write(json.dumps([code, "".join(out)]) + "\n")
         sys.stdout.flush()
 
 
-def _become(job: dict[str, Any]) -> None:
+def _become(job: dict[str, Any], stdout: int) -> None:
     """`python -m holdfast WORDS` in this process."""
-    for number, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    err = os.open(job["err"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for place, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), stdout, err)):
+        os.dup2(descriptor, place)
     os.chdir(job["dir"])
     signal.alarm(PATIENCE_S)
     sys.argv = ["holdfast", *job["words"]]

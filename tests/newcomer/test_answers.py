@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from .project import FRAME, Project
@@ -135,24 +137,26 @@ RESTORED = ("The line", {})
 REDONE = ("The line", {"a": 1})
 
 
+def _answers(words: str, expected: tuple[str, dict[str, int]], *, undone: bool = False) -> object:
+    return pytest.param(words, *expected, marks=UNDONE if undone else (), id=words)
+
+
 @pytest.mark.parametrize(
-    ("answers", "expected"),
+    ("answers", "line", "ran"),
     [
-        pytest.param("restore keep", KEPT),
-        pytest.param("keep restore", RESTORED),
-        pytest.param("keep redo", REDONE),
-        pytest.param("keep redo keep", KEPT, marks=UNDONE),
-        pytest.param("keep redo restore", RESTORED, marks=UNDONE),
-        pytest.param("redo keep", KEPT, marks=UNDONE),
-        pytest.param("redo restore", RESTORED, marks=UNDONE),
+        _answers("restore keep", KEPT),
+        _answers("keep restore", RESTORED),
+        _answers("keep redo", REDONE),
+        _answers("keep redo keep", KEPT, undone=True),
+        _answers("keep redo restore", RESTORED, undone=True),
+        _answers("redo keep", KEPT, undone=True),
+        _answers("redo restore", RESTORED, undone=True),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_last_answer_about_an_edited_file_counts(
-    edited: Project, answers: str, expected: tuple[str, dict[str, int]]
+    edited: Project, answers: str, line: str, ran: dict[str, int]
 ) -> None:
     """Keep, restore and redo may follow each other: what was said last is done, and nothing else."""
-    line, ran = expected
     edited("resume")
     decide(edited, "a", *answers.split())
     assert edited("resume").code == 0
@@ -210,19 +214,19 @@ CHAPTERS = """
 pipe.items("c", ["ch01", {"id": "ch02", "after": ["ch01"]}, "ch03"])
 
 
-@pipe.step(each="c", writes="d/{c}.md")
+@pipe.step(each="c", phase="Writing", writes="d/{c}.md")
 def draft(c: str) -> str:
     ran(f"draft[{c}]")
     return f"About {c}.\\n"
 
 
-@pipe.step(each="c", writes="r/{c}.md")
+@pipe.step(each="c", phase="Writing", writes="r/{c}.md")
 def r1(c: str, draft: str) -> str:
     ran(f"r1[{c}]")
     return f"{draft} is good.\\n"
 
 
-@pipe.step(writes="book.md")
+@pipe.step(phase="Binding", writes="book.md")
 def book(r1: dict) -> str:
     ran("book")
     return "".join(r1.values())
@@ -269,6 +273,17 @@ def test_batches_are_not_taken_along(project: Project) -> None:
 
 
 BATCHES = '{"id": "ch01", "batch": 1}, {"id": "ch02", "batch": 2}'
+
+
+def test_what_was_finished_before_is_not_taken_along(project: Project) -> None:
+    """Work on ch02 that was done while ch01 waited for a person stays when ch01 is left out."""
+    project.pipeline(CHAPTERS).fails("draft[ch01]")
+    assert project.run().code == 1
+    assert project.ran()["draft[ch02]"] == 1
+    decide(project, "draft[ch01]", "skip")
+    assert project("resume").code == 0
+    assert project.tasks()["draft[ch02]"] == "completed"
+    assert not project.ran()["draft[ch02]"]
 
 
 @pytest.mark.xfail(
@@ -323,7 +338,7 @@ def thinned(project: Project) -> Project:
 @pytest.mark.parametrize("page", ["checkpoint.md", "RESUME.md"])
 def test_pages_count_what_was_skipped(thinned: Project, page: str) -> None:
     """Where a page says how much is finished, it says how much of that was skipped."""
-    assert "2 skipped" in thinned.read(page) or "2 of them skipped" in thinned.read(page)
+    assert re.search("2 (of them )?skipped", thinned.read(page))
 
 
 @pytest.mark.parametrize(

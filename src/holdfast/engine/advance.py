@@ -28,7 +28,7 @@ from holdfast.artifacts.inputs import Inputs
 from holdfast.artifacts.parts import Ingredients
 from holdfast.decisions import Action, Decision
 from holdfast.engine.scheduler import Scheduler, skipped_producer
-from holdfast.pipeline.nodes import OPEN, SETTLE, SKIPPED, Node
+from holdfast.pipeline.nodes import HELD, OPEN, SETTLE, SKIPPED, Node
 from holdfast.state import COMPLETED, RunState, TaskState
 from holdfast.state import SKIPPED as STATUS_SKIPPED
 
@@ -135,6 +135,19 @@ class Pass(ABC):
             return
         made_of = self.made_of(node)
         self.move_on(node, self.settle(node, made_of), made_of)
+
+    def look_behind(self) -> None:
+        """Look at finished work that waits behind a question: damage there is healed whatever the answer is.
+
+        What it was made from counts as recorded. It is compared once the answer is there.
+        """
+        for node in list(self.inputs.graph.nodes.values()):
+            record = self.state.tasks.get(node.id)
+            if record is None or record.status != COMPLETED or node.condition != HELD or node.stuck:
+                continue
+            made_of = Ingredients(dict(record.inputs), record.input_digest)
+            if self.settle(node, made_of).action in decisions.WAITS:
+                self.wait(node)
 
     def _skip(self, node: Node, because_of: str) -> None:
         reason = f"{because_of} was skipped"

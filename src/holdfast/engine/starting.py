@@ -59,7 +59,9 @@ class StartingPass(Pass):
                 self._rewind_due()
             if not scheduler.to_consider:
                 break
-        self._is_first = False
+        if self._is_first:
+            self.look_behind()
+            self._is_first = False
         if self._survey is not None:
             self._tell_survey(self._survey)
         self._start_some(now)

@@ -114,6 +114,11 @@ class PlanPass(Pass):
         return True
 
     def _finish(self) -> None:
+        known = set(self.planned)
+        self.look_behind()
+        for task in self.planned.keys() - known:
+            if self.planned[task].action == decisions.TRUST:
+                del self.planned[task]  # whole, and compared with what it is made from after the answer
         if self._only is None:
             self.report.note_unreached(self.graph, self.graph.nodes.values())
         else:

@@ -386,17 +386,18 @@ def c(b: str) -> dict:
 
 
 def test_what_nobody_looked_at_is_not_called_reused(project: Project) -> None:
-    """Behind a question, plan and why do not claim that finished work is whole: damage there is found later."""
+    """Behind a question, damage is healed whatever the answer; what is whole there is not called reused."""
     (project.root / "book.py").write_text(CHAIN)
     project.run("--run-id", "one")
     edited = project.root / "a.md"
     edited.write_text(edited.read_text().replace("the text", "my text"))
     (project.root / "c.json").write_text("{}")
     said = project("plan")
-    assert "2 would not be looked at before a person has answered" in said.lines
-    assert "  c: finished; looked at after a" in said.lines
+    assert "1 would not be looked at before a person has answered" in said.lines
+    assert "  b: finished; looked at after a" in said.lines
+    assert "1 would be healed" in said.lines
     assert not any("reused" in line for line in said.lines)
-    why = project("why", "c").lines
+    why = project("why", "b").lines
     assert why[-1] == "  next: nothing before a person has answered: finished; looked at after a"
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -133,22 +131,21 @@ class Step(msgspec.Struct, frozen=True):
     to: str = ""
 
 
-@dataclass(frozen=True)
-class Foretold:
+class Foretold(msgspec.Struct, frozen=True):
     """What an action would record, and how files would look after it."""
 
     events: Sequence[ev.Event] = ()
-    looks: Mapping[str, Look] = field(default_factory=dict)
+    looks: Mapping[str, Look] = {}
     steps: Sequence[Step] = ()
 
 
-class Action(ABC):
+class Action(msgspec.Struct):
     """One thing that is done about a task."""
 
-    @abstractmethod
     def foretell(self) -> Foretold:
         """What it would do. Touches nothing."""
+        raise NotImplementedError
 
-    @abstractmethod
     def perform(self) -> Iterable[ev.Event]:
         """Do it; gives the events that record it, each to be recorded at once."""
+        raise NotImplementedError

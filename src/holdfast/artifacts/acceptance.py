@@ -99,14 +99,15 @@ class Acceptance:
         consumers go on to know it by. Raises OutputRefusedError or ValueRefusedError for what is not as the step
         declares it.
         """
+        is_items = node.kind == "items"
+        if not is_items:
+            output = self._checked(node.spec, output, check)
+        if is_items or (node.spec.appends is None and node.spec.writes is None):
+            made = self._with_value(made, output, node.id if is_items else "value")
+            return offer_of(node, by, made, parent_id=parent_id, reason=reason)
         offer = offer_of(node, by, made, parent_id=parent_id, reason=reason)
-        if node.kind == "items":
-            return self._of_value(offer, output, node.id)
-        output = self._checked(node.spec, output, check)
         if node.spec.appends is not None:
             return self._of_section(offer, node, output)
-        if node.spec.writes is None:
-            return self._of_value(offer, output, "value")
         return self._of_files(offer, node, output, is_streamed=is_streamed)
 
     def offer_found(
@@ -157,7 +158,7 @@ class Acceptance:
             raise ObjectedError(objection, output)
         return output
 
-    def _of_value(self, offer: Offer, value: Any, where: str) -> Offer:
+    def _with_value(self, made: TaskState, value: Any, where: str) -> TaskState:
         """A JSON value is on record itself, or in objects/ by its hash if it is long."""
         data = encode_json(value, where)
         if len(data) <= INLINE_VALUE_MAX:
@@ -165,8 +166,7 @@ class Acceptance:
         else:
             known = self.artifacts.objects.put(data)
             accepted = Accepted(value_ref=known)
-        made = replace(offer.made, accepted=accepted, output_digest=offer.made.output_digest or known)
-        return replace(offer, made=made)
+        return replace(made, accepted=accepted, output_digest=made.output_digest or known)
 
     def _of_section(self, offer: Offer, node: Node, output: Any) -> Offer:
         """A section is only in objects/ until its batch is written."""

@@ -11,7 +11,6 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from holdfast import threads
 from holdfast.clock import monotonic
@@ -22,6 +21,13 @@ from holdfast.executors.protocol import Call, CancelledCallError, Handle, Outcom
 from holdfast.host import Host
 
 Job = Callable[[], None]
+
+
+class _Mine(threading.local):
+    """What each thread knows of itself."""
+
+    is_free = False  # its job is through but for what it now submits
+    next: Job | None = None
 
 
 class ThreadExecutor:
@@ -47,7 +53,7 @@ class ThreadExecutor:
         self._count = 0
         self._living = 0
         self._closed = False
-        self._mine = threading.local()
+        self._mine = _Mine()
 
     def submit(self, call: Call, host: Host | None = None) -> Handle:
         """Run the body in a thread. When its time is up it goes on, for Python cannot end a thread."""
@@ -72,7 +78,7 @@ class ThreadExecutor:
 
     def almost_done(self) -> None:
         """The calling job is through but for what it now submits, which its thread may as well do itself."""
-        self._mine.free = True
+        self._mine.is_free = True
 
     def close(self) -> None:
         """Let idle threads end. Those inside a body end when the body does: they are daemons."""
@@ -114,9 +120,9 @@ class ThreadExecutor:
     # --- threads -------------------------------------------------------------------------------------------
 
     def _queue(self, job: Job) -> None:
-        mine = self._mine.__dict__
-        if mine.get("free") and mine.get("next") is None:
-            mine["next"] = job  # the common case, a chain: no other thread
+        mine = self._mine
+        if mine.is_free and mine.next is None:
+            mine.next = job  # the common case, a chain: no other thread
             return
         self._jobs.append(job)
         self._call(len(self._jobs) - self._coming)
@@ -146,10 +152,10 @@ class ThreadExecutor:
     def _work(self) -> None:
         with self._wake:
             self._coming -= 1
-        mine: dict[str, Any] = self._mine.__dict__
+        mine = self._mine
         try:
-            while (job := mine.pop("next", None) or self._next()) is not None:
-                mine["free"] = False
+            while (job := mine.next or self._next()) is not None:
+                mine.next, mine.is_free = None, False
                 job()
                 job = None  # a thread that sleeps keeps nothing of it
         finally:

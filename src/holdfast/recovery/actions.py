@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast import events as ev
@@ -35,7 +34,6 @@ TIME = "TIME"
 GONE = Look(MISSING)
 
 
-@dataclass
 class Say(Action):
     """Record something; no file is touched."""
 
@@ -48,7 +46,6 @@ class Say(Action):
         return [self.event]
 
 
-@dataclass
 class SetAside(Action):
     """Move a doubtful file out of the way: into quarantine, or beside its name. With `label` a copy is kept."""
 
@@ -88,7 +85,6 @@ class SetAside(Action):
         return os.path.relpath(self.quarantine.parent / to, self.artifacts.tree.root)
 
 
-@dataclass
 class PutBack(Action):
     """Have an accepted file whole again, from its copy, or from what had been set aside."""
 
@@ -117,7 +113,6 @@ class PutBack(Action):
         return ev.ArtifactHealed(step_id=self.task, path=self.file.path, problem=self.problem, source=source)
 
 
-@dataclass
 class SealAnew(Action):
     """Give a file that is whole its seal, with the marker that its step has now."""
 
@@ -139,7 +134,6 @@ class SealAnew(Action):
         return [self.event] if self.event is not None else []
 
 
-@dataclass
 class Accept(Action):
     """Take what lies there, or is made of it, as the task's output."""
 
@@ -148,7 +142,7 @@ class Accept(Action):
     make: Callable[[], Offer]  # checks, keeps copies, seals and stages
     outline: Offer | None  # the same as far as it is known before; None if only making it tells
     paths: Sequence[str] = ()
-    looks: Mapping[str, Look] = field(default_factory=dict)
+    looks: Mapping[str, Look] = {}
 
     def foretell(self) -> Foretold:
         events = [self.acceptance.foretell(self.outline)] if self.outline is not None else []
@@ -158,7 +152,6 @@ class Accept(Action):
         return self.acceptance.land(self.make())
 
 
-@dataclass
 class Do(Action):
     """Do something particular to one place of the code, of which this much is known before."""
 

@@ -373,3 +373,21 @@ def test_a_killed_migration_is_gone_on_with_by_a_newer_pipeline(tmp_path: Path, 
     project.forget("value_migrated")
     assert pipeline(3).run(dir=tmp_path).status == "completed"
     assert received[-1] == {"text": "text\nto 2\nto 3\n", "data": ["made", 2, 3], "rest": ["made", 2, 3]}
+
+
+def test_verify_knows_that_a_value_can_be_migrated(tmp_path: Path) -> None:
+    """A lost value of an earlier version, which nothing needs, is not called stale if a migration is there."""
+
+    def declared(version: int) -> Pipeline:
+        pipe = Pipeline("p")
+        pipe.step(lambda: {"n": 1}, name="plan", version=version)
+        pipe.step(lambda plan: "text", name="draft", writes="draft.md")
+        if version == 2:
+            pipe.migration("plan", 1)(lambda value: {**value, "m": 2})
+        return pipe
+
+    assert declared(1).run(dir=tmp_path).status == "completed"
+    shutil.rmtree(tmp_path / ".holdfast")
+    assert declared(1).run(dir=tmp_path).status == "completed"
+    assert declared(2).run(dir=tmp_path).status == "completed"
+    assert Harness(tmp_path).verify(pipeline=declared(2)).findings == []

@@ -72,7 +72,8 @@ class Inspection:
         self._graph = build_graph(spec, known_items(spec, state, artifacts))
         self._inputs = Inputs(self._graph, state, artifacts, layout.root)
         same_run, quarantine = Choice(state.run_id, False, state.params), layout.run(state.run_id).quarantine
-        self._judge = judge_for(self._inputs, layout, Request(), same_run, quarantine, None, {})
+        migrations = compiled.migrations if compiled is not None else {}
+        self._judge = judge_for(self._inputs, layout, Request(), same_run, quarantine, None, {}, migrations)
         self._orphans = frozenset(draw(state, artifacts.load).orphans())
         self._taken = {file.path for task in state.tasks for file in self._files(task)} if self._orphans else set()
         self._checks = compiled.checks if compiled is not None else {}

@@ -11,6 +11,7 @@ from holdfast.engine.attempt import Attempts
 from holdfast.layout import ProjectLayout
 from holdfast.pipeline.nodes import Node
 from holdfast.recovery.evidence import Checker, Policy
+from holdfast.recovery.gathering import Migrations
 from holdfast.recovery.judge import Judge
 from holdfast.runs.choosing import Choice, Request
 from holdfast.runs.destinations import own_file
@@ -27,8 +28,9 @@ def judge_for(
     quarantine: Path,
     attempts: Attempts | None,
     claims: Mapping[str, str],
+    migrations: Migrations | None = None,
 ) -> Judge:
-    """The judge of a run's tasks. Without `attempts` no `check` is asked, and no value migrated."""
+    """The judge of a run's tasks. Without `attempts` no `check` is asked; `migrations` are the pipeline's."""
     if attempts is not None:  # else the pipeline is the recorded one
         done = ((task, r.version) for task, r in inputs.state.tasks.items() if r.status == COMPLETED)
         refuse_newer(inputs.graph.spec, done, request.redo)
@@ -41,7 +43,7 @@ def judge_for(
         policy=policy,
         quarantine=quarantine,
         checker=checker_of(attempts),
-        migrations=attempts.compiled.migrations if attempts is not None else {},
+        migrations=attempts.compiled.migrations if attempts is not None else migrations or {},
         living_runs=policy.in_the_way if take_over else frozenset(others),
         take_over=take_over,
         claims=claims,

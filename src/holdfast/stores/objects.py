@@ -53,6 +53,7 @@ class LocalObjects:
         self._unwritten_bytes = 0
         self._relied: set[Path] = set()  # packs of earlier processes, that the next sync covers
         self._trusted: set[str] = set()  # hashed or written by this process: `put` need not look again
+        self._proved: set[str] = set()  # hashed in a pack when the run was opened
         self._broken = ""
         self._mutex = threading.RLock()
         self._sync_mutex = threading.Lock()
@@ -120,7 +121,7 @@ class LocalObjects:
         while (pack := self._run.known_pack(sha)) is not None:
             if sha in self._unwritten:
                 return True
-            if self._run.read_packed(pack, sha) is not None:
+            if sha in self._proved or self._run.read_packed(pack, sha) is not None:
                 if pack is not self._pack:  # its writer may have been killed before its sync
                     self._relied.add(pack.path)
                     self._appended += 1
@@ -288,8 +289,7 @@ class LocalObjects:
         """See `Objects.mend`. What is whole in a damaged pack is durable elsewhere before that is set aside."""
         with self._mutex, self._told("mend"):
             if prove:
-                for _ in self._run.prove():
-                    pass
+                self._proved.update(sha for sha, is_whole in self._run.prove() if is_whole)
             else:
                 self._run.refresh()
             damaged = [pack for pack in self._run.packs.values() if pack.is_damaged and pack is not self._pack]

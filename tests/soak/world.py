@@ -244,12 +244,14 @@ class World:
         if "Traceback" in said.text or said.code in (INTERNAL_ERROR, HUNG):
             raise BrokenError(f"fell over with {said.code}: {said.text[-3000:]}")
         is_look = words[0] in LOOKING or "--dry-run" in words or said.code == REFUSED
-        if words[0] == "status":  # it may write views that a kill left behind (docs/commands.md)
-            before = {name: entry for name, entry in before.items() if not name.endswith(DRAWN)}
         after = self.entries()
-        changed = set(before.items()) - set(after.items()) if words[0] == "status" else before != after
-        if is_look and changed:
-            raise BrokenError(f"{words} changed {set(before.items()) ^ set(self.entries().items())}")
+        if words[0] == "status":  # it may write views that a kill left behind, and nothing else (docs/commands.md)
+            before, after = (
+                {name: entry for name, entry in found.items() if not name.endswith(DRAWN)}
+                for found in (before, after)
+            )
+        if is_look and after != before:
+            raise BrokenError(f"{words} changed {set(before.items()) ^ set(after.items())}")
         return said
 
     def status(self) -> Any:
